@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,46 +36,65 @@ def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[
     ]
 
 
-def _families(cells: list[Cell], method: str, metric: str | None = None) -> list[float]:
-    """Shares of trials in which equal systems were in different tiers."""
-    figures = [f for cell in cells for f in cell["figures"] if f["figure"] == "macro"]
-    return [f[method]["family"] for f in figures if metric in (None, f["metric"])]
+Bounds = list[tuple[float, float, float, float]]
+"""Each a rate, the ends it is to keep, and the share of the trials that it is of."""
 
 
-def _good_coverage(rates: Any) -> bool:
-    return bool(0.93 <= round(rates["coverage"], 3) <= 0.97)
+def _of_coverage(rates: Any) -> Bounds:
+    return [(rates["coverage"], 0.93, 0.97, 1.0)]
 
 
-def _balanced(rates: Any) -> bool:
-    low, high = sorted((rates["below"], rates["above"]))
-    return bool(high <= 2 * low)
+def _of_sides(rates: Any) -> Bounds:
+    missed = rates["below"] + rates["above"]
+    return [(rates["below"] / missed, 1 / 3, 2 / 3, missed)] if missed else []
 
 
-def _good_p(rates: Any) -> bool:
-    return bool(0.035 <= round(rates["p_05"], 3) <= 0.055 and round(rates["p_01"], 3) <= 0.012)
+def _of_p(rates: Any) -> Bounds:
+    return [(rates["p_05"], 0.035, 0.055, 1.0), (rates["p_01"], 0.0, 0.012, 1.0)]
 
 
-def _share(goods: list[bool]) -> str:
-    return f"{sum(goods)} of {len(goods)}" if goods else "-"
+def _of_p_at_most(rates: Any) -> Bounds:
+    return [(rates["p_05"], 0.0, 0.055, 1.0)]
+
+
+def _of_tiers(rates: Any) -> Bounds:
+    return [(rates["family"], 0.0, 0.05, 1.0)] if "family" in rates else []
+
+
+GOALS: tuple[tuple[str, str, Callable[[Any], Bounds]], ...] = (
+    ("coverage .93 to .97", "printed", _of_coverage),
+    ("misses on both sides within 2:1", "printed", _of_sides),
+    ("p: .035 to .055 at .05, at most .012 at .01", "p_printed", _of_p),
+    ("p: at most .055 at .05", "p_printed", _of_p_at_most),
+    ("six equal systems told apart in at most .05", "p_printed", _of_tiers),
+)
+
+
+def _is_kept(bounds: Bounds) -> bool:
+    return all(low <= round(rate, 3) <= high for rate, low, high, _ in bounds)
+
+
+def _is_missed_for_sure(bounds: Bounds, n_trials: float) -> bool:
+    """Whether a rate lies outside by more than twice its standard error."""
+    return any(
+        max(low - rate, rate - high) > 2 * math.sqrt(rate * (1 - rate) / (n_trials * part))
+        for rate, low, high, part in bounds
+    )
 
 
 def _summary(cells: list[Cell]) -> str:
     rows = []
-    goals = (
-        ("coverage .93 to .97", "printed", _good_coverage),
-        ("misses on both sides within 2:1", "printed", _balanced),
-        ("p: .035 to .055 at .05, at most .012 at .01", "p_printed", _good_p),
-        ("p: at most .055 at .05", "p_printed", lambda r: round(r["p_05"], 3) <= 0.055),
-    )
-    for title, share, is_good in goals:
-        rates = [_share([is_good(r) for *_, r in _judged(cells, method, share)]) for method in ("new", "old")]
-        rows.append((title, *rates))
-    families = [
-        _share([f[m]["family"] <= 0.05 for c in cells for f in c["figures"] if "family" in f[m]])
-        for m in ("new", "old")
-    ]
-    rows.append(("six equal systems told apart in at most .05", *families))
-    return "Cells that meet a goal:\n\n" + _table(("goal", "new", "old"), rows)
+    for title, share, bounds_of in GOALS:
+        row = [title]
+        for method in ("new", "old"):
+            found = [(c["n_trials"] * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)]
+            judged = [(n, bounds) for n, bounds in found if bounds]
+            missed = sum(_is_missed_for_sure(bounds, n) for n, bounds in judged)
+            row += [f"{sum(_is_kept(bounds) for _, bounds in judged)} of {len(judged)}", str(missed)]
+        rows.append(tuple(row))
+    heads = ("goal", "new", "missed for sure", "old", "missed for sure")
+    about = "Cells that meet a goal, and those that miss it by more than two standard errors of the simulation:"
+    return f"{about}\n\n{_table(heads, rows)}"
 
 
 def _coverage(cells: list[Cell]) -> str:
@@ -120,7 +140,7 @@ def _errors(cells: list[Cell]) -> str:
 def _misses(cells: list[Cell]) -> str:
     rows = []
     for cell, figure, rates in _judged(cells, "new"):
-        if not _good_coverage(rates):
+        if not _is_kept(_of_coverage(rates)):
             where = (cell["world"], str(cell["n_patients"]), TITLES[figure["metric"]], figure["figure"])
             sides = f"{_number(rates['below'])} / {_number(rates['above'])}"
             rows.append((*where, f"{100 * rates['printed']:.0f} %", _number(rates["coverage"]), sides))

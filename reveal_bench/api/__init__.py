@@ -12,7 +12,8 @@ from reveal_bench.api.confidences import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
-from reveal_bench.api.verbs import Comparisons, Ranking, Scores, compare, lint, rank, score
+from reveal_bench.api.scores import Scores
+from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
 
 __all__ = [
     "Bench", "Comparisons", "Confidence", "Conversion", "Ranking", "ReaderStudyResult", "Scores", "WrittenReport",

@@ -54,10 +54,14 @@ class Shown(ABC):
         """As :meth:`to_pandas`."""
         return self.to_pandas()
 
+    @property
+    def plain(self) -> list[dict[str, Any]]:
+        """The records for JSON: what is undefined or infinite is None."""
+        return [{name: _plain(value) for name, value in record.items()} for record in self.records]
+
     def to_json(self) -> str:
         """The records as JSON text; what is undefined or infinite is null."""
-        plain = [{name: _plain(value) for name, value in record.items()} for record in self.records]
-        return json.dumps(plain, indent=2) + "\n"
+        return json.dumps(self.plain, indent=2) + "\n"
 
     def to_csv(self) -> str:
         """The records as CSV text; undefined is empty."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.api.given import lint_given, name_of, type_of
+from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
@@ -17,139 +18,19 @@ from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_recor
 from reveal_bench.evaluation.decrease import decreases_csv, published_csv, published_decreases
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
-from reveal_bench.evaluation.subgroups import Subgroup, groups_of_column, score_subgroups
+from reveal_bench.evaluation.single_readers import score_against_readers
+from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.files import replacing
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
 from reveal_bench.metrics.intervals import Interval
-from reveal_bench.metrics.words import groups_of, interval_text, intervals_text, n_text, p_text, value_text
+from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
 
 if TYPE_CHECKING:
-    from reveal_bench.kinds.kind import Rows
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["Comparisons", "Ranking", "Scores", "compare", "lint", "rank", "score", "score_given"]
-
-
-FEW = "too few patients"
-"""Why a figure has no interval, see docs/statistics.md."""
-
-
-@dataclass(frozen=True, repr=False)
-class Scores(Shown):
-    """Scores of one system, with their intervals.
-
-    Attributes
-    ----------
-    scored : the predictions as they were scored, with the lint report, the protocol and all cases
-    subgroups : groups of patients and their differences from the rest, where they were asked for
-    """
-
-    scored: ScoredFile
-    subgroups: Subgroups | None = None
-
-    @property
-    def estimates(self) -> Sequence[Estimate]:
-        """Every figure with its evidence."""
-        return self.scored.estimates
-
-    @property
-    def rows(self) -> Rows:
-        """The cases from which all figures derive: ``result.rows.to_pandas()``."""
-        return self.scored.rows
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """Columns metric, finding, value, low, high, n, n_undefined, flag: fractions, NaN where undefined.
-
-        `flag` says why a figure that has a value has no interval; else it is empty.
-        """
-        return [_record(estimate) for estimate in self.estimates]
-
-    @property
-    def strata(self) -> list[dict[str, Any]]:
-        """As `records`, of each part of the split that was scored by itself, with its name as `stratum`."""
-        return [{"stratum": name} | _record(e) for name, part in self.scored.strata.items() for e in part]
-
-    @property
-    def caption(self) -> str:
-        """What was scored on what, and how intervals were made."""
-        how = {name: self.scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
-        manifest = self.scored.manifest
-        place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
-        return f"{self.scored.report.file} on {place}: {intervals_text(**how)}"
-
-    def rows_shown(self) -> list[dict[str, str]]:
-        """Macros first, then the findings: value and interval in percent, ratings on their scale."""
-        ordered = sorted(self.estimates, key=lambda e: e.finding != MACRO)  # stable
-        positives = self.rows.positives
-        return [
-            {
-                "metric": METRICS[e.metric].title,
-                "finding": e.finding,
-                "value": value_text(e.metric, e.value),
-                "95 % interval": interval_text(e.metric, e.low, e.high),
-                "n": f"{e.n} {groups_of(e.metric)}" if e.finding == MACRO else n_text(e.n, positives.get(e.finding)),
-            }
-            for e in ordered
-        ]
-
-    def to_document(self) -> dict[str, Any]:
-        """The stable JSON document of ``reveal-bench score --json``; with `subgroups` where they were asked for."""
-        return self.scored.to_document() | ({"subgroups": self.subgroups.plain} if self.subgroups else {})
-
-
-def _record(estimate: Estimate) -> dict[str, Any]:
-    names = ("metric", "finding", "value", "low", "high", "n", "n_undefined")
-    is_bare = estimate.value == estimate.value and estimate.low != estimate.low
-    return {name: getattr(estimate, name) for name in names} | {"flag": FEW if is_bare else ""}
-
-
-@dataclass(frozen=True, repr=False)
-class Subgroups(Shown):
-    """Groups of patients on one metric, each against all other patients.
-
-    Attributes
-    ----------
-    groups : every group with its evidence
-    """
-
-    groups: Sequence[Subgroup]
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.subgroups.Subgroup`."""
-        return [asdict(group) for group in self.groups]
-
-    @property
-    def plain(self) -> list[dict[str, Any]]:
-        """The records for JSON: undefined is None."""
-        return [{name: None if value != value else value for name, value in one.items()} for one in self.records]
-
-    @property
-    def caption(self) -> str:
-        """What is shown of which groups."""
-        first = self.groups[0]
-        return (
-            f"{METRICS[first.metric].title}, macro, by {first.by}: 95 % intervals by the jackknife over patients; "
-            "difference from all other patients, p corrected for all groups"
-        )
-
-    def rows_shown(self) -> list[dict[str, str]]:
-        """Each group in percent."""
-        return [
-            {
-                "group": g.group,
-                "patients": str(g.n),
-                "value": value_text(g.metric, g.value),
-                "95 % interval": interval_text(g.metric, g.low, g.high),
-                "difference": value_text(g.metric, g.difference),
-                "its interval": interval_text(g.metric, g.difference_low, g.difference_high),
-                "p": p_text(g.p),
-            }
-            for g in self.groups
-        ]
+__all__ = ["Comparisons", "Ranking", "compare", "lint", "rank", "score", "score_given"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -281,8 +162,8 @@ class Ranking(Shown):
         n, manifest = len(self.ranked), next(iter(self.scored.values())).manifest
         return (
             f"{n} system{'s' * (n > 1)} on {manifest.benchmark} {manifest.version}, split {manifest.split}: macro over "
-            f"{self.ranked[0].n} {groups_of(self.metric)}, 95 % intervals, {self.protocol['n_resamples']} resamples of "
-            f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+            f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals, {self.protocol['n_resamples']} resamples "
+            f"of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
@@ -347,6 +228,7 @@ def score(
     strata: bool | None = None,
     by: str | None = None,
     bands: Sequence[float] | None = None,
+    readers: bool = False,
     metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
@@ -365,7 +247,9 @@ def score(
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
     by : column of the dataset folder whose groups of patients are scored too, such as "sex"; see `Scores.subgroups`
     bands : rising limits that cut the numbers of that column: ``[40, 65]`` makes three groups
-    metric : name or title of the one that the groups are scored by; that of the leaderboard unless given
+    readers : whether to score against single readers and their agreement too, where the dataset folder keeps them; see
+        `Scores.readers`
+    metric : name or title of the one that groups and readers are scored by; that of the leaderboard unless given
 
     Raises
     ------
@@ -378,17 +262,32 @@ def score(
     options |= {"interval": interval, "strata": strata, "thresholds": thresholds, "missing": missing}
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split)
-    if by is None:
-        for argument, given in (("bands", bands), ("metric", metric)):
-            if given is not None:
-                raise ArgumentError(argument, "must be given with a column of groups, `by`", repr(given))
-        return Scores(score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options))
-    if unit != "patient":
+    if by is None and bands is not None:
+        raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands))
+    if by is None and not readers and metric is not None:
+        raise ArgumentError("metric", "must be given with a column of groups, `by`, or `readers`", repr(metric))
+    if by is not None and unit != "patient":
         raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
     scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
-    of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
     of_metric = opened.kind.primary if metric is None else metric_named(metric)
-    return Scores(scored, Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric)))
+    subgroups = None
+    if by is not None:
+        of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
+        subgroups = Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric))
+    return Scores(scored, subgroups, _against_readers(scored, opened, of_metric) if readers else None)
+
+
+def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:
+    kind = bench.kind
+    records = kind.read_records(bench.folder, bench.split)  # with what scoring leaves unread
+    readings = kind.readings(bench.folder, bench.split, records)
+    if not readings:
+        place = f"{bench.folder}, split {bench.split!r}, which keeps none"
+        raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
+    given = scored.report.predictions
+    return AgainstReaders(
+        score_against_readers(kind, readings, given, records, scored.manifest, scored.protocol, metric)
+    )
 
 
 def score_given(

@@ -58,11 +58,11 @@ def confidence(
         for path in result.write(out):
             typer.echo(f"wrote {path}", err=True)
     if as_json:
-        tables = {name: json.loads(table.to_json()) for name, table in result.tables.items()}
+        tables = {name: table.plain for name, table in result.tables.items()}
         typer.echo(json.dumps({"schema": 1, "caption": result.caption} | tables, indent=2))
         return
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
-    terminal.print_rows(result)
+    terminal.print_shown(result)
     typer.echo()
-    terminal.print_rows(result.coverage_of(POOLED))
+    terminal.print_shown(result.coverage_of(POOLED))

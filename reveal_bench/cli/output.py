@@ -28,7 +28,6 @@ __all__ = [
     "print_comparisons",
     "print_ranking",
     "print_refusal",
-    "print_rows",
     "print_released",
     "print_run",
     "print_scores",
@@ -107,7 +106,7 @@ def print_scores(
     """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata."""
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
-    from reveal_bench.metrics.words import groups_of, interval_text, n_text, value_text
+    from reveal_bench.metrics.words import groups_text, interval_text, n_text, value_text
 
     by_finding = [e for e in estimates if e.finding != POOLED]
     first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
@@ -119,9 +118,10 @@ def print_scores(
             continue
         note = "" if e.n == n[e.finding] else f" n={e.n}"  # rows undefined for this metric alone
         cells[e.finding, e.metric] = (value_text(e.metric, e.value), f"{interval_text(e.metric, e.low, e.high)}{note}")
-    what = groups_of(first)
     held = positives or {}
-    counts = {name: f"{count} {what}" if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()}
+    counts = {
+        name: groups_text(first, count) if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()
+    }
     _print_grid(cells, counts, caption, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
 
@@ -130,14 +130,14 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     """The figures over all labels, and the macro of the first metric in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
-    from reveal_bench.metrics.words import groups_of
+    from reveal_bench.metrics.words import groups_text
 
     rows = [(METRICS[e.metric].title, _with_interval(e), str(e.n)) for e in pooled]
     for name, part in strata.items():
         macros = [e for e in part if e.finding == MACRO]
         macro = macros[0]
         sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]  # figures over all of its cases
-        n = str(max(sizes)) if sizes else f"{macro.n} {groups_of(macro.metric)}"
+        n = str(max(sizes)) if sizes else groups_text(macro.metric, macro.n)
         rows.append((f"{METRICS[macro.metric].title}, macro; {name}", _with_interval(macro), n))
     if not rows:
         return
@@ -241,7 +241,7 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     from reveal_bench.evaluation.compare import Judged
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
-    from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
+    from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
 
     judged = ["verdict"] * any(isinstance(c, Judged) for c in comparisons)
     table = _table("finding", "n", "A", "B", what, "95 % interval", "p", *judged)
@@ -254,7 +254,7 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
         shown = [value_text(c.metric, figure) for figure in (c.a, c.b, c.value)]
         figures = (*shown, interval_text(c.metric, c.low, c.high))
         is_macro = c.finding == MACRO
-        n = f"{n} {groups_of(c.metric)}" if is_macro else n
+        n = groups_text(c.metric, n) if is_macro else n
         words = [c.verdict.word] if isinstance(c, Judged) else []
         table.add_row(c.finding, n, *figures, p_text(c.p), *words, style="bold" if is_macro else None)
     console = _console()
@@ -285,7 +285,7 @@ def print_shown(result: Shown) -> None:
     for row in rows:
         table.add_row(*row.values())
     console = _console()
-    console.print(f"\n{result.caption}", markup=False, soft_wrap=True)
+    console.print(result.caption, markup=False, soft_wrap=True)
     console.print(table)
 
 
@@ -316,17 +316,6 @@ def _table(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right")
     return table
-
-
-def print_rows(result: Shown) -> None:
-    """A small table under its caption, as it shows itself."""
-    rows = result.rows_shown()
-    table = _table(*rows[0])
-    for row in rows:
-        table.add_row(*row.values())
-    console = _console()
-    console.print(result.caption, markup=False, soft_wrap=True)
-    console.print(table)
 
 
 def _console() -> Console:

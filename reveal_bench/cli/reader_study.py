@@ -71,14 +71,14 @@ def readers(
             "merit": result.merit,
             "readers": result.analysis.readers_are,
             "cases": result.analysis.cases_are,
-            "results": json.loads(result.to_json()),
+            "results": result.plain,
             "by_reader": result.by_reader(),
         }
         typer.echo(json.dumps(document, indent=2))
         return
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
-    terminal.print_rows(result)
+    terminal.print_shown(result)
 
 
 def _named(columns: list[str]) -> dict[str, Any]:

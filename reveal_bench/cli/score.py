@@ -150,7 +150,12 @@ def score(
     ] = None,
     by: Annotated[str | None, typer.Option(help="Also score groups of patients by this column, such as sex.")] = None,
     bands: Annotated[str | None, typer.Option(help="Limits that cut the numbers of --by into groups: 40,65.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric of --by; that of the leaderboard by default.")] = None,
+    readers: Annotated[
+        bool, typer.Option("--readers", help="Also score against single readers and what they agree on.")
+    ] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric of --by and --readers; that of the leaderboard by default.")
+    ] = None,
     ratings: Ratings = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -187,6 +192,7 @@ def score(
         strata=strata,
         by=by,
         bands=None if bands is None else _numbers(bands),
+        readers=readers,
         metric=metric,
     )
     scored = result.scored
@@ -206,7 +212,7 @@ def score(
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, given=metadata)
-    if terminal.printed_as(result.subgroups or result, csv=csv, markdown=markdown, latex=latex):
+    if terminal.printed_as(result.subgroups or result.readers or result, csv=csv, markdown=markdown, latex=latex):
         return
     how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
@@ -216,8 +222,10 @@ def score(
         positives=result.rows.positives,
         wide=wide,
     )
-    if result.subgroups is not None:
-        terminal.print_shown(result.subgroups)
+    for part in (result.subgroups, result.readers):
+        if part is not None:
+            typer.echo()
+            terminal.print_shown(part)
 
 
 def _numbers(text: str) -> list[float]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.readings import ReadKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -509,5 +510,5 @@ class BoardKind(ABC):
         return []
 
 
-class Kind(DatasetKind, ScoredKind, ShownKind, ExchangedKind, BoardKind):
-    """A kind of benchmark: its dataset, its answers and scores, its board."""
+class Kind(DatasetKind, ScoredKind, ReadKind, ShownKind, ExchangedKind, BoardKind):
+    """A kind of benchmark: its dataset, its answers and scores, its readers, its board."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.docs import plural_of
 
-__all__ = ["groups_of", "interval_text", "intervals_text", "p_text", "value_text"]
+__all__ = ["groups_text", "interval_text", "intervals_text", "p_text", "value_text"]
 
 
 def value_text(metric: str, value: float, *, decimals: int = 1) -> str:
@@ -72,6 +72,13 @@ def p_text(p: float) -> str:
     return "-" if p != p else f"{p:.3f}"
 
 
-def groups_of(metric: str) -> str:
-    """What a macro of `metric` is over: findings or criteria."""
-    return "criteria" if METRICS[metric].family == "ordinal" else "findings"
+def groups_text(metric: str, n: int | str) -> str:
+    """What a macro of `metric` is over: so many findings or criteria.
+
+    Examples
+    --------
+    >>> groups_text("point_hit", 10), groups_text("rubric_mean", 1)
+    ('10 findings', '1 criterion')
+    """
+    one, several = ("criterion", "criteria") if METRICS[metric].family == "ordinal" else ("finding", "findings")
+    return f"{n} {one if str(n) == '1' else several}"

@@ -70,6 +70,7 @@ def test_commands_of_the_first_versions() -> None:
         "baseline",
         "build",
         "compare",
+        "confidence",
         "convert",
         "diff",
         "export",

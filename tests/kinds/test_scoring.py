@@ -238,3 +238,23 @@ def test_images_can_be_the_unit(rng: np.random.Generator) -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             summarize(rows, **options)  # type: ignore[arg-type]
+
+
+def test_strata_of_size_are_by_the_share_of_the_image() -> None:
+    sides = {"a": 1, "b": 3, "c": 5, "d": 8, "e": 16}  # of 256 pixels: .4, 3.5, 9.8, 25, 100 %
+    records = [record(name, {"Edema": square(0, 0, side)}) for name, side in sides.items()]
+    empty = record("f", {"Cardiomegaly": square(0, 0, 4)})
+    said = [Prediction("f", "Edema", mask=encode_mask(square(0, 0, 2)))]
+    rows = score_localization(said, [*records, empty], findings=FINDINGS, asks="all")
+    sizes = {
+        name: [rows.image_ids[i] for i in np.flatnonzero(part) if rows.case_findings[i] == "Edema"]
+        for name, part in rows.strata().items()
+    }
+    assert sizes == {
+        "view: PA": ["a", "b", "c", "d", "e", "f"],
+        "size: below 2 % of the image": ["a"],
+        "size: 2 to 10 % of the image": ["b", "c"],
+        "size: 10 % of the image or more": ["d", "e"],
+    }
+    large = rows.take(rows.strata()["size: 10 % of the image or more"])
+    assert large.strata()["size: 10 % of the image or more"].all()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
+    from reveal_bench.kinds.readings import Readings
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.tally import Tally
 
@@ -212,6 +213,30 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
+
+    def readings(self, folder: Path, split: str, records: Sequence[StudyRecord]) -> Readings:
+        """The config ``readers``, see :mod:`reveal_bench.kinds.findings.readings`."""
+        from reveal_bench.kinds.findings.readings import label_readings
+
+        return label_readings(folder, split, records)
+
+    def agreed(self, record: StudyRecord, said: Sequence[Any], at_least: int) -> tuple[str, ...]:
+        """Labels that at least so many gave."""
+        from reveal_bench.kinds.findings.readings import agreed_labels
+
+        return agreed_labels(said, at_least)
+
+    def by_reading(self, record: StudyRecord, said: Sequence[str]) -> StudyRecord:
+        """The study with these labels."""
+        from reveal_bench.kinds.findings.readings import study_by_reading
+
+        return study_by_reading(record, said)
+
+    def answers_of(self, record: StudyRecord, said: Sequence[str]) -> list[FindingsPrediction]:
+        """The labels as a prediction."""
+        from reveal_bench.kinds.findings.readings import predictions_of_reader
+
+        return predictions_of_reader(record, said)
 
     def case(self, record: StudyRecord) -> Case:
         """See :mod:`reveal_bench.kinds.findings.cases`."""

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.localization.readings import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
+    from reveal_bench.kinds.readings import Readings
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.tally import Tally
 
@@ -280,6 +282,30 @@ class Localization(Kind):
 
         how = {"grid": protocol["grid"], "asks": protocol["asks"], "missing": protocol.get("missing", "miss")}
         return score_localization(predictions, records, findings=manifest.findings, **how)
+
+    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> Readings:
+        """See :mod:`reveal_bench.kinds.localization.readings`."""
+        from reveal_bench.kinds.localization.readings import drawn_readings
+
+        return drawn_readings(records)
+
+    def agreed(self, record: LocalizationRecord, said: Sequence[Any], at_least: int) -> Drawn:
+        """Pixels that at least so many drew."""
+        from reveal_bench.kinds.localization.readings import agreed_regions
+
+        return agreed_regions(record.size, said, at_least)
+
+    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
+        """The image with what was drawn."""
+        from reveal_bench.kinds.localization.readings import image_by_reading
+
+        return image_by_reading(record, said)
+
+    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+        """Masks, and boxes around boxes."""
+        from reveal_bench.kinds.localization.readings import predictions_of_reader
+
+        return predictions_of_reader(record, said)
 
     def case(self, record: LocalizationRecord) -> Case:
         """See :mod:`reveal_bench.kinds.localization.cases`."""

@@ -31,6 +31,7 @@ elsewhere costs nothing, and hits are averaged over the cases with a reference a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -148,6 +149,14 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
     return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
 
 
+SIZES = (
+    ("below 2 % of the image", math.ulp(0.0), 0.02),
+    ("2 to 10 % of the image", 0.02, 0.1),
+    ("10 % of the image or more", 0.1, math.inf),
+)
+"""Strata of references by the share of the image that they cover: name, least share, and the share below which it lies;
+an empty reference is in none."""
+_SHARE = "share of the image"  # beside the metrics, while cases are scored in batches
 _TEXT_AT_ONCE = 2 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -168,6 +177,7 @@ class CaseRows(TabledRows):
     notes : what a reader of the scores should know, for people
     views : image_id -> view, where known
     scores : float array (n_cases,), the model's confidence that the finding is present; NaN where it gave none
+    shares : float array (n_cases,), share of the image that the reference covers; empty where it is not known
     """
 
     kind: ClassVar[str] = "localization"
@@ -183,6 +193,7 @@ class CaseRows(TabledRows):
     notes: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     scores: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    shares: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -225,9 +236,12 @@ class CaseRows(TabledRows):
         return summarize(rows, findings=groups, **options)
 
     def strata(self) -> dict[str, BoolArray]:
-        """The cases by view of their image: bool arrays (n_cases,)."""
+        """The cases by view of their image, and by size of their reference: bool arrays (n_cases,)."""
         views = np.array([self.views.get(image, "") for image in self.image_ids], object)
-        return {f"view: {view}": views == view for view in VIEWS if (views == view).any()}
+        parts = {f"view: {view}": views == view for view in VIEWS}
+        if len(self.shares):
+            parts |= {f"size: {name}": (self.shares >= low) & (self.shares < high) for name, low, high in SIZES}
+        return {name: part for name, part in parts.items() if part.any()}
 
     def take(self, part: BoolArray) -> CaseRows:
         """The rows of the cases in `part`."""
@@ -235,7 +249,8 @@ class CaseRows(TabledRows):
         lists = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
         chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in lists}
         values = {name: column[kept] for name, column in self.values.items()}
-        return replace(self, **chosen, values=values, scores=self.scores[kept] if len(self.scores) else self.scores)
+        further = {name: column[kept] for name in ("scores", "shares") if len(column := getattr(self, name))}
+        return replace(self, **chosen, values=values, **further)
 
     @classmethod
     def resample(
@@ -369,6 +384,7 @@ def score_localization(
     if missing == "empty" and "mask_iou" in values:
         no_mask = np.array([prediction is None or prediction.mask is None for prediction in chosen], bool)
         values["mask_iou"][no_mask] = np.nan
+    shares = values.pop(_SHARE)
     masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
     return CaseRows(
         findings=tuple(findings),
@@ -382,6 +398,7 @@ def score_localization(
         notes=(_NO_MASKS,) if masks_left_out else (),
         views={record.image_id: record.view for record in records},
         scores=np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
+        shares=shares,
     )
 
 
@@ -404,7 +421,7 @@ def _values(
     """Every metric that applies, for all cases; the masks of a few cases at a time are held, never all of them."""
     given = [prediction for prediction in chosen if prediction is not None]
     has_masks = any(p.mask is not None for p in given) and any(reference.is_mask for reference in references)
-    names = ["grid_chance"]
+    names = [_SHARE, "grid_chance"]
     names += ["point_hit", "grid_hit"] if given else []
     names += ["mask_iou", "mask_iou_all"] if has_masks else []
     names += ["box_iou"] if any(p.box is not None for p in given) else []
@@ -447,6 +464,7 @@ def _batch_values(
     ]
     cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
     values = {
+        _SHARE: regions.areas / [height * width for height, width in sizes],
         "grid_chance": grid_chance(regions, grid=grid),
         "point_hit": point_hit(points, regions),
         "grid_hit": grid_hit(cells, regions, grid=grid),

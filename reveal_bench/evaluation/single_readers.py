@@ -1,0 +1,159 @@
+"""A system scored against each reader and against several ways of combining them, and readers scored as systems are.
+
+Conventions
+-----------
+References are made of what the dataset folder keeps of single readers:
+
+* each reader's own words, on the cases that this reader read;
+* of all readers of a case: what at least one said, what more than half said, what all said;
+* for each reader the others: what more than half of the others said, on the cases that this reader and at least one
+  other read. There the reader answers, too, so that a system can be placed among readers; the difference is the
+  system's figure less the reader's, with interval and p as in :mod:`reveal_bench.evaluation.compare`.
+
+More than half of two is both. Figures are macros of one metric, over the findings that each reference has, with 95 %
+intervals by the jackknife over patients, or percentile intervals for areas under curves.
+
+Source: readers against the majority of the others as in Rajpurkar et al. 2018 (PLoS Med. 15) and Irvin et al. 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.compare import compare
+from reveal_bench.kinds.kind import Kind, Manifest, Rows
+from reveal_bench.kinds.readings import Readings
+from reveal_bench.metrics.bootstrap import MACRO
+
+__all__ = ["AgainstReference", "score_against_readers"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstReference:
+    """A system, and perhaps a reader, against one reference.
+
+    Attributes
+    ----------
+    reference : such as "reader A", "at least one", "others than A"
+    metric : whose macro it is
+    n : cases (studies or images) that have the reference
+    value, low, high : of the system
+    reader : who is scored beside it, or None
+    reader_value, difference, low_difference, high_difference, p : of that reader, and system less reader; NaN else
+    """
+
+    reference: str
+    metric: str
+    n: int
+    value: float
+    low: float
+    high: float
+    reader: str | None = None
+    reader_value: float = math.nan
+    difference: float = math.nan
+    difference_low: float = math.nan
+    difference_high: float = math.nan
+    p: float = math.nan
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What all references are scored with."""
+
+    kind: Kind
+    predictions: Sequence[Any]
+    records: Mapping[str, Any]
+    manifest: Manifest
+    protocol: Mapping[str, Any]
+    metric: str
+
+    def rows(self, predictions: Sequence[Any], said: Mapping[str, Any]) -> Rows:
+        """`predictions` against what was `said` of some records."""
+        references = [self.kind.by_reading(self.records[key], words) for key, words in said.items()]
+        return self.kind.score(predictions, references, self.manifest, self.protocol)
+
+    def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
+        """Key -> what so many of its readers said, of every record that any of them read."""
+        read = [key for key in self.records if any(key in words for words in readings)]
+        agreed = {}
+        for key in read:
+            said = [words[key] for words in readings if key in words]
+            agreed[key] = self.kind.agreed(self.records[key], said, at_least(len(said)))
+        return agreed
+
+    def against(self, reference: str, said: Mapping[str, Any]) -> AgainstReference:
+        """The system against one reference."""
+        rows = self.rows(self.predictions, said)
+        if self.metric not in rows.metrics():
+            raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(self.metric))
+        options = {name: self.protocol[name] for name in ("n_resamples", "seed", "unit", "interval")}
+        found = [e for e in rows.estimates(**options) if (e.metric, e.finding) == (self.metric, MACRO)]
+        value, low, high = (found[0].value, found[0].low, found[0].high) if found else (math.nan,) * 3
+        return AgainstReference(reference, self.metric, len(said), value, low, high)
+
+
+_SHARES: dict[str, Callable[[int], int]] = {
+    "at least one": lambda n: 1,
+    "more than half": lambda n: n // 2 + 1,
+    "all": lambda n: n,
+}
+
+
+def score_against_readers(
+    kind: Kind,
+    readings: Readings,
+    predictions: Sequence[Any],
+    records: Sequence[Any],
+    manifest: Manifest,
+    protocol: Mapping[str, Any],
+    metric: str,
+) -> list[AgainstReference]:
+    """A system against each reader, against all of them combined, and beside each reader against the others.
+
+    Parameters
+    ----------
+    readings : of :meth:`Kind.readings <reveal_bench.kinds.readings.ReadKind.readings>`
+    predictions, records, manifest, protocol : as the system was scored with
+    metric : whose macro is given
+
+    Raises
+    ------
+    ArgumentError
+        If there are no readings, or the metric does not apply.
+    """
+    if not readings:
+        raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said")
+    setting = _Setting(kind, predictions, {kind.key_of(r): r for r in records}, manifest, protocol, metric)
+    names = sorted(readings)
+    rows = [setting.against(f"reader {name}", readings[name]) for name in names]
+    if len(names) == 1:
+        return rows
+    everyone = [readings[name] for name in names]
+    rows += [setting.against(title, setting.agreed(everyone, share)) for title, share in _SHARES.items()]
+    return rows + [_beside(setting, readings, name) for name in names]
+
+
+def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReference:
+    """The system and the reader `name` against the others."""
+    own = readings[name]
+    others = [
+        {key: said for key, said in words.items() if key in own} for other, words in readings.items() if other != name
+    ]
+    reference = setting.agreed(others, _SHARES["more than half"])
+    placed = setting.against(f"others than {name}", reference)
+    if not reference:
+        return placed
+    answers = [answer for key in reference for answer in setting.kind.answers_of(setting.records[key], own[key])]
+    system, reader = setting.rows(setting.predictions, reference), setting.rows(answers, reference)
+    if setting.metric not in reader.metrics():  # a reader gives no probabilities
+        return placed
+    draw: dict[str, Any] = {key: setting.protocol[key] for key in ("n_resamples", "seed", "unit")}
+    (macro,) = [c for c in compare(system, reader, metrics=[setting.metric], **draw) if c.finding == MACRO]
+    return AgainstReference(
+        placed.reference, placed.metric, placed.n, placed.value, placed.low, placed.high, name,
+        macro.b, macro.value, macro.low, macro.high, macro.p,
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""A system against single readers and what they agree on: hand-made votes, scikit-learn, masks of a few pixels."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.findings.readings import agreed_labels
+from reveal_bench.kinds.localization.readings import agreed_regions, drawn_readings, image_by_reading
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
+from reveal_bench.masks import decode_mask, encode_mask
+from tests.cli.test_score import call
+from tests.kinds.folders import studies
+
+__all__ = ["studies"]
+
+
+@pytest.fixture(scope="module")
+def chexpert(tmp_path_factory):
+    """CheXpert's labels with three readers, and one of them as a prediction file."""
+    root = tmp_path_factory.mktemp("chexpert")
+    call("phantom", root / "raw", "--style", "chexpert-labels", "--images", 60)
+    call("build", root / "raw", "--source", "chexpert-labels", "--out", root / "ds")
+    file = root / "bc4.jsonl"
+    call(
+        "convert", root / "ds", "--from", "table", "--file", root / "raw" / "bc4.csv", "--split", "test", "--out", file
+    )
+    return root / "ds", file
+
+
+def votes(folder):
+    """Reader -> bool array (n_studies, n_labels), studies in the order of the references."""
+    bench = rb.load(folder, split="test")
+    names = list(bench.info.findings)
+    order = [record.study_id for record in bench.kind.read_records(folder, "test")]
+    found = {}
+    for reader, said in bench.kind.readings(folder, "test", bench.kind.read_records(folder, "test")).items():
+        found[reader] = np.array([[name in said[study] for name in names] for study in order])
+    return found
+
+
+def macro_f1(said, reference) -> float:
+    """Over the labels with a positive in either."""
+    per_label = f1_score(reference, said, average=None, zero_division=np.nan)
+    return float(np.nanmean(per_label))
+
+
+def test_figures_against_readers_are_those_of_scikit_learn(chexpert) -> None:
+    folder, file = chexpert
+    shown = {row["reference"]: row for row in rb.score(file, folder, split="test", readers=True).readers.records}
+    by = votes(folder)
+    assert set(by) == {"bc4", "bc6", "bc8"}
+    n_votes = sum(array.astype(int) for array in by.values())
+    for reference, expected in (
+        ("reader bc6", by["bc6"]),
+        ("at least one", n_votes >= 1),
+        ("more than half", n_votes >= 2),
+        ("all", n_votes == 3),
+        ("others than bc6", by["bc4"] & by["bc8"]),
+    ):
+        assert shown[reference]["value"] == pytest.approx(macro_f1(by["bc4"], expected)), reference
+        assert shown[reference]["n"] == 60
+        assert shown[reference]["low"] < shown[reference]["value"] < shown[reference]["high"]
+    assert shown["reader bc4"]["value"] == 1
+    placed = shown["others than bc6"]
+    assert placed["reader_value"] == pytest.approx(macro_f1(by["bc6"], by["bc4"] & by["bc8"]))
+    assert placed["difference"] == pytest.approx(placed["value"] - placed["reader_value"], abs=1e-9)
+    assert (shown["others than bc4"]["difference"], shown["others than bc4"]["p"]) == (0, 1)  # the system is bc4
+    assert math.isnan(shown["all"]["p"])
+
+
+def test_the_command_shows_what_the_function_gives(chexpert) -> None:
+    folder, file = chexpert
+    words = ("score", file, folder, "--split", "test", "--readers", "--metric", "Recall", "--resamples", 20)
+    text = call(*words).stdout
+    assert "Recall, macro, against single readers" in text
+    assert "others than bc8" in text
+    document = json.loads(call(*words, "--json").stdout)["readers"]
+    assert [row["reference"] for row in document][3:6] == ["at least one", "more than half", "all"]
+    assert document[0]["reader"] is None
+    assert call(*words, "--csv").stdout.startswith("reference,metric,n,value,low,high,reader,reader_value,difference,")
+    assert "readers" not in json.loads(call("score", file, folder, "--split", "test", "--json").stdout)
+
+
+def test_what_cannot_be_scored_so_is_refused(chexpert, studies) -> None:
+    folder, files = studies
+    refused = call("score", files / "right.jsonl", folder, "--split", "test", "--readers", expect=1).stderr
+    assert "--readers must be of a dataset folder that keeps what single readers said, got" in refused
+    assert "which keeps none" in refused
+    of_chexpert, file = chexpert
+    with pytest.raises(ArgumentError, match=r"`metric` must be one of f1, precision, .*, got 'point_hit'"):
+        rb.score(file, of_chexpert, split="test", readers=True, metric="Hit rate")
+    areas = rb.score(file, of_chexpert, split="test", readers=True, metric="auroc", n_resamples=50).readers.records
+    assert areas[0]["value"] == 1
+    assert {row["reader"] for row in areas} == {None}  # readers give no probabilities
+    with pytest.raises(ArgumentError, match="must be given with a column of groups, `by`, or `readers`"):
+        rb.score(file, of_chexpert, split="test", metric="f1")
+
+
+def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:
+    folder, chance = tmp_path / "folder", tmp_path / "chance.jsonl"
+    call("build", twin_of("chexlocalize"), "--source", "chexlocalize", "--images", "withhold", "--out", folder)
+    call("baseline", "chance", folder, "--split", "test", "--out", chance)
+    (row,) = rb.score(chance, folder, split="test", readers=True).readers.records
+    assert (row["reference"], row["metric"]) == ("reader human benchmark", "point_hit")
+    records = rb.load(folder, split="test").kind.read_records(folder, "test")
+    drawn = drawn_readings(records)["human benchmark"]
+    of_human = [image_by_reading(record, drawn[record.image_id]) for record in records if record.image_id in drawn]
+    assert row["n"] == len(of_human)
+    hits = []
+    for finding in records[0].label_status:
+        here = []
+        for record in of_human:
+            mask = record.reference(finding)
+            said = [p for p in map(json.loads, chance.read_text().splitlines())
+                    if (p["image_id"], p["finding"]) == (record.image_id, finding)]  # fmt: skip
+            if mask is not None and said:
+                here.append((said[0], decode_mask(mask.rle)))
+        if here:
+            hits.append(np.mean([is_hit(one, mask) for one, mask in here]))
+    assert row["value"] == pytest.approx(np.mean(hits))
+
+
+def is_hit(prediction, mask) -> bool:
+    """The centre of the cell lies in the mask; the grid is over the central square."""
+    height, width = mask.shape
+    side = min(height, width) / 8
+    left, top = (width - 8 * side) / 2, (height - 8 * side) / 2
+    row, column = int(prediction["cell"][1:]) - 1, ord(prediction["cell"][0]) - ord("A")
+    x, y = left + (column + 0.5) * side, top + (row + 0.5) * side
+    return bool(mask[int(y), int(x)])
+
+
+def drawing(rows: list[str], reader: str) -> Annotation:
+    mask = np.array([[character == "#" for character in row] for row in rows])
+    return Annotation("Edema", "individual", encode_mask(mask), area_px=int(mask.sum()), reader_id=reader)
+
+
+def test_pixels_and_labels_that_enough_readers_gave() -> None:
+    said = [
+        {"Edema": drawing(["##..", "##..", "...."], "a")},
+        {"Edema": drawing([".##.", ".##.", "...."], "b")},
+        {"Edema": Annotation("Edema", "individual", None, boxes_xywh=((1.0, 1.0, 2.0, 2.0),), area_px=4)},
+        {},
+    ]
+    expected = {1: ["###.", "###.", ".##."], 2: [".#..", ".##.", "...."], 3: ["....", ".#..", "...."]}
+    for at_least, rows in expected.items():
+        found = agreed_regions((3, 4), said, at_least)["Edema"]
+        assert decode_mask(found.rle).tolist() == [[c == "#" for c in row] for row in rows]
+        assert found.area_px == sum(row.count("#") for row in rows)
+    assert agreed_regions((3, 4), said, 4) == {}
+    assert agreed_labels([["a", "b"], ["b"], ["b", "c"]], 2) == ("b",)
+
+
+def test_drawings_of_what_is_not_asked_have_no_part() -> None:
+    truth = Annotation("Edema", "ground_truth", encode_mask(np.ones((2, 2), bool)), area_px=4)
+    record = LocalizationRecord("i", "p", "s", "PA", 2, 2, {"Edema": 1, "Fracture": 1}, (
+        truth, drawing(["#.", ".."], "a"), Annotation("Fracture", "individual", None, area_px=1, reader_id="a"),
+        Annotation("Edema", "individual", encode_mask(np.zeros((2, 2), bool)), reader_id="b"),
+    ))  # fmt: skip
+    found = drawn_readings([record])
+    assert list(found["a"]["i"]) == ["Edema"]
+    assert found["b"] == {"i": {}}  # b read the image and drew nothing: absent there
+    assert image_by_reading(record, found["b"]["i"]).asked("present") == []
