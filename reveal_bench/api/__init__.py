@@ -11,11 +11,12 @@ from reveal_bench.api.bench import Bench, load
 from reveal_bench.api.confidences import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
 from reveal_bench.api.pages import WrittenReport, report
+from reveal_bench.api.pixel_counts import PixelStatistics, pixels
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
 from reveal_bench.api.scores import Scores
 from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
 
 __all__ = [
-    "Bench", "Comparisons", "Confidence", "Conversion", "Ranking", "ReaderStudyResult", "Scores", "WrittenReport",
-    "compare", "confidence", "convert", "lint", "load", "rank", "readers", "report", "score",
+    "Bench", "Comparisons", "Confidence", "Conversion", "PixelStatistics", "Ranking", "ReaderStudyResult", "Scores",
+    "WrittenReport", "compare", "confidence", "convert", "lint", "load", "pixels", "rank", "readers", "report", "score",
 ]  # fmt: skip

@@ -163,6 +163,9 @@ def score(
     latex: AsLatex = False,
     wide: Wide = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
+    pixels: Annotated[
+        Path | None, typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file.")
+    ] = None,
     metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
     compat: Annotated[
         Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
@@ -207,6 +210,10 @@ def score(
 
         with _replacing(rows) as new:
             pq.write_table(scored.rows.to_table(), new)
+    if pixels is not None:
+        counted = api.pixels(file, folder, split=split, allow_missing=scored.report.allow_missing)
+        with _replacing(pixels) as new:
+            new.write_text(counted.to_csv(), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
