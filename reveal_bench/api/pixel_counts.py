@@ -37,11 +37,11 @@ class PixelStatistics(Shown):
     def caption(self) -> str:
         """What was counted on what."""
         manifest = self.scored.manifest
-        asked = (
-            "" if self.scored.protocol["asks"] == "all" else "; false positives are counted where a finding is asked"
-        )
+        asks_all = self.scored.protocol["asks"] == "all"
         place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
-        return f"{self.scored.report.file} on {place}: pixels pooled over the images with a finding, in percent with 95 % intervals by the jackknife over patients{asked}"
+        pooled = "pixels pooled over the images with a finding, in percent with 95 % intervals by the jackknife over patients"
+        asked = "" if asks_all else "; false positives are counted where a finding is asked"
+        return f"{self.scored.report.file} on {place}: {pooled}{asked}"
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
