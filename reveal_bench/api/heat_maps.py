@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.arguments import ArgumentError
@@ -93,10 +93,9 @@ def tune_saliency(
 
 
 def _asked(bench: Bench) -> Manifest:
-    manifest = bench.manifest
-    if not isinstance(manifest, Manifest):
+    if not bench.kind.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
-    return manifest
+    return cast(Manifest, bench.manifest)
 
 
 def _found(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
