@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, confidence, convert, lint, load, rank, readers, report, score
+    from reveal_bench.api import compare, confidence, convert, lint, load, plan_readers, rank, readers, report, score
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -30,6 +30,7 @@ _HOME = {
     "lint_predictions": "predictions",
     "load": "api",
     "load_metric": "evaluate_modules",
+    "plan_readers": "api",
     "rank": "api",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",
@@ -51,6 +52,7 @@ __all__ = [
     "lint_predictions",
     "load",
     "load_metric",
+    "plan_readers",
     "rank",
     "read_localization",
     "read_manifest",
