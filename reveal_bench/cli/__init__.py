@@ -60,6 +60,7 @@ REMEDIES = {
     "pictures": "give --pictures FOLDER, or --images withhold to build without them",
     "id_key": "give --id-key FILE: ids are made of UIDs with a secret; the file is made if it is missing",
     "mapping": "give --mapping FILE",
+    "readers_are": "--fixed-readers makes readers 'fixed', --fixed-cases cases; give one of the two at most",
 }
 
 
@@ -112,4 +113,5 @@ app.command()(export.export)
 app.command()(convert.convert)
 app.command()(saliency.saliency)
 app.command()(reader_study.readers)
+app.command(name="plan-readers")(reader_study.plan_readers)
 app.add_typer(curate.app, name="curate")

@@ -82,6 +82,7 @@ def test_commands_of_the_first_versions() -> None:
         "metrics",
         "misses",
         "phantom",
+        "plan-readers",
         "publish",
         "rank",
         "readers",
