@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, confidence, convert, lint, load, pixels, rank, readers, report, score
+    from reveal_bench.api import compare, confidence, convert, lint, load, pixels, rank, readers, report, score, shapes
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -39,6 +39,7 @@ _HOME = {
     "run_callable": "models.callables",
     "score": "api",
     "score_localization": "kinds.localization.scoring",
+    "shapes": "api",
     "summarize": "kinds.localization.scoring",
 }
 
@@ -61,6 +62,7 @@ __all__ = [
     "run_callable",
     "score",
     "score_localization",
+    "shapes",
     "summarize",
 ]
 

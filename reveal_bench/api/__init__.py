@@ -14,9 +14,11 @@ from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.pixel_counts import PixelStatistics, pixels
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
 from reveal_bench.api.scores import Scores
+from reveal_bench.api.shape_features import Shapes, shapes
 from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
 
 __all__ = [
     "Bench", "Comparisons", "Confidence", "Conversion", "PixelStatistics", "Ranking", "ReaderStudyResult", "Scores",
-    "WrittenReport", "compare", "confidence", "convert", "lint", "load", "pixels", "rank", "readers", "report", "score",
+    "Shapes", "WrittenReport", "compare", "confidence", "convert", "lint", "load", "pixels", "rank", "readers",
+    "report", "score", "shapes",
 ]  # fmt: skip
