@@ -95,14 +95,14 @@ def test_the_two_rules_of_the_dominant_contour_differ() -> None:
     # 5 x 6 pixels have 18 boundary points and a perimeter of 18; a diamond of radius 4 has 16 points and 16 sqrt(2)
     mask = diamond(4)
     mask[2:7, 3:9] = True
-    (shape,) = shapes_of([record("i", {"Edema": mask}])
+    (shape,) = shapes_of([record("i", {"Edema": mask})])
     assert shape.elongation == 5 / 4
     assert shape.elongation_by_perimeter == pytest.approx(1, rel=1e-6)
     assert (shape.components, shape.size) == (2, (30 + 41) / 2000)
 
 
 def test_contours_of_the_heart_are_counted_with_and_without() -> None:
-    one = record("i", {"Cardiomegaly": rectangle(), "Enlarged Cardiomediastinum": rectangle() | ell()}
+    one = record("i", {"Cardiomegaly": rectangle(), "Enlarged Cardiomediastinum": rectangle() | ell()})
     heart, around = ((3.0, 2.0), (9.0, 2.0), (9.0, 5.0)), ((3.0, 2.0), (9.0, 2.0), (9.0, 9.0))
     drawn = {"Cardiomegaly": (heart,), "Enlarged Cardiomediastinum": (around, heart)}
     annotations = [replace(a, polygons=drawn[a.finding], n_instances=len(drawn[a.finding])) for a in one.annotations]
