@@ -92,8 +92,9 @@ def shapes_of(records: Sequence[LocalizationRecord]) -> list[Shape]:
 
 def _shape(record: LocalizationRecord, annotation: Annotation) -> Shape:
     assert annotation.rle is not None
-    mask = decode_mask(annotation.rle).astype(bool)
-    n_components, outlines = outline_of(mask)
+    mask = decode_mask(annotation.rle)
+    x, y, width, height = (int(side) for side in annotation.bbox_xywh or (0, 0, mask.shape[1], mask.shape[0]))
+    n_components, outlines = outline_of(mask[y : y + height, x : x + width])
     published = max(outlines, key=lambda one: one.n_points)  # the first of equal ones, as argmax takes it
     longest = max(outlines, key=lambda one: one.perimeter)
     heart = record.reference("Cardiomegaly") if annotation.finding == "Enlarged Cardiomediastinum" else None
