@@ -39,10 +39,10 @@ class PixelStatistics(Shown):
         manifest = self.scored.manifest
         asks_all = self.scored.protocol["asks"] == "all"
         place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
-        pooled = "pixels pooled over the images with a finding, in percent"
-        how = "95 % intervals by the jackknife over patients"
+        how = "in percent with 95 % intervals by the jackknife over patients"
+        pooled = f"pixels pooled over the images with a finding, {how}"
         asked = "" if asks_all else "; false positives are counted where a finding is asked"
-        return f"{self.scored.report.file} on {place}: {pooled} with {how}{asked}"
+        return f"{self.scored.report.file} on {place}: {pooled}{asked}"
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:

@@ -69,6 +69,11 @@ class ReaderStudyResult(Shown):
             for row, one in zip(differences, self.analysis.differences, strict=True)
         ]
 
+    @property
+    def components(self) -> dict[str, float]:
+        """Variances of the model and the number of cases: what a study is planned from, `rb.plan_readers`."""
+        return asdict(self.analysis.components) | {"n_cases": self.n_cases}
+
     def by_reader(self) -> list[dict[str, Any]]:
         """The figure of every reader with every modality."""
         found = self.analysis

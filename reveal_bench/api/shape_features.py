@@ -150,7 +150,7 @@ def shapes(
     ArgumentError
         If there are no masks, or an argument is not what it must be.
     ImportError
-        Without OpenCV and statsmodels, which the extra [report] brings.
+        Without OpenCV, which the extra [saliency] brings, or statsmodels, which [report] does.
     """
     for name, value in (("scale", scale), ("score_scale", score_scale)):
         if value not in ("minmax", "zscore", "raw"):

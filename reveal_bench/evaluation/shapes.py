@@ -80,7 +80,7 @@ def shapes_of(records: Sequence[LocalizationRecord]) -> list[Shape]:
     Raises
     ------
     ImportError
-        Without OpenCV, which the extra [report] brings.
+        Without OpenCV, which the extra [saliency] brings.
     """
     return [
         _shape(record, annotation)
@@ -134,5 +134,5 @@ def _opencv() -> Any:
     try:
         import cv2
     except ImportError as error:
-        raise ImportError("shapes of masks need OpenCV: pip install 'reveal-bench[report]'") from error
+        raise ImportError("shapes of masks need OpenCV: pip install 'reveal-bench[saliency]'") from error
     return cv2
