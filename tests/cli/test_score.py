@@ -91,6 +91,7 @@ def test_commands_of_the_first_versions() -> None:
         "run",
         "saliency",
         "score",
+        "shapes",
         "status",
         "submit",
         "validate",
