@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, confidence, convert, lint, load, plan_readers, rank, readers, report, score
+    from reveal_bench.api import (
+        compare,
+        confidence,
+        convert,
+        lint,
+        load,
+        pixels,
+        plan_readers,
+        rank,
+        readers,
+        report,
+        saliency,
+        score,
+        tune_saliency,
+    )
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -30,6 +44,7 @@ _HOME = {
     "lint_predictions": "predictions",
     "load": "api",
     "load_metric": "evaluate_modules",
+    "pixels": "api",
     "plan_readers": "api",
     "rank": "api",
     "read_localization": "kinds.localization.records",
@@ -37,9 +52,11 @@ _HOME = {
     "readers": "api",
     "report": "api",
     "run_callable": "models.callables",
+    "saliency": "api",
     "score": "api",
     "score_localization": "kinds.localization.scoring",
     "summarize": "kinds.localization.scoring",
+    "tune_saliency": "api",
 }
 
 __all__ = [
@@ -52,6 +69,7 @@ __all__ = [
     "lint_predictions",
     "load",
     "load_metric",
+    "pixels",
     "plan_readers",
     "rank",
     "read_localization",
@@ -59,9 +77,11 @@ __all__ = [
     "readers",
     "report",
     "run_callable",
+    "saliency",
     "score",
     "score_localization",
     "summarize",
+    "tune_saliency",
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import board, confidence, convert, curate, data, export, reader_study, run, score
+from reveal_bench.cli import board, confidence, convert, curate, data, export, reader_study, run, saliency, score
 from reveal_bench.version import __version__
 
 app = typer.Typer(
@@ -111,6 +111,7 @@ app.command()(board.receipt)
 app.command(name="verify-receipt")(board.verify_receipt)
 app.command()(export.export)
 app.command()(convert.convert)
+app.command()(saliency.saliency)
 app.command()(reader_study.readers)
 app.command(name="plan-readers")(reader_study.plan_readers)
 app.add_typer(curate.app, name="curate")

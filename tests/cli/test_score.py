@@ -89,6 +89,7 @@ def test_commands_of_the_first_versions() -> None:
         "receipt",
         "report",
         "run",
+        "saliency",
         "score",
         "status",
         "submit",
