@@ -32,6 +32,7 @@ MeritOption = Annotated[Merit, typer.Option(help="Figure of merit of a reader wi
 Column = Annotated[
     list[str] | None, typer.Option(help="What the table calls a column, such as score=rating; several times.")
 ]
+System = Annotated[str | None, typer.Option(help="Reader of the table who is compared with all others: a model.")]
 FixedReaders = Annotated[
     bool, typer.Option("--fixed-readers", help="Say it of these readers alone, not of others like them.")
 ]
@@ -52,6 +53,7 @@ def readers(
     ],
     merit: MeritOption = Merit.AUC,
     column: Column = None,
+    system: System = None,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
@@ -69,6 +71,7 @@ def readers(
         table,
         merit=merit.value,
         columns=_named(column or []),
+        system=system,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,
@@ -115,6 +118,7 @@ def plan_readers(
     ] = None,
     merit: MeritOption = Merit.AUC,
     column: Column = None,
+    system: System = None,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     as_json: AsJson = False,
@@ -136,6 +140,7 @@ def plan_readers(
         power=power,
         merit=merit.value,
         columns=_named(column or []),
+        system=system,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
     )
