@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import warnings
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.masks import Rle
 from reveal_bench.phantom import LAYOUTS
+from reveal_bench.reports.style import Illustration
 from tests.cli.test_score import call
 from tests.conftest import made_once
 
@@ -63,7 +65,7 @@ def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(root: Path) -> None:
         LAYOUTS["chexlocalize"](root / "raw", 45, seed=4, long_side=64, n_val=2)
-        call("build", root / "raw", "--out", root / "folder", "--images", "withhold")
+        call("build", root / "raw", "--out", root / "folder", "--images", "withhold", "--workers", 1)
 
     return made_once(tmp_path_factory, "human-benchmark", make)
 
@@ -242,3 +244,52 @@ def test_files_without_masks_have_no_empty_masks(phantom: Path, tmp_path: Path) 
     call("baseline", "chance", folder, "--split", "test", "--out", file)
     said = call("score", file, folder, "--split", "test", "--missing", "empty", expect=1).stderr
     assert "--missing must be 'miss' where no mask is predicted, got 'empty'" in said
+
+
+def test_one_page_holds_everything(
+    phantom: Path, model: Path, human: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Illustration, "file", lambda self, kind: b"")  # figures are drawn in other tests
+    monkeypatch.setattr(Illustration, "for_page", lambda self: [("wide", f"<svg>{self.name}</svg>")])
+    lines = [json.loads(line) for line in model.read_text(encoding="utf-8").splitlines()]
+    scored = tmp_path / "a<b>.jsonl"
+    scored.write_text("".join(json.dumps({**line, "score": i % 7 / 7}) + "\n" for i, line in enumerate(lines)))
+    out = tmp_path / "out"
+    options = ("--split", "test", "--human", human, "--missing", "empty", "--out", out)
+    call("report", scored, "--folder", phantom / "folder", *options)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    assert headings == [
+        "Localization", "Decrease from human", "Pixels", "Shapes of the references",
+        "What goes with a bad localization", "Confidence",
+    ]  # fmt: skip
+    assert "<b>" not in page
+    assert re.findall(r"<svg>(.*?)</svg>", page)[0] == "both_point_hit"
+    assert "a&lt;b&gt;" in page
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()} - {"report.html"}
+    assert set(re.findall(r'href="((?:figures|tables)/[^"]+)"', page)) == files
+    macro = rb.pixels(human, phantom / "folder", split="test", allow_missing=True).rows_shown()[0]
+    assert macro["recall"] in page
+    assert str(tmp_path) not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("{model}", "{model}", "--folder", "{folder}", "--human", "{human}", "--out", "x"),
+            "takes one prediction file",
+        ),
+        (("{model}", "--folder", "{folder}", "--human", "{human}"), "a report of runs needs `--out`"),
+        (("{folder}", "--human", "{human}"), "a report of runs needs `--folder`"),
+        (
+            ("{model}", "--folder", "{folder}", "--human", "{human}", "--out", "{folder}/x"),
+            "must not lie in the dataset",
+        ),
+    ],
+)
+def test_a_page_asked_wrongly_is_refused(
+    words: tuple[str, ...], said: str, phantom: Path, model: Path, human: Path
+) -> None:
+    named = {"model": model, "human": human, "folder": phantom / "folder"}
+    assert said in call("report", *(word.format(**named) for word in words), "--split", "test", expect=1).stderr
