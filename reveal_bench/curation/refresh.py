@@ -239,7 +239,7 @@ def _correction(
     if study not in labels_of:
         wrong.append(("study", "must be a study of the version before", study or "a blank"))
     elif study in found:
-        wrong.append(("study", "must stand in one row only", study))
+        wrong.append(("study", "must occur in one row only", study))
     if not why:
         wrong.append(("why", "must say why the labels change", "a blank"))
     if not wrong and labels == labels_of[study]:

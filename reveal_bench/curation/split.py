@@ -11,7 +11,8 @@ Of several draws the one is taken whose largest absolute standardized difference
 and labels (:class:`reveal_bench.curation.balance.Differences`), the first of equals. The number of draws is said before
 anybody looks; a difference that is undefined does not count, an infinite one does. ``balance.json`` records the rule,
 how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder, how
-many were looked at: shopping for a split leaves its trace. Tests are reported and decide nothing (section 3).
+many were looked at: whoever tries many splits to choose one leaves a record of it. Tests are reported and decide
+nothing (section 3).
 
 What ``reveal-bench build`` reads
 ---------------------------------

@@ -209,7 +209,7 @@ def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_
     ("rows", "rule"),
     [
         ([["x", "COPD", "w"]], "c.csv:2: `study` must be a study of the version before, got x"),
-        ([["r1", "COPD", "w"], ["r1", "None", "w"]], "c.csv:3: `study` must stand in one row only, got r1"),
+        ([["r1", "COPD", "w"], ["r1", "None", "w"]], "c.csv:3: `study` must occur in one row only, got r1"),
         ([["r1", "", "w"]], 'c.csv:2: `labels` must name labels, or "None" for a study without any, got a blank'),
         ([["r1", "COPDD", "w"]], r"`labels` must be one of the twelve labels, got 'COPDD' \(nearest: 'COPD'\)"),
         ([["r1", "COPD; none", "w"]], 'c.csv:2: `labels` must not have "None" beside a label, got COPD, none'),
