@@ -276,15 +276,8 @@ def label_columns(selected: Sequence[Selected]) -> list[Column]:
     return found
 
 
-LABELS_NAME = "labels.csv"
-
-
-MAPPING_NAME = "mapping.yaml"
-
-
+LABELS_NAME, MAPPING_NAME = "labels.csv", "mapping.yaml"
 COLUMNS = ("study_id", "patient_id", "labels", "n_agree_all", "split")
-
-
 MAPPING = """# What the columns of labels.csv mean; written by reveal-bench curate.
 table: labels.csv
 study_key: {{column: study_id, matches: {study_key}}}
