@@ -32,7 +32,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["", "", "api", "", ""],
         ["", "reports", "", "", ""],
         ["curation", "", "", "results", "exchange"],
-        ["", "models", "viewer", "", "reader_studies"],
+        ["", "models", "viewer", "saliency_maps", "reader_studies"],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "predictions", "", "", "phantom"],
         ["", "kinds", "", "evaluate_modules", ""],

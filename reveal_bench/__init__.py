@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, confidence, convert, lint, load, rank, readers, report, score
+    from reveal_bench.api import (
+        compare,
+        confidence,
+        convert,
+        lint,
+        load,
+        pixels,
+        plan_readers,
+        rank,
+        readers,
+        report,
+        saliency,
+        score,
+        shapes,
+        tune_saliency,
+    )
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -30,15 +45,20 @@ _HOME = {
     "lint_predictions": "predictions",
     "load": "api",
     "load_metric": "evaluate_modules",
+    "pixels": "api",
+    "plan_readers": "api",
     "rank": "api",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",
     "readers": "api",
     "report": "api",
     "run_callable": "models.callables",
+    "saliency": "api",
     "score": "api",
     "score_localization": "kinds.localization.scoring",
+    "shapes": "api",
     "summarize": "kinds.localization.scoring",
+    "tune_saliency": "api",
 }
 
 __all__ = [
@@ -51,15 +71,20 @@ __all__ = [
     "lint_predictions",
     "load",
     "load_metric",
+    "pixels",
+    "plan_readers",
     "rank",
     "read_localization",
     "read_manifest",
     "readers",
     "report",
     "run_callable",
+    "saliency",
     "score",
     "score_localization",
+    "shapes",
     "summarize",
+    "tune_saliency",
 ]
 
 

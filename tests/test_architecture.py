@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"predictions", "kinds", "metrics", "entries"} | BASE,
     "exchange": {"evaluation", "kinds", "entries"} | BASE,
     "reader_studies": BASE,
+    "saliency_maps": {"kinds", "metrics"} | BASE,
     "results": {"evaluation", "kinds", "metrics"} | BASE,
     "sources": {"kinds", "dicom"} | BASE,
     "dataset": {"sources", "kinds", "dicom", "metrics"} | BASE,

@@ -11,7 +11,7 @@ from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
-from reveal_bench.reader_studies.study import figures_of, read_study
+from reveal_bench.reader_studies.study import beside_readers, figures_of, read_study
 
 __all__ = ["ReaderStudyResult", "readers"]
 
@@ -28,6 +28,7 @@ class ReaderStudyResult(Shown):
     merit : the figure of merit
     n_cases, n_patients : read by every reader
     margin : how much worse than the second a first modality may be, if it was said
+    system : who was compared with the readers, if that was asked for
     """
 
     analysis: Analysis
@@ -35,6 +36,7 @@ class ReaderStudyResult(Shown):
     n_cases: int
     n_patients: int
     margin: float | None = None
+    system: str | None = None
 
     @property
     def caption(self) -> str:
@@ -42,7 +44,8 @@ class ReaderStudyResult(Shown):
         found = self.analysis
         samples = f"readers {found.readers_are}, cases {found.cases_are}"
         shown = (
-            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {_counted(len(found.readers), 'reader')} on "
+            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {_counted(len(found.readers), 'reader')}"
+            f"{'' if self.system is None else f' and {self.system}'} on "
             f"{_counted(self.n_cases, 'case')} of {_counted(self.n_patients, 'patient')}, {samples}: 95 % intervals "
             "after Obuchowski and Rockette"
         )
@@ -68,6 +71,11 @@ class ReaderStudyResult(Shown):
             row | {"verdict": one.against(self.margin)}
             for row, one in zip(differences, self.analysis.differences, strict=True)
         ]
+
+    @property
+    def components(self) -> dict[str, float]:
+        """Variances of the model and the number of cases: what a study is planned from, `rb.plan_readers`."""
+        return asdict(self.analysis.components) | {"n_cases": self.n_cases}
 
     def by_reader(self) -> list[dict[str, Any]]:
         """The figure of every reader with every modality."""
@@ -110,6 +118,7 @@ def readers(
     *,
     merit: str = "auc",
     columns: Mapping[str, str] | None = None,
+    system: str | None = None,
     readers_are: Sample = "random",
     cases_are: Sample = "random",
     margin: float | None = None,
@@ -123,6 +132,7 @@ def readers(
         (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
     merit : "auc", or of scores of 0 and 1 "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> what the table calls it
+    system : one of the readers that is compared with all others, such as a model that read the same cases
     readers_are, cases_are : "random" if the result is to hold for others like them, "fixed" if for these alone
     margin : how much worse than the second the first modality may be: differences get a verdict on non-inferiority
 
@@ -136,6 +146,8 @@ def readers(
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
     study = read_study(rows_of(table), columns)
+    if system is not None:
+        study = beside_readers(study, system)
     figures, covariance = figures_of(study, merit)
     found = analyse(
         figures,
@@ -145,4 +157,4 @@ def readers(
         readers_are=readers_are,
         cases_are=cases_are,
     )
-    return ReaderStudyResult(found, merit, len(study.cases), int(study.patients.max()) + 1, margin)
+    return ReaderStudyResult(found, merit, len(study.cases), int(study.patients.max()) + 1, margin, system)

@@ -15,10 +15,12 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_records
+from reveal_bench.evaluation.decrease import decreases_csv, published_csv, published_decreases
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
 from reveal_bench.evaluation.single_readers import score_against_readers
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
+from reveal_bench.files import replacing
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
@@ -42,6 +44,7 @@ class Comparisons(Shown):
     comparisons : every difference with its evidence
     relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
     protocol : n_resamples, seed and unit of the draw
+    compat : whose published convention relative decreases follow; None for ours
     """
 
     a: str
@@ -51,17 +54,53 @@ class Comparisons(Shown):
     comparisons: Sequence[Comparison]
     relative: bool
     protocol: Mapping[str, Any]
+    compat: str | None = None
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The fields of each :class:`~reveal_bench.evaluation.compare.Comparison`; undefined is None."""
         return as_records(self.comparisons)
 
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
+
+        Figures are SVG and PNG, two per metric. With `compat` also the tables of the published code. Their paths.
+
+        Raises
+        ------
+        ArgumentError
+            If these are differences.
+        ImportError
+            Without matplotlib, which the extra [report] brings.
+        """
+        from reveal_bench.reports.decrease import figures_of, figures_of_both
+
+        if not self.relative:
+            raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        files = {"decrease.csv": decreases_csv(self.comparisons)}
+        if self.compat is not None:
+            files |= published_csv(self.comparisons)
+        data = {name: text.encode() for name, text in files.items()}
+        both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
+        for drawn in [*figures_of(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]:
+            data |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
+        for name, content in data.items():
+            with replacing(target / name) as new:
+                new.write_bytes(content)
+        return [target / name for name in data]
+
     @property
     def caption(self) -> str:
         """Which systems were compared on what."""
         manifest = self.scored_a.manifest
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
+        if self.compat is not None:
+            what = f"decrease from B as the code of {self.compat} makes it"
+            place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
+            draw = f"{self.protocol['n_resamples']} resamples of images, seed {self.protocol['seed']}"
+            return f"A {self.a}, B {self.b} on {place}: {what} with 95 % interval, {draw}"
         return (
             f"A {self.a}, B {self.b} on {manifest.benchmark} {manifest.version}, split {manifest.split}: {what} with "
             f"95 % interval and two-sided p, {self.protocol['n_resamples']} resamples of "
@@ -182,6 +221,7 @@ def score(
     thresholds: float | Mapping[str, float] = 0.5,
     ratings: Any = None,
     allow_missing: bool = False,
+    missing: str | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
@@ -200,6 +240,8 @@ def score(
     predictions, bench, split, grid, allow_missing, name : as of :func:`lint`
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
+    missing : what questions without an answer count as, which then may be there: "miss", or for localization "empty",
+        an empty mask in the IoU of true positives, which is undefined
     n_resamples, seed : of the bootstrap
     unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
@@ -218,7 +260,7 @@ def score(
         If an argument is not what it must be, or the references of the split are private.
     """
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    options |= {"interval": interval, "strata": strata, "thresholds": thresholds}
+    options |= {"interval": interval, "strata": strata, "thresholds": thresholds, "missing": missing}
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split)
     if by is None and bands is not None:
@@ -262,6 +304,7 @@ def score_given(
     """Predictions in any form, read, checked and scored; `argument` is what errors call them."""
     from reveal_bench.predictions.files import prediction_file
 
+    allow_missing = allow_missing or options.get("missing") is not None
     given = _ratings_of(_ratings(ratings), name_of(predictions, name))
     find_protocol(bench.folder, bench.split, grid=grid, ratings=given, allow_missing=allow_missing, **options)
     checks: dict[str, Any] = {"argument": argument, "name": name, "grid": grid, "allow_missing": allow_missing}
@@ -308,6 +351,8 @@ def compare(
     interval: Interval = "jackknife",
     margin: float | None = None,
     equivalence: bool = False,
+    missing: str | None = None,
+    compat: str | None = None,
 ) -> Comparisons:
     """Compare two systems on one split: paired differences ``a - b`` with intervals and p.
 
@@ -320,6 +365,9 @@ def compare(
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
     margin : the largest loss that does not matter, .05 for five percentage points: says whether A is non-inferior to B
     equivalence : whether a gain of the margin counts against it too
+    missing : as of :func:`score`, for both
+    compat : "chexlocalize" or "chexlocalize-full" for relative decreases as the published code makes them, of images;
+        see :mod:`reveal_bench.evaluation.decrease`
 
     Raises
     ------
@@ -327,19 +375,27 @@ def compare(
         As :func:`score`.
     """
     judged_by = _margin(margin, equivalence, relative)
+    if compat is not None and not relative:
+        raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_bench(bench, split), _two_names(a, b)
+    once = {**ONE_REPLICATE, "unit": unit, "missing": missing}
     scored = [
-        score_given(given, opened, argument, name, grid, allow_missing, ratings, {**ONE_REPLICATE, "unit": unit})
+        score_given(given, opened, argument, name, grid, allow_missing, ratings, once)
         for given, argument, name in zip((a, b), "ab", names, strict=True)
     ]
     draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     rows = [one.rows for one in scored]
     how: dict[str, Any] = {"metrics": None if metric is None else [metric_named(metric)], "interval": interval, **draw}
-    if relative:
+    if compat is not None:
+        draw["unit"] = "image"
+        compared = published_decreases(
+            scored[0], scored[1], compat, n_resamples=n_resamples, seed=seed, metrics=how["metrics"]
+        )
+    elif relative:
         compared = comparison.relative_decrease(*rows, **how)
     else:
         compared = comparison.compare(*rows, margin=judged_by, **how)
-    return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw)
+    return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw, compat)
 
 
 def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:

@@ -14,7 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import board, confidence, convert, curate, data, export, reader_study, run, score
+from reveal_bench.cli import (
+    board,
+    confidence,
+    convert,
+    curate,
+    data,
+    export,
+    reader_study,
+    run,
+    saliency,
+    score,
+    shapes,
+)
 from reveal_bench.version import __version__
 
 app = typer.Typer(
@@ -60,6 +72,7 @@ REMEDIES = {
     "pictures": "give --pictures FOLDER, or --images withhold to build without them",
     "id_key": "give --id-key FILE: ids are made of UIDs with a secret; the file is made if it is missing",
     "mapping": "give --mapping FILE",
+    "readers_are": "--fixed-readers makes readers 'fixed', --fixed-cases cases; give one of the two at most",
 }
 
 
@@ -101,6 +114,7 @@ app.command(name="import-lmms")(run.import_lmms)
 app.command()(score.compare)
 app.command()(score.rank)
 app.command()(confidence.confidence)
+app.command()(shapes.shapes)
 app.command()(score.metrics)
 app.command()(data.publish)
 app.command()(board.submit)
@@ -110,5 +124,7 @@ app.command()(board.receipt)
 app.command(name="verify-receipt")(board.verify_receipt)
 app.command()(export.export)
 app.command()(convert.convert)
+app.command()(saliency.saliency)
 app.command()(reader_study.readers)
+app.command(name="plan-readers")(reader_study.plan_readers)
 app.add_typer(curate.app, name="curate")

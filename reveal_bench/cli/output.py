@@ -46,6 +46,10 @@ PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any acc
 Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+Missing = Annotated[
+    str | None,
+    typer.Option(help="Allow unanswered questions, as a miss or, of masks, as empty: undefined in mIoU."),
+]
 GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
 Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
 ResamplingUnit = Annotated[

@@ -23,6 +23,7 @@ from reveal_bench.cli.output import (
     AsMarkdown,
     Folder,
     GridSize,
+    Missing,
     PredictionFile,
     Ratings,
     Resamples,
@@ -55,10 +56,11 @@ PairedInterval = Annotated[PairedKind, typer.Option(help="Where intervals, p and
 
 
 class Baseline(StrEnum):
-    """Baselines that see no image."""
+    """The baselines of :mod:`reveal_bench.evaluation.baselines`."""
 
     CHANCE = "chance"
     LOCATION_PRIOR = "location-prior"
+    HUMAN = "human"
 
 
 def baseline(
@@ -69,8 +71,13 @@ def baseline(
     fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
     seed: Seed = 0,
 ) -> None:
-    """Answer every question of a split without looking: the floor that a model must beat."""
-    from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
+    """Answer a split without looking, the floor that a model must beat, or as its benchmark readers did."""
+    from reveal_bench.evaluation.baselines import (
+        chance_baseline,
+        fit_location_prior,
+        human_baseline,
+        location_prior_baseline,
+    )
     from reveal_bench.kinds import kind_of
     from reveal_bench.kinds.folder import check_split, read_folder_info
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -84,6 +91,13 @@ def baseline(
         terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])
     if name is Baseline.CHANCE:
         predictions = chance_baseline(manifest, seed=seed)
+    elif name is Baseline.HUMAN:
+        predictions = human_baseline(manifest, read_localization(folder, split, contours=False))
+        n_asked = len(manifest.asked_pairs())
+        n_missing, n_unmasked = n_asked - len(predictions), sum(one.mask is None for one in predictions)
+        if n_missing or n_unmasked:
+            left_out = f"the readers left out {n_missing} of {n_asked} questions, and the masks of {n_unmasked} others"
+            terminal.warn([f"{left_out}: score the file with --missing miss, or empty as the published code has it"])
     else:
         check_split(read_folder_info(folder), folder, fit_split, argument="fit_split")
         records = read_localization(folder, fit_split)
@@ -123,6 +137,7 @@ def score(
     folder: Folder,
     split: Split = "released",
     allow_missing: AllowMissing = False,
+    missing: Missing = None,
     grid: GridSize = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
@@ -148,6 +163,9 @@ def score(
     latex: AsLatex = False,
     wide: Wide = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
+    pixels: Annotated[
+        Path | None, typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file.")
+    ] = None,
     metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
     compat: Annotated[
         Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
@@ -169,6 +187,7 @@ def score(
         thresholds=0.5 if metadata is None else thresholds_of(metadata),
         ratings=ratings,
         allow_missing=allow_missing,
+        missing=missing,
         n_resamples=resamples,
         seed=seed,
         unit=unit,
@@ -191,6 +210,10 @@ def score(
 
         with _replacing(rows) as new:
             pq.write_table(scored.rows.to_table(), new)
+    if pixels is not None:
+        counted = api.pixels(file, folder, split=split, allow_missing=scored.report.allow_missing)
+        with _replacing(pixels) as new:
+            new.write_text(counted.to_csv(), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
@@ -256,7 +279,14 @@ def compare(
         float | None, typer.Option(help="Judge whether A is non-inferior to B: 0.05 allows a loss of 5 points.")
     ] = None,
     equivalence: Annotated[bool, typer.Option("--equivalence", help="Count a gain of the margin too.")] = False,
+    compat: Annotated[
+        Compat | None, typer.Option(help="Make --relative by the convention of a paper's published code.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for --relative as CSV and as figures, SVG and PNG.", show_default=False)
+    ] = None,
     allow_missing: AllowMissing = False,
+    missing: Missing = None,
     grid: GridSize = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
@@ -271,8 +301,12 @@ def compare(
     """Compare two prediction files on one split: paired differences with intervals and p."""
     from reveal_bench import api
 
+    if out is not None:
+        if not relative:
+            raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
+        terminal.check_outside_datasets(out, "--out")
     options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
-    options |= {"interval": interval.value}
+    options |= {"interval": interval.value, "missing": missing, "compat": None if compat is None else compat.value}
     result = api.compare(
         file_a,
         file_b,
@@ -288,6 +322,9 @@ def compare(
     )
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
         _warn_of(file, scored)
+    if out is not None:
+        for path in result.write(out):
+            typer.echo(f"wrote {path}", err=True)
     same = file_a.name == file_b.name  # as in two run folders
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
     if as_json:

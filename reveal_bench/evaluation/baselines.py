@@ -1,11 +1,13 @@
-"""Baselines that see no image: what a score means is measured against them.
+"""Baselines: what a score means is measured against them.
 
 * ``chance``: a uniformly drawn grid cell per question (paper 000, section 4.1).
 * ``location-prior``: where the finding usually is. From the released half, the mean mask of each finding in coordinates
   relative to the image gives its most probable point and a thresholded mask; its most probable cell is the one that
   would most often have been a hit. References that are boxes count by their union, and give a box instead of a mask.
+* ``human``: what the readers of the human benchmark drew and pointed at (paper 002). The others see no image.
 
-Both answer every question of a manifest and are scored like any other prediction file.
+Chance and prior answer every question of a manifest; readers leave out what they did not annotate. All are scored like
+any other prediction file.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import box_iou, cell_coverage, hit_cells
 
-__all__ = ["LocationPrior", "chance_baseline", "fit_location_prior", "location_prior_baseline"]
+__all__ = ["LocationPrior", "chance_baseline", "fit_location_prior", "human_baseline", "location_prior_baseline"]
 
 _BINS = 128
 """Side of the raster, relative to the image, on which masks are averaged."""
@@ -38,6 +40,33 @@ def chance_baseline(manifest: Manifest, *, seed: int = 0) -> list[LocalizationPr
         LocalizationPrediction(image_id, finding, cell=cells[k])
         for (image_id, finding), k in zip(pairs, drawn, strict=True)
     ]
+
+
+def human_baseline(manifest: Manifest, records: Sequence[LocalizationRecord]) -> list[LocalizationPrediction]:
+    """Mask and points of the benchmark readers, for the questions of `manifest` that they answered.
+
+    Where contours are released without their mask, the mask is missing, as it is for the published code. Readers who
+    drew boxes answer with the box around them.
+
+    Raises
+    ------
+    ValueError
+        If they answered none.
+    """
+    by_image = {record.image_id: record for record in records}
+    predictions = []
+    for image_id, finding in manifest.asked_pairs():
+        record = by_image[image_id]
+        drawn = record.reference(finding, "human_benchmark")
+        points = tuple((p.x, p.y) for p in record.points if (p.finding, p.reader) == (finding, "human_benchmark"))
+        mask = drawn.rle if drawn is not None else None
+        box = drawn.bbox_xywh if drawn is not None and drawn.boxes_xywh else None
+        if points or mask is not None or box is not None:
+            predictions.append(LocalizationPrediction(image_id, finding, points=points, mask=mask, box=box))
+    if not predictions:
+        got = f"{manifest.split!r} of {manifest.benchmark}, which has none for what it asks"
+        raise ArgumentError("split", "must have masks or points of benchmark readers", got)
+    return predictions
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ pseudo-values. A difference of two systems is the sum of the differences d of th
 better, d might as well have the other sign.
 
 * p is the share of patterns of signs in which the absolute sum is larger than on the data, those in which it is equal
-  counting half (mid-p, since the differences of hits are few whole numbers), but at least the share of both over
-  :data:`MOST_TOO_OFTEN`. Mid-p alone errs at 1.4 times its level where eight patients differ: seven of them on one side
-  have .039, and happen in .070 of trials. All patterns are taken while there are fewer than 2**12 of them, otherwise
-  those of one draw, which all metrics and findings share.
+  counting half (mid-p, since the differences of hits are few whole numbers). All patterns are taken while there are
+  fewer than 2**12 of them, otherwise those of one draw, which all metrics and findings share. Of all patterns p is at
+  least the share with equal ones counted whole over :data:`MOST_TOO_OFTEN`: mid-p alone errs at 1.4 times its level
+  where eight patients differ, of whom seven on one side have .039 and happen in .070 of trials.
 * Fewer than :data:`LEAST_DIFFERING` patients of whom the systems differ have no p (NaN), but 1 if there are none. A
   difference without an interval has no p either.
 * Of several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over
@@ -47,7 +47,7 @@ __all__ = [
 LEAST_DIFFERING = 8
 """Patients of whom two systems differ, below which there is no p."""
 MOST_TOO_OFTEN = 1.1
-"""How often a p may be reached between equal systems, over what it says: .05 in .055 of trials."""
+"""How often a p of few patients may be reached between equal systems, over what it says: .05 in .055 of trials."""
 
 Signs = npt.NDArray[np.float32]
 
@@ -110,10 +110,9 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
     kept = differences[differ] / scale
     distance = np.abs(patterns @ kept) - abs(kept.sum())
     larger, equal = np.count_nonzero(distance > 1e-5), np.count_nonzero(np.abs(distance) <= 1e-5)
-    if not exact:
-        equal += 1  # the data are one more pattern
-    n_patterns = len(patterns) + (not exact)
-    return float(max(larger + equal / 2, (larger + equal) / MOST_TOO_OFTEN) / n_patterns)
+    if exact:
+        return float(max(larger + equal / 2, (larger + equal) / MOST_TOO_OFTEN) / len(patterns))
+    return float((larger + (equal + 1) / 2) / (len(patterns) + 1))  # the data are one more pattern
 
 
 def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:

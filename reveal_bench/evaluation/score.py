@@ -5,7 +5,8 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
 * ``schema``: 1
 * ``benchmark``, ``version``, ``split``: what was scored against; ``references_sha256``: of its reference files
 * ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing``: what was scored
-* ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings)
+* ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings);
+  ``missing`` where an answer that is missing counts as something else than a miss
 * ``strata``: for findings, estimates of the same form by name of the stratum; else empty
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.bootstrap.Estimate`; scores are
   fractions, undefined is null
@@ -178,6 +179,7 @@ def find_protocol(
     thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
+    missing: str | None = None,
     interval: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -200,6 +202,9 @@ def find_protocol(
     if interval not in kind.intervals:
         known = " or ".join(map(repr, kind.intervals))
         raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
+    if missing not in (None, *kind.missing_as):
+        known = " or ".join(map(repr, kind.missing_as))
+        raise ArgumentError("missing", f"must be {known} for a benchmark of {kind.name}", repr(missing))
     if grid is not None and not 1 <= grid <= MAX_CELLS:
         raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
     for name, least in (("n_resamples", 1), ("seed", 0)):
@@ -210,7 +215,12 @@ def find_protocol(
         kind.read_records(folder, split)  # refuses, in the words of the kind
     options.pop("strata", None)
     resampling = {"n_resamples": 1000, "seed": 0, "unit": "patient", **options, "interval": interval}
-    return {**kind.protocol(info, grid=grid, thresholds=thresholds), **resampling, "allow_missing": allow_missing}
+    told = {} if missing in (None, "miss") else {"missing": missing}
+    return {
+        **kind.protocol(info, grid=grid, thresholds=thresholds),
+        **resampling,
+        "allow_missing": allow_missing,
+    } | told
 
 
 def score_report(
@@ -222,6 +232,7 @@ def score_report(
     grid: int | None = None,
     thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
+    missing: str | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
@@ -238,6 +249,8 @@ def score_report(
     grid : cells per side (localization); the folder's own by default
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks), and needed there
+    missing : what an answer that is missing counts as, of :attr:`Kind.missing_as
+        <reveal_bench.kinds.kind.Kind.missing_as>`, the first of them by default
     unit : "patient", or the kind's own: "image", "study" or "task"
     interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`, the first
         of them by default
@@ -253,7 +266,7 @@ def score_report(
     folder = Path(folder)
     kind = kind_of(read_folder_info(folder))
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-    how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings}
+    how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings, "missing": missing}
     protocol = find_protocol(folder, split, **how, allow_missing=report.allow_missing, **options)
     options["interval"] = protocol["interval"]
     if not report.ok:

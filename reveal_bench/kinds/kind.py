@@ -314,6 +314,7 @@ class ScoredKind(ABC):
     reads_parquet : whether a prediction file may be Parquet
     intervals : intervals that its scores may have, the default first
     has_strata : whether its strata are reported without being asked for
+    missing_as : what an answer that is missing may count as, the default first
     confidence_field : field of a prediction that says how sure a system is; None where answers have none
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
@@ -325,6 +326,7 @@ class ScoredKind(ABC):
     reads_parquet: ClassVar[bool] = False
     intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
     has_strata: ClassVar[bool] = False
+    missing_as: ClassVar[tuple[str, ...]] = ("miss",)
     confidence_field: ClassVar[str | None] = None
     run_report: ClassVar[str] = "scores"
 

@@ -1,4 +1,4 @@
-"""Pixel-wise metrics of masks, and the point that a heat map stands for.
+"""Pixel-wise metrics of masks.
 
 Conventions
 -----------
@@ -15,13 +15,12 @@ Metrics
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.masks import PackedMasks
 
-__all__ = ["heat_map_point", "sensitivity", "shared_areas", "specificity"]
+__all__ = ["sensitivity", "shared_areas", "specificity"]
 
 
 def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
@@ -106,44 +105,3 @@ def shared_areas(predictions: PackedMasks, references: PackedMasks) -> IntArray:
 
     common: IntArray = kernels.intersections(predictions.ends, predictions.offsets, references.ends, references.offsets)
     return common
-
-
-def heat_map_point(heat_map: npt.ArrayLike, *, size: tuple[int, int] | None = None) -> tuple[float, float]:
-    """The point (x, y) that a heat map stands for: the centre of its largest pixel.
-
-    The map is laid over the whole image: of a map (h, w) on an image (height, width), the pixel in row i and column j
-    covers ``[j * width / w, (j + 1) * width / w)`` by ``[i * height / h, (i + 1) * height / h)``; its centre is the
-    point. (CheXlocalize's code interpolates to full size first, which can move the maximum within about one pixel of
-    the map: give the interpolated map to repeat it.)
-
-    Parameters
-    ----------
-    heat_map : array (h, w), finite
-    size : (height, width) of the image; by default that of the map
-
-    Returns
-    -------
-    (x, y) in pixels of the full image; among equal largest pixels the first in row-major order
-
-    Raises
-    ------
-    ValueError
-        If `heat_map` is not two-dimensional, has no pixel, or holds NaN or infinities, or `size` is below 1.
-
-    Examples
-    --------
-    >>> heat_map_point([[0.1, 0.9], [0.9, 0.2]])
-    (1.5, 0.5)
-    >>> heat_map_point([[0.1, 0.9], [0.9, 0.2]], size=(200, 400))
-    (300.0, 50.0)
-    """
-    array = np.asarray(heat_map, np.float64)
-    if array.ndim != 2 or array.size == 0:
-        raise ArgumentError("heat_map", "must have shape (height, width) with at least one pixel", array.shape)
-    if not np.isfinite(array).all():
-        raise ArgumentError("heat_map", "must be finite", array[~np.isfinite(array)][0])
-    height, width = array.shape if size is None else size
-    if height < 1 or width < 1:
-        raise ArgumentError("size", "must be (height, width) with both at least 1", f"({height}, {width})")
-    row, column = divmod(int(array.argmax()), array.shape[1])
-    return (column + 0.5) * width / array.shape[1], (row + 0.5) * height / array.shape[0]

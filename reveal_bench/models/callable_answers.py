@@ -14,10 +14,8 @@ its answer back to pixels of the full one (:mod:`reveal_bench.geometry`):
 ``score``      confidence in [0, 1] that the finding is there, beside one of the others
 =============  ======================================================================================================
 
-A heat map gives a point, so the two exclude each other: the centre, in the full picture, of its largest pixel, the
-first in row-major order of equals. With a threshold it gives a mask as well: where the map is above it after bilinear
-upsampling to the picture and scaling to [0, 1], or, with "otsu", above Otsu's threshold of its 256 levels, in the order
-of CheXlocalize's code (paper 002), but without filling holes. A constant map has an empty mask.
+A heat map gives a point, so the two exclude each other, and with a threshold a mask as well: see
+:mod:`reveal_bench.metrics.heat_maps`; at Otsu's level, holes are kept. A constant map has an empty mask and no point.
 
 Asked for labels, an answer has either ``labels``, a list of those that are present, or ``probabilities``, one in [0, 1]
 for every label, and the same of the two for all studies.
@@ -35,23 +33,22 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray
 from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.localization.checks import EntryChecker
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.kinds.questions import Question
-from reveal_bench.masks import BoolMask, encode_mask
+from reveal_bench.masks import encode_mask
+from reveal_bench.metrics.heat_maps import largest_point, mask_above, otsu_mask
 
-__all__ = ["LabelReader", "PlaceReader", "Reader", "Threshold", "check_threshold", "heat_map_mask", "heat_map_point"]
+__all__ = ["LabelReader", "PlaceReader", "Reader", "Threshold", "check_threshold"]
 
 Reader = Callable[[Question, Mapping[str, Any]], dict[str, Any]]
 """(question, answer) -> fields of a prediction, beside the ids; ValueError, naming field, rule and value, if wrong."""
 Threshold = float | Literal["otsu"] | None
 
 _PLACES = ("point", "cell", "box", "mask", "heat_map")
-_LEVELS = 256
 
 
 def check_threshold(threshold: Threshold) -> None:
@@ -96,9 +93,12 @@ class PlaceReader:
         return fields
 
     def _heat_fields(self, heat_map: Any, size: tuple[int, int]) -> dict[str, Any]:
-        fields: dict[str, Any] = {"point": list(heat_map_point(heat_map, size))}
-        if self._threshold is not None:
-            fields["rle"] = _rle(heat_map_mask(heat_map, size, self._threshold))
+        point = largest_point(heat_map, size)
+        fields: dict[str, Any] = {} if point is None else {"point": list(point)}
+        if self._threshold == "otsu":
+            fields["rle"] = _rle(otsu_mask(heat_map, size, fill=False))
+        elif self._threshold is not None or point is None:
+            fields["rle"] = _rle(mask_above(heat_map, size, self._threshold or 0.0))
         return fields
 
     def _check(self, question: Question, fields: Mapping[str, Any]) -> None:
@@ -134,63 +134,6 @@ class LabelReader:
         return fields
 
 
-def heat_map_point(heat_map: Any, size: tuple[int, int]) -> tuple[float, float]:
-    """Where a heat map is largest: (x, y) in the full picture of `size` (height, width).
-
-    Raises
-    ------
-    ValueError
-        If the map is not a two-dimensional array of finite numbers.
-
-    Examples
-    --------
-    >>> heat_map_point([[0.1, 0.9], [0.2, 0.9]], size=(40, 20))
-    (15.0, 10.0)
-    """
-    heat = _heat_map(heat_map)
-    row, column = divmod(int(np.argmax(heat)), heat.shape[1])
-    height, width = size
-    return (column + 0.5) * width / heat.shape[1], (row + 0.5) * height / heat.shape[0]
-
-
-def heat_map_mask(heat_map: Any, size: tuple[int, int], threshold: float | Literal["otsu"]) -> BoolMask:
-    """Where a heat map is above a threshold: bool array of `size` (height, width).
-
-    Raises
-    ------
-    ValueError
-        If the map is not a two-dimensional array of finite numbers.
-    """
-    from PIL import Image
-
-    height, width = size
-    coarse = Image.fromarray(_scaled(_heat_map(heat_map)).astype(np.float32))
-    fine = _scaled(np.asarray(coarse.resize((width, height), Image.Resampling.BILINEAR), np.float64))
-    if threshold != "otsu":
-        above: BoolMask = fine > threshold
-        return above
-    levels = ((_LEVELS - 1) * fine).astype(np.uint8)
-    return levels > _otsu(np.bincount(levels.ravel(), minlength=_LEVELS))
-
-
-def _otsu(counts: npt.NDArray[np.int64]) -> int:
-    """The level that best parts a histogram into levels up to it and above it (largest variance between; the first)."""
-    below, moment = np.cumsum(counts), np.cumsum(counts * np.arange(len(counts)))
-    above = below[-1] - below
-    with np.errstate(invalid="ignore", divide="ignore"):
-        distance = moment / below - (moment[-1] - moment) / above
-    between = np.where((below > 0) & (above > 0), below * 1.0 * above * distance**2, 0.0)
-    return int(np.argmax(between))
-
-
-def _scaled(values: FloatArray) -> FloatArray:
-    """Values in [0, 1]; all 0 if they are all the same."""
-    low, high = values.min(), values.max()
-    return (
-        np.zeros_like(values) if low == high else (values / 2 - low / 2) / (high / 2 - low / 2)
-    )  # may span all floats
-
-
 def _check_names(answer: Mapping[str, Any], known: Sequence[str], *, at_least_one_of: Sequence[str] = ()) -> None:
     unknown = [name for name in answer if name not in known]
     if unknown or not set(answer) & set(at_least_one_of or known):
@@ -224,17 +167,6 @@ def _mask(value: Any, size: tuple[int, int]) -> npt.NDArray[Any]:
 def _rle(mask: npt.NDArray[Any]) -> dict[str, Any]:
     rle = encode_mask(mask)
     return {"size": list(rle.size), "counts": rle.counts}
-
-
-def _heat_map(value: Any) -> FloatArray:
-    array = _array("heat_map", value)
-    if array.dtype.kind not in "iuf" or array.ndim != 2 or array.size == 0:
-        rule = "must be a two-dimensional array of numbers"
-        raise ValueError(f"`heat_map` {rule}, got {array.dtype} of shape {array.shape}")
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise ArgumentError("heat_map", "must be finite", f"{array[row, column]} at row {row}, column {column}")
-    return array.astype(np.float64)
 
 
 def _label_list(value: Any, choices: Sequence[str]) -> list[str]:

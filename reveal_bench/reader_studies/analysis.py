@@ -44,7 +44,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 
-__all__ = ["Analysis", "Components", "Difference", "Mean", "Sample", "analyse"]
+__all__ = ["Analysis", "Components", "Difference", "Mean", "Sample", "analyse", "scipy_stats"]
 
 Sample = Literal["random", "fixed"]
 
@@ -255,7 +255,7 @@ def _difference(a: str, b: str, value: float, error: float, freedom: float) -> D
 
 def _quantile(freedom: float) -> float:
     """The 97.5th percentile of Student's t."""
-    stats = _scipy()
+    stats = scipy_stats()
     return float(stats.norm.ppf(0.975) if math.isinf(freedom) else stats.t.ppf(0.975, freedom))
 
 
@@ -263,13 +263,14 @@ def _upper_tail(f: float, numerator: int, denominator: float) -> float:
     """p of an F, which is a chi square over its degrees of freedom where the denominator has infinitely many."""
     if math.isnan(f):
         return math.nan
-    stats = _scipy()
+    stats = scipy_stats()
     if math.isinf(denominator):
         return float(stats.chi2.sf(f * numerator, numerator))
     return float(stats.f.sf(f, numerator, denominator))
 
 
-def _scipy() -> ModuleType:
+def scipy_stats() -> ModuleType:
+    """``scipy.stats``, or a sentence that says how it is installed."""
     try:
         from scipy import stats
     except ImportError:

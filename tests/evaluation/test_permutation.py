@@ -17,14 +17,15 @@ from tests.evaluation.test_comparison import FINDINGS, system
 def plain_p(differences: list[float], patterns: list[tuple[float, ...]], *, exact: bool) -> float:
     """Of all patterns, the share as extreme as the data, ties counting half; the data are one more of a draw.
 
-    At least the share with whole ties over 1.1."""
+    Of all patterns, at least the share with whole ties over 1.1."""
     observed = abs(math.fsum(differences))
     larger, ties = 0, 0 if exact else 1
     for pattern in patterns:
         flipped = abs(math.fsum(s * d for s, d in zip(pattern, differences, strict=True)))
         tied = math.isclose(flipped, observed, abs_tol=1e-7)
         larger, ties = larger + (flipped > observed and not tied), ties + tied
-    return max(larger + ties / 2, (larger + ties) / 1.1) / (len(patterns) + (not exact))
+    mid = (larger + ties / 2) / (len(patterns) + (not exact))
+    return max(mid, (larger + ties) / 1.1 / len(patterns)) if exact else mid
 
 
 @pytest.mark.parametrize("metric", ["point_hit", "mask_iou"])
@@ -65,16 +66,16 @@ def test_equal_differences_make_the_sign_test() -> None:
     assert p == pytest.approx(max(sum(tails) / 2, tails[0] / 1.1))
 
 
-@pytest.mark.parametrize("n", [8, 9, 10, 11, 14, 17, 25])
+@pytest.mark.parametrize("n", [8, 9, 10, 11])
 def test_no_p_of_hits_is_reached_more_often_than_it_allows(n: int) -> None:
-    signs = draw_signs(n, n_resamples=20_000, seed=2)
+    signs = draw_signs(n, n_resamples=1, seed=2)  # all patterns are taken
     reached = {}
     for k in range(n + 1):
         p = sign_flip_p(np.array([1.0] * k + [-1.0] * (n - k)), signs, np.ones(n, bool))
         reached[k] = p
     for level in (0.01, 0.05, 0.1):
         share = sum(math.comb(n, k) for k, p in reached.items() if p <= level) / 2**n
-        assert share <= 1.1 * level * (1 if n < 12 else 1.04)  # a draw has an error of its own
+        assert share <= 1.1 * level
 
 
 @pytest.mark.parametrize("n", [LEAST_DIFFERING - 1, LEAST_DIFFERING])

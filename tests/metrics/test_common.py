@@ -25,7 +25,7 @@ Data = tuple[list[Any], list[Any]]
 
 NOT_METRICS = {
     "localization": {"cell_coverage", "hit_cells"},
-    "pixelwise": {"heat_map_point", "shared_areas"},
+    "pixelwise": {"shared_areas"},
     "labels": {
         "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
         "ranking_replicates", "ratio_from_sums",

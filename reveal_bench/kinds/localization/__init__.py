@@ -50,6 +50,7 @@ class Localization(Kind):
     picture_words: ClassVar = "`image` is"
     confidence_field: ClassVar = "score"
     intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
+    missing_as: ClassVar = ("miss", "empty")
     primary: ClassVar = "point_hit"
     stand_ins: ClassVar = ("grid_hit",)
     released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
@@ -279,8 +280,8 @@ class Localization(Kind):
         """One row per image and finding, see :func:`~reveal_bench.kinds.localization.scoring.score_localization`."""
         from reveal_bench.kinds.localization.scoring import score_localization
 
-        grid, asks = protocol["grid"], protocol["asks"]
-        return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)
+        how = {"grid": protocol["grid"], "asks": protocol["asks"], "missing": protocol.get("missing", "miss")}
+        return score_localization(predictions, records, findings=manifest.findings, **how)
 
     def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> Readings:
         """See :mod:`reveal_bench.kinds.localization.readings`."""

@@ -12,7 +12,8 @@ thus a miss, outside the central square); as a mask, only a mask counts; as a bo
 the reference. The kind used is written in the row.
 
 `mask_iou` follows the true-positive slice of paper 002: undefined where the submission hands in an *empty* mask. An
-absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone.
+absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone. With
+``missing="empty"``, as the published code has it, an absent mask is an empty one.
 
 References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
 against their union, in which a pixel lies if its centre lies in a box (:mod:`reveal_bench.masks`). A box is scored
@@ -352,6 +353,7 @@ def score_localization(
     findings: Sequence[str],
     grid: int = 8,
     asks: str = "present",
+    missing: str = "miss",
 ) -> CaseRows:
     """Score checked predictions against references, case by case.
 
@@ -363,17 +365,25 @@ def score_localization(
     grid : cells per side
     asks : {"present", "all"}
         With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
+    missing : {"miss", "empty"}
+        What a mask that is missing counts as in `mask_iou`: 0, or undefined as an empty mask is.
 
     Raises
     ------
     ValueError
-        If a pair is predicted twice, an image is listed twice, or a reference is malformed.
+        If a pair is predicted twice, an image is listed twice, a reference is malformed, or `missing` is "empty" where
+        no mask is predicted.
     """
     by_pair = _by_pair(predictions)
     predicted_masks = {pair for pair, prediction in by_pair.items() if prediction.mask is not None}
     cases = list_cases(records, predicted_masks if asks == "all" else ())
     chosen = [by_pair.get((record.image_id, finding)) for record, finding, _ in cases]
+    if missing == "empty" and not any(prediction.mask is not None for prediction in predictions):
+        raise ArgumentError("missing", "must be 'miss' where no mask is predicted", repr(missing))
     values = _values(chosen, [reference for _, _, reference in cases], Grid(grid))
+    if missing == "empty" and "mask_iou" in values:
+        no_mask = np.array([prediction is None or prediction.mask is None for prediction in chosen], bool)
+        values["mask_iou"][no_mask] = np.nan
     shares = values.pop(_SHARE)
     masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
     return CaseRows(

@@ -1,0 +1,105 @@
+"""``rb.saliency``: a prediction file from heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.saliency_maps.maps import FoundMaps, find_maps
+from reveal_bench.saliency_maps.predict import MapOptions, Written, predict_maps
+from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
+
+__all__ = ["saliency", "tune_saliency"]
+
+
+def saliency(
+    maps: str | Path | Sequence[str | Path],
+    bench: str | Path | Bench,
+    *,
+    out: str | Path,
+    split: str | None = None,
+    threshold: Literal["otsu"] | float | Mapping[str, float] | Tuned | None = "otsu",
+    fill: bool = True,
+    gate: float | Mapping[str, float] | None = None,
+    smooth: int = 0,
+    names: Sequence[str] = (),
+    n_processes: int = 1,
+    progress: Callable[..., None] | None = None,
+) -> Written:
+    """Write a prediction file from heat maps: points, masks and probabilities (paper 002).
+
+    Parameters
+    ----------
+    maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; several are an ensemble, of which the mean counts
+    bench, split : what is asked
+    out : prediction file to write (JSONL); beside it stands a record of all options
+    threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
+        :func:`tune_saliency` found; None for points alone
+    fill : whether contours at Otsu's level are filled, as published, which needs OpenCV
+    gate : probability below which a mask is empty: a number, or one per finding
+    smooth : side in pixels of a box over which maps are averaged first; needs OpenCV
+    names : findings of arrays (n, h, w), in their order
+    n_processes : that read and cut maps
+    progress : called with ("maps", done, in all)
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is not what it must be, or the maps do not fit the split.
+    ValueError
+        If a map is damaged; the next call with the same options goes on there.
+    """
+    manifest = _asked(as_bench(bench, split))
+    found = [_found(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
+    if not found:
+        raise ArgumentError("maps", "must be a folder, or several", "none")
+    cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
+    if isinstance(threshold, Tuned) and threshold.split == manifest.split:
+        raise ArgumentError("threshold", "must not be tuned on the split that is predicted", repr(manifest.split))
+    options = MapOptions(cut, fill, gate, smooth)
+    return predict_maps(found, manifest, Path(out), options, n_processes=n_processes, progress=progress)
+
+
+def tune_saliency(
+    maps: str | Path,
+    bench: str | Path | Bench,
+    *,
+    split: str,
+    grid: Sequence[float] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+    names: Sequence[str] = (),
+    progress: Callable[..., None] | None = None,
+) -> Tuned:
+    """Find the threshold with the best mean IoU of each finding on a split (paper 002, Extended Data Fig. 1a).
+
+    Parameters
+    ----------
+    maps, bench, names, progress : as of :func:`saliency`
+    split : with references, and another one than is predicted
+    grid : thresholds that are tried
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`saliency`; or if no threshold has a value for a finding.
+    """
+    opened = as_bench(bench, split)
+    found = _found(maps, _asked(opened), names)
+    records = opened.kind.read_references(opened.folder, split)
+    return tune_thresholds(found, records, split, grid=grid, progress=progress)
+
+
+def _asked(bench: Bench) -> Manifest:
+    if not bench.kind.uses_grid:
+        raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
+    return cast(Manifest, bench.manifest)
+
+
+def _found(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+    folder = Path(root)
+    if not folder.is_dir():
+        raise ArgumentError("maps", "must be a folder of heat maps", str(root))
+    return find_maps(folder, manifest.rows.keys(), manifest.findings, names=names)

@@ -1,0 +1,115 @@
+"""The command ``saliency``: a prediction file from heat maps."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import Folder, Split
+
+__all__ = ["saliency"]
+
+
+def saliency(
+    maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
+    split: Split = "released",
+    threshold: Annotated[
+        str,
+        typer.Option(help="otsu; a number; a table finding,threshold; tuned, with --tune-split; none: points alone."),
+    ] = "otsu",
+    tune_split: Annotated[str | None, typer.Option(help="Split whose maps tune thresholds from 0.2 to 0.8.")] = None,
+    keep_holes: Annotated[
+        bool, typer.Option("--keep-holes", help="Leave holes and lone pixels as they are at Otsu's level.")
+    ] = False,
+    gate: Annotated[
+        str | None, typer.Option(help="Probability below which a mask is empty: a number, or a table finding,gate.")
+    ] = None,
+    smooth: Annotated[int, typer.Option(min=0, help="Side in pixels of a box to average over first.")] = 0,
+    ensemble: Annotated[
+        list[Path] | None, typer.Option(help="Another folder of maps; the mean counts. Several times.")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
+) -> None:
+    """Make a prediction file from heat maps: a point, a mask and the probability of each finding asked."""
+    from reveal_bench import api
+
+    terminal.check_outside_datasets(out, "--out")
+    if (threshold == "tuned") != (tune_split is not None):
+        raise ArgumentError(
+            "tune_split", "must be given with `threshold` tuned, and it with this", others=("threshold",)
+        )
+    names = name or []
+    with terminal.progress("reading") as progress:
+        cut: object = _threshold(threshold)
+        if tune_split is not None:
+            if tune_split == split:
+                raise ArgumentError("tune_split", "must be another split than the one that is predicted", repr(split))
+            tuned = api.tune_saliency(maps, folder, split=tune_split, names=names, progress=progress)
+            table = out.with_name(f"{out.name}.tuning.csv")
+            table.write_text(tuned.to_csv(), encoding="utf-8")
+            cut = tuned
+        done = api.saliency(
+            [maps, *(ensemble or [])],
+            folder,
+            out=out,
+            split=split,
+            threshold=cut,  # type: ignore[arg-type]
+            fill=not keep_holes,
+            gate=None if gate is None else _number_or_table("gate", gate),
+            smooth=smooth,
+            names=names,
+            n_processes=processes,
+            progress=progress,
+        )
+    if tune_split is not None:
+        for finding, value in tuned.thresholds.items():
+            typer.echo(f"  {finding}: above {value:g}, tuned on {tuned.n_cases[finding]} maps of {tune_split!r}")
+    empty = f", {done.n_empty:,} with an empty mask" if threshold != "none" else ""
+    typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; how they were made: {done.record}")
+    told = [
+        (done.n_constant, "maps are constant and have no point"),
+        (len(done.missing), "questions have no map: `score --allow-missing` counts them as misses"),
+        (done.n_left, "files or maps are of other images, or of findings that are not asked"),
+    ]
+    terminal.warn([f"{n:,} {what}" for n, what in told if n])
+
+
+def _threshold(text: str) -> object:
+    if text in ("otsu", "tuned"):
+        return text
+    return None if text == "none" else _number_or_table("threshold", text)
+
+
+def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
+    """A number, or the second column of a table by its finding, which the published tables call `task`."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    path = Path(text)
+    if not path.is_file():
+        raise ArgumentError(argument, "must be a number or a table with the columns finding and a number", repr(text))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = {}
+    for i, row in enumerate(rows, start=2):
+        finding = row.get("finding") or row.get("task")
+        numbers = [value for key, value in row.items() if key not in ("finding", "task", None)]
+        try:
+            if not finding or finding in found or len(numbers) != 1:
+                raise ValueError
+            found[finding] = float(numbers[0])
+        except (ValueError, TypeError):
+            rule = "must be a table with the columns finding and a number, each finding once"
+            raise ArgumentError(argument, rule, f"{path}, line {i}") from None
+    return found

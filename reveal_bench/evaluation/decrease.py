@@ -1,0 +1,181 @@
+"""How far a model stays behind the human benchmark, in share of it, as paper 002 prints and as its code computes it.
+
+Conventions
+-----------
+The decrease of a model from the human benchmark is ``(human - model) / human``. Ours, with paired intervals, is
+:func:`reveal_bench.evaluation.compare.relative_decrease`. The published code makes another of the same replicates
+(:mod:`reveal_bench.evaluation.compat`), which :func:`published_decreases` repeats:
+
+* of a finding, from the means over the replicates: their decrease; its interval from the decrease in each replicate, in
+  which one draw of images is shared; order statistics 25 and 975 of 1,000, rounded to three digits *before* they
+  become percents
+* of "Average", from the mean of the ten findings' figures, each mean rounded to three digits; its interval from the
+  decrease of the means over findings in each replicate, in percent and rounded to three digits then
+
+A decrease is told apart from 0 where its interval lies on one side of 0. In the order of the paper's Extended Data
+Figs. 5 and 6 come the decreases that are told apart, then what is not, then gains that are, each by their size.
+
+What differs on purpose: the published code writes the interval of "Average" under misspelled names, so that its columns
+stay empty; here they stand in the same columns as the others. A decrease or an end that is infinite, because the human
+benchmark is 0, is left empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.evaluation.compare import Comparison, as_records
+from reveal_bench.evaluation.compat import ChexlocalizeTables, published_tables
+from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Intervals, find_intervals, mean_of_defined
+
+__all__ = ["decreases_csv", "in_printed_order", "published_csv", "published_decreases", "told_apart"]
+
+_PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hitrate"}
+
+
+def told_apart(one: Comparison) -> bool:
+    """Whether the interval of a decrease is defined and leaves out 0."""
+    return (one.low > 0 or one.high < 0) and not math.isnan(one.low + one.high)
+
+
+def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Decreases as paper 002 prints them: metric by metric, the findings by what they say, then the macro."""
+    metrics = list(dict.fromkeys(one.metric for one in comparisons))
+
+    def key(one: Comparison) -> tuple[int, bool, int, float]:
+        side = 0 if not told_apart(one) else 1 if one.value < 0 else -1
+        size = math.inf if math.isnan(one.value) else -one.value
+        return metrics.index(one.metric), one.finding == MACRO, side, size
+
+    return sorted(comparisons, key=key)
+
+
+def decreases_csv(comparisons: Sequence[Comparison]) -> str:
+    """The fields of each decrease and whether it is told apart from 0, in the printed order; undefined is empty."""
+    ordered = in_printed_order(comparisons)
+    rows = [record | {"told_apart": told_apart(one)} for record, one in zip(as_records(ordered), ordered, strict=True)]
+    with io.StringIO(newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return file.getvalue()
+
+
+def published_decreases(
+    model: ScoredFile,
+    human: ScoredFile,
+    form: str,
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    metrics: Sequence[str] | None = None,
+) -> list[Comparison]:
+    """Decreases by the published convention: per metric the macro ("Average"), then the findings, as fractions.
+
+    Parameters
+    ----------
+    model, human : scored on the same split
+    form : of :data:`~reveal_bench.evaluation.compat.COMPAT`
+    metrics : of `form`; those that both systems have by default
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share no metric asked for.
+    """
+    draw = {"n_resamples": n_resamples, "seed": seed}
+    of_model, of_human = (
+        {t.metric: t for t in published_tables(replace(one, protocol=one.protocol | draw), form)}
+        for one in (model, human)
+    )
+    shared = [name for name in of_model if name in of_human and (metrics is None or name in metrics)]
+    if not shared:
+        rule = f"must be one that {form!r} has tables of, for both systems: {', '.join(of_model) or 'none'}"
+        raise ArgumentError("metric", rule, ", ".join(metrics or ["none"]))
+    return [one for name in shared for one in _of_metric(of_model[name], of_human[name], n_resamples, seed)]
+
+
+def _of_metric(model: ChexlocalizeTables, human: ChexlocalizeTables, n_resamples: int, seed: int) -> list[Comparison]:
+    if model.image_ids != human.image_ids:
+        raise ValueError("both systems must be scored on the same images, for one draw is shared")
+    recipe = f"{model.metric}|decrease:chexlocalize|b:{n_resamples}|seed:{seed}|unit:image"
+    a, b = (mean_of_defined(side.replicates.T) for side in (model, human))
+    n = np.array([(~np.isnan(side.per_image)).sum(axis=0) for side in (model, human)])
+    shares = _intervals(_decrease(model.replicates, human.replicates))
+    rows = _rows(model.metric, model.findings, a, b, _decrease(a, b), shares, n, recipe)
+    # "Average": of means that are rounded to three digits, with an interval of percents that are
+    mean_a, mean_b = (np.round(mean_of_defined(side[None]), 3) for side in (a, b))
+    of_model, of_human = (mean_of_defined(side.replicates)[:, None] for side in (model, human))
+    percents = _intervals(100 * _decrease(of_model, of_human))
+    ends = Intervals(percents.values, percents.low / 100, percents.high / 100, percents.n_empty)
+    n_findings = np.array([[(~np.isnan(side)).sum()] for side in (a, b)])
+    return _rows(model.metric, [MACRO], mean_a, mean_b, _decrease(mean_a, mean_b), ends, n_findings, recipe) + rows
+
+
+def _decrease(model: FloatArray, human: FloatArray) -> FloatArray:
+    """Where the human benchmark is 0 the published code divides by it: the decrease of any gain is minus infinity."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: FloatArray = (human - model) / human
+    return share
+
+
+def _intervals(replicates: FloatArray) -> Intervals:
+    with np.errstate(invalid="ignore"):  # means of infinities, which are not used
+        return find_intervals(np.full(replicates.shape[1], np.nan), replicates, interval="chexlocalize")
+
+
+def _rows(
+    metric: str,
+    findings: Sequence[str],
+    a: FloatArray,
+    b: FloatArray,
+    values: FloatArray,
+    ends: Intervals,
+    n: IntArray,
+    recipe: str,
+) -> list[Comparison]:
+    values, low, high = (np.where(np.isfinite(x), x, np.nan) for x in (values, ends.low, ends.high))
+    return [
+        Comparison(
+            metric=metric,
+            finding=finding,
+            a=float(a[i]),
+            b=float(b[i]),
+            value=float(values[i]),
+            low=float(low[i]),
+            high=float(high[i]),
+            p=math.nan,
+            n_a=int(n[0, i]),
+            n_b=int(n[1, i]),
+            n_empty_replicates=int(ends.n_empty[i]),
+            signature=recipe,
+        )
+        for i, finding in enumerate(findings)
+    ]
+
+
+def published_csv(comparisons: Sequence[Comparison]) -> dict[str, str]:
+    """Name of a file -> its text, as the published code writes decreases: percents, the largest first, then Average."""
+    files = {}
+    for metric in dict.fromkeys(one.metric for one in comparisons):
+        own = [one for one in comparisons if one.metric == metric]
+        ordered = sorted(
+            (one for one in own if one.finding != MACRO), key=lambda one: (math.isnan(one.value), -one.value)
+        )
+        lines = [",hb,pred,pct_diff,pct_diff_lower,pct_diff_upper"]
+        for one in [*ordered, *(one for one in own if one.finding == MACRO)]:
+            figures = one.b, one.a, *(round(100 * share, 3) for share in (one.value, one.low, one.high))
+            name = "Average" if one.finding == MACRO else one.finding
+            lines.append(",".join([name, *("" if math.isnan(x) else repr(x) for x in figures)]))
+        files[f"{_PUBLISHED_NAMES[metric]}_pct_decrease.csv"] = "\n".join(lines) + "\n"
+    return files

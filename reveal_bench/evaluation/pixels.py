@@ -1,0 +1,150 @@
+"""Pixel by pixel: precision, recall, specificity and negative predictive value of masks (paper 002, Ext. Data Fig. 2).
+
+Conventions
+-----------
+The images are those with at least one finding drawn, as the published ground-truth file lists them. On each of them
+every finding counts: a mask that is missing, predicted or drawn, is empty. Pooled figures are ratios of pixels added up
+over the images, with 95 % intervals by the jackknife over patients; means are over the images where the ratio of the
+image is defined. Both have a macro over the findings.
+
+Where a benchmark asks only for findings that are present, prediction files hold no masks of absent ones: false
+positives are then counted where the finding is, and specificity and negative predictive value are higher than those of
+a system that marks every image.
+
+The published figure heads its columns "specificity (precision)" and "sensitivity (recall)"; what they hold is said in
+``submissions/reference/chexlocalize/README.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.evaluation.confidence import Mean
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.masks import Rle, empty_rle, pack_masks
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, macro_first, resampling_counts
+from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
+from reveal_bench.metrics.pixelwise import shared_areas
+
+__all__ = ["STATISTICS", "PixelStatistic", "pixel_statistics"]
+
+TP, FP, FN, TN = range(4)
+STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP), "npv": (TN, FN)}
+"""Name -> pixels that are right, and those that are wrong, of which it is the share of the right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PixelStatistic:
+    """One statistic of a finding.
+
+    Attributes
+    ----------
+    finding : or "macro", the unweighted mean over findings
+    statistic : of :data:`STATISTICS`
+    pooled : over the pixels of all images
+    mean : over images
+    n : images where the statistic is defined; of a macro, findings
+    right, wrong : pixels; 0 of a macro
+    """
+
+    finding: str
+    statistic: str
+    pooled: Mean
+    mean: Mean
+    n: int
+    right: int
+    wrong: int
+
+
+def pixel_statistics(
+    predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
+) -> list[PixelStatistic]:
+    """Every statistic of the macro and of every finding.
+
+    Raises
+    ------
+    ArgumentError
+        If no mask is predicted, or no reference is a mask.
+    """
+    masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
+    if not masks:
+        raise ArgumentError("predictions", "must have masks, whose pixels are counted", "none")
+    images = [record for record in records if _drawn(record)]
+    if not images:
+        raise ArgumentError("bench", "must have masks as references, for pixels to be counted", "none")
+    patients = sorted({record.patient_id for record in images})
+    units = np.array([patients.index(record.patient_id) for record in images])
+    counts = np.stack([_counts(finding, images, masks) for finding in findings], axis=1)
+    return [row for name, parts in STATISTICS.items() for row in _of_statistic(name, parts, counts, units, findings)]
+
+
+def _drawn(record: LocalizationRecord) -> bool:
+    return any(a.reader == "ground_truth" and a.rle is not None and a.area_px > 0 for a in record.annotations)
+
+
+def _counts(finding: str, images: Sequence[LocalizationRecord], masks: Mapping[tuple[str, str], Rle]) -> IntArray:
+    """Pixels of each kind in each image, (n_images, 4)."""
+    references = [record.reference(finding) for record in images]
+    drawn = pack_masks(
+        [empty_rle(r.size) if a is None or a.rle is None else a.rle for r, a in zip(images, references, strict=True)]
+    )
+    given = pack_masks([masks.get((record.image_id, finding)) or empty_rle(record.size) for record in images])
+    both = shared_areas(given, drawn)
+    pixels = drawn.sizes.prod(axis=1)
+    counts: IntArray = np.stack(
+        [both, given.areas - both, drawn.areas - both, pixels - given.areas - drawn.areas + both], axis=1
+    )
+    return counts
+
+
+def _of_statistic(
+    name: str, parts: tuple[int, int], counts: IntArray, units: IntArray, findings: Sequence[str]
+) -> list[PixelStatistic]:
+    right, wrong = (counts[:, :, part].astype(np.float64) for part in parts)
+    total = right + wrong
+    pooled = _pooled(right, total, units)
+    shares = np.divide(right, total, out=np.full(total.shape, np.nan), where=total > 0)
+    means = _means(shares, units)
+    n = (~np.isnan(shares)).sum(axis=0)
+    n_macro = int((n > 0).sum())
+    rows = [PixelStatistic(MACRO, name, pooled[0], means[0], n_macro, 0, 0)]
+    return rows + [
+        PixelStatistic(
+            finding, name, pooled[i + 1], means[i + 1], int(n[i]), int(right[:, i].sum()), int(wrong[:, i].sum())
+        )
+        for i, finding in enumerate(findings)
+    ]
+
+
+def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Mean]:
+    """Ratios of sums with their intervals, the macro first; behind each are the patients that have such pixels."""
+    own_right, own_total = (
+        np.stack([np.bincount(units, column) for column in part.T], axis=1) for part in (right, total)
+    )
+    behind = (own_total > 0).sum(axis=0)
+    figures = macro_first(_ratio(own_right.sum(axis=0), own_total.sum(axis=0)))
+    left_out = macro_first(_ratio(own_right.sum(axis=0) - own_right, own_total.sum(axis=0) - own_total))
+    return _with_ends(figures, jackknife_ends(figures, evidence_of_groups(left_out, behind)))
+
+
+def _means(shares: FloatArray, units: IntArray) -> list[Mean]:
+    n_images, n_findings = shares.shape
+    codes = np.tile(np.arange(n_findings), n_images)
+    counts = resampling_counts(int(units.max()) + 1, n_resamples=1)  # the jackknife draws nothing
+    means = bootstrap_means(shares.ravel(), codes, np.repeat(units, n_findings), n_groups=n_findings, counts=counts)
+    figures = macro_first(means.values)
+    return _with_ends(figures, jackknife_ends(figures, means.evidence(macro_first(means.left_out()), (0.0, 1.0))))
+
+
+def _ratio(right: FloatArray, total: FloatArray) -> FloatArray:
+    ratio: FloatArray = np.divide(right, total, out=np.full(np.shape(total), np.nan), where=total > 0)
+    return ratio
+
+
+def _with_ends(figures: FloatArray, ends: FloatArray) -> list[Mean]:
+    return [Mean(*map(float, row)) for row in zip(figures, *ends, strict=True)]

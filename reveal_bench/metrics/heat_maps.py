@@ -1,0 +1,226 @@
+"""Heat maps over an image: brought to its size, scaled, cut at a threshold, and the point that they stand for.
+
+Conventions
+-----------
+A heat map is an array (h, w) of finite numbers, laid over the whole image of `size` (height, width); larger is
+likelier. It is brought to the size of the image first, in single precision, by bilinear interpolation between the
+centres of its pixels, with edges continued (`align_corners=False` of torch); where the image is smaller, it is sampled
+the same way.
+Then it is scaled from its least to its largest value onto [0, 1]. A constant map has an empty mask and no point.
+
+Otsu's level is that of 256 levels by truncation of 255 m; what lies above it is kept. *Filled*, as the authors of
+CheXlocalize do it, contours of one pixel are dropped and every other contour is filled as a polygon: holes are filled
+and lone pixels vanish. Fixed thresholds keep what is strictly above, and fill nothing.
+
+Source: paper 002, Methods, and its published code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
+
+__all__ = [
+    "at_size",
+    "checked_map",
+    "fill_contours",
+    "largest_point",
+    "mask_above",
+    "otsu_level",
+    "otsu_mask",
+    "scaled",
+    "smoothed",
+]
+
+Map = npt.NDArray[np.float32]
+_LEVELS = 256
+_ROWS_AT_ONCE = 256
+_LARGEST = 1e30  # larger maps are scaled down first: only ratios count
+
+
+def checked_map(heat_map: npt.ArrayLike) -> Map:
+    """The map in single precision.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no array (h, w) of finite numbers with at least one pixel.
+    """
+    try:
+        array = np.asarray(heat_map)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors on a device, or with gradients
+        raise ArgumentError("heat_map", "must be readable by numpy", f"{type(heat_map).__name__}: {error}") from None
+    if array.dtype.kind not in "iuf" or array.ndim != 2 or array.size == 0:
+        rule = "must be a two-dimensional array of numbers with at least one pixel"
+        raise ArgumentError("heat_map", rule, f"{array.dtype} of shape {array.shape}")
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise ArgumentError("heat_map", "must be finite", f"{array[row, column]} at row {row}, column {column}")
+    largest = np.abs(array).max()
+    return (array / largest if largest > _LARGEST else array).astype(np.float32)
+
+
+def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
+    """The map at the size (height, width) of the image.
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`checked_map`; or if a side of `size` is below 1.
+
+    Examples
+    --------
+    >>> at_size([[0.0, 1.0]], (1, 4)).tolist()
+    [[0.0, 0.25, 0.75, 1.0]]
+    """
+    coarse = checked_map(heat_map)
+    if len(size) != 2 or min(size) < 1:
+        raise ArgumentError("size", "must be (height, width) with both at least 1", tuple(size))
+    height, width = size
+    if coarse.shape == (height, width):
+        return coarse
+    left, right, weight = _neighbours(coarse.shape[1], width)
+    wide = coarse[:, left] * (1 - weight) + coarse[:, right] * weight
+    upper, lower, weight = _neighbours(coarse.shape[0], height)
+    fine = np.empty((height, width), np.float32)
+    for start in range(0, height, _ROWS_AT_ONCE):  # as much as a cache holds
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        share = weight[rows, None]
+        fine[rows] = wide[upper[rows]] * (1 - share) + wide[lower[rows]] * share
+    return fine
+
+
+def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Map]:
+    """Of every place of a side that becomes `wanted` long: the pixels before and after it, and the weight of these."""
+    places = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * np.float32(n / wanted) - np.float32(0.5)
+    places = np.maximum(places, np.float32(0))
+    before = np.minimum(places.astype(np.intp), n - 1)
+    return before, np.minimum(before + 1, n - 1), (places - before).astype(np.float32)
+
+
+def scaled(fine: Map) -> Map:
+    """The map from its least to its largest value on [0, 1]; all 0 if it is constant."""
+    low, high = fine.min(), fine.max()
+    if low == high:
+        return np.zeros_like(fine)
+    found: Map = (fine - low) / (high - low)
+    return found
+
+
+def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float) -> BoolArray:
+    """Where the scaled map is strictly above a threshold in [0, 1), compared in single precision.
+
+    Examples
+    --------
+    >>> mask_above([[0.0, 1.0]], (1, 4), 0.5).tolist()
+    [[False, False, True, True]]
+    """
+    if isinstance(threshold, bool) or not 0 <= threshold < 1:
+        raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
+    above: BoolArray = scaled(at_size(heat_map, size)) > np.float32(threshold)
+    return above
+
+
+def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool) -> BoolArray:
+    """Where the scaled map is above Otsu's level; with its contours filled, as published, or as it is.
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`at_size`.
+    ImportError
+        If contours are to be filled and OpenCV is not installed.
+    """
+    levels = (np.float32(_LEVELS - 1) * scaled(at_size(heat_map, size))).astype(np.uint8)
+    above: BoolArray = levels > otsu_level(np.bincount(levels.ravel(), minlength=_LEVELS))
+    return fill_contours(above) if fill else above
+
+
+def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
+    """The level that best parts a histogram into levels up to it and above it: largest variance between, the first.
+
+    Examples
+    --------
+    >>> otsu_level([4, 0, 0, 3])
+    0
+    """
+    n = np.asarray(counts, np.float64)
+    below, moment = np.cumsum(n), np.cumsum(n * np.arange(len(n)))
+    above = below[-1] - below
+    with np.errstate(invalid="ignore", divide="ignore"):
+        distance = moment / below - (moment[-1] - moment) / above
+    between = np.where((below > 0) & (above > 0), below * above * distance**2, 0.0)
+    return int(np.argmax(between))
+
+
+def fill_contours(mask: BoolArray) -> BoolArray:
+    """Every contour of more than one point filled as a polygon, its line with it.
+
+    Raises
+    ------
+    ImportError
+        If OpenCV is not installed.
+    """
+    from PIL import Image, ImageDraw
+
+    try:
+        import cv2
+    except ImportError:
+        rule = "filling contours as published needs OpenCV"
+        raise ImportError(f"{rule}: pip install 'reveal-bench[saliency]', or keep holes") from None
+    contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_TREE, cv2.CHAIN_APPROX_SIMPLE)
+    canvas = Image.new("L", (mask.shape[1], mask.shape[0]))
+    draw = ImageDraw.Draw(canvas)
+    for contour in contours:
+        if len(contour) > 1:
+            draw.polygon([(int(x), int(y)) for x, y in contour[:, 0]], outline=1, fill=1)
+    return np.asarray(canvas, bool)
+
+
+def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float, float] | None:
+    """The centre (x, y) of the pixel in which the map is largest at the size of the image, the first of equals by rows.
+
+    Returns
+    -------
+    (x, y) in pixels of the full image, or None if the map is constant
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`at_size`.
+
+    Examples
+    --------
+    >>> largest_point([[0.1, 0.9], [0.9, 0.2]], (20, 40))
+    (30.5, 0.5)
+    >>> largest_point([[3]], (20, 40)) is None
+    True
+    """
+    coarse = checked_map(heat_map)
+    if coarse.min() == coarse.max():
+        return None
+    row, column = divmod(int(np.argmax(at_size(coarse, size))), size[1])
+    return column + 0.5, row + 0.5
+
+
+def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], side: int) -> Map:
+    """The map at the size of the image, averaged over a box of `side` pixels, reflected at the edges.
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`at_size`.
+    ImportError
+        If OpenCV is not installed.
+    """
+    try:
+        import cv2
+    except ImportError:
+        raise ImportError("smoothing needs OpenCV: pip install 'reveal-bench[saliency]'") from None
+    fine = at_size(heat_map, size)
+    return np.asarray(cv2.blur(fine, (side, side), borderType=cv2.BORDER_REFLECT_101), np.float32)

@@ -1,0 +1,241 @@
+"""Files of heat maps: which image and finding each is of, and the numbers in it.
+
+================  ====================================================================================================
+``.npy``          an array (h, w), also (1, h, w) or (1, 1, h, w); or (n, h, w) with the names of the n findings given
+``.npz``          the same under ``map``, or an array per finding under its name; ``prob`` beside it
+``.safetensors``  as ``.npz``
+``.png .tif``     one channel of 8, 16 or 32 bits
+``.pkl``          what CheXlocalize publishes (:mod:`reveal_bench.saliency_maps.pickles`); `prob` may be one per label
+================  ====================================================================================================
+
+A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or lies as ``<finding>`` in a folder ``<image>`` or
+the other way round; one with the maps of several findings is called ``<image>``. Spellings of findings are those of
+:func:`reveal_bench.findings.canonical_finding`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding, nearest_names
+from reveal_bench.metrics.heat_maps import checked_map
+from reveal_bench.saliency_maps.pickles import read_pickle
+
+__all__ = ["ENDINGS", "FoundMaps", "HeatMap", "MapFile", "find_maps", "read_map"]
+
+ENDINGS = (".npy", ".npz", ".safetensors", ".png", ".tif", ".tiff", ".pkl")
+_ARCHIVES = (".npz", ".safetensors")
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MapFile:
+    """Where the map of an image and finding lies: a file, and in one of several maps its name or place."""
+
+    path: Path
+    finding: str
+    part: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """A map (h, w) in single precision, and the probability of its finding, if the file has one."""
+
+    values: npt.NDArray[np.float32]
+    probability: float | None = None
+
+
+@dataclass(frozen=True)
+class FoundMaps:
+    """The maps of a folder.
+
+    Attributes
+    ----------
+    files : (image, finding) -> where its map lies
+    elsewhere : files whose names begin with no image of the split
+    """
+
+    files: Mapping[Pair, MapFile]
+    elsewhere: Sequence[Path]
+
+
+def find_maps(
+    root: Path, image_ids: Collection[str], findings: Sequence[str], *, names: Sequence[str] = ()
+) -> FoundMaps:
+    """The maps in and below `root`.
+
+    Parameters
+    ----------
+    image_ids, findings : of the split
+    names : of the findings of arrays (n, h, w), in their order
+
+    Raises
+    ------
+    ArgumentError
+        If there is no map of the split, a finding is unknown, or a map is there twice; the message names the files.
+    """
+    root = Path(root)
+    wanted = [_canonical(name, findings, "names") for name in names]
+    files: dict[Pair, MapFile] = {}
+    elsewhere = []
+    for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
+        found = list(_maps_of(path, root, image_ids, findings, wanted))
+        if not found:
+            elsewhere.append(path)
+        for image_id, file in found:
+            before = files.setdefault((image_id, file.finding), file)
+            if before is not file:
+                both = f"{before.path.relative_to(root)} and {path.relative_to(root)}"
+                raise ArgumentError("maps", f"must hold one map of ({image_id}, {file.finding})", both)
+    if not files:
+        example = f", such as {elsewhere[0].relative_to(root)}" if elsewhere else ""
+        rule = f"must hold maps called <image>_<finding> of the split, with {', '.join(ENDINGS)}"
+        raise ArgumentError("maps", rule, f"{len(elsewhere)} other files in {root}{example}")
+    return FoundMaps(files, elsewhere)
+
+
+def _maps_of(
+    path: Path, root: Path, image_ids: Collection[str], findings: Sequence[str], names: Sequence[str]
+) -> Iterator[tuple[str, MapFile]]:
+    stem = path.stem.removesuffix("_map")
+    folder = "" if path.parent == root else path.parent.name
+    if stem in image_ids and not canonical_finding(folder, findings):
+        for part, finding in _parts_of(path, findings, names):
+            yield stem, MapFile(path, finding, part)
+        return
+    for image_id, finding in ((stem, folder), (folder, stem)):
+        if image_id in image_ids:
+            yield image_id, MapFile(path, _canonical(finding, findings, "maps", path))
+            return
+    places = [match.start() for match in re.finditer("_", stem)]
+    split = next((at for at in reversed(places) if stem[:at] in image_ids), None)
+    if split is not None:
+        yield stem[:split], MapFile(path, _canonical(stem[split + 1 :], findings, "maps", path))
+
+
+def _parts_of(path: Path, findings: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str | int, str]]:
+    """The maps of a file that holds those of several findings."""
+    if path.suffix.lower() in _ARCHIVES:
+        for name in _archive(path):
+            if name not in ("prob", "probs"):
+                yield name, _canonical(name, findings, "maps", path)
+        return
+    if not names:
+        rule = "must say with `names` which findings an array of several maps has"
+        raise ArgumentError("maps", rule, path.name, ("names",))
+    yield from enumerate(names)
+
+
+def _canonical(name: str, findings: Sequence[str], argument: str, path: Path | None = None) -> str:
+    found = canonical_finding(name, findings)
+    if found is None:
+        near = nearest_names(name, findings)
+        hint = f" (nearest: {', '.join(near)})" if near else ""
+        place = f"{name!r} in {path}" if path else repr(name)
+        raise ArgumentError(argument, f"must name findings of the benchmark: {', '.join(findings)}", place + hint)
+    return found
+
+
+def read_map(file: MapFile) -> HeatMap:
+    """The map of a file.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or holds no map (h, w) of finite numbers; the message names it.
+    """
+    try:
+        values, probability = _READERS[file.path.suffix.lower()](file)
+        return HeatMap(checked_map(_flat(values, file)), _checked_probability(probability))
+    except ArgumentError as error:
+        raise ValueError(f"{file.path}: {error}") from None
+
+
+def _flat(values: Any, file: MapFile) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    if isinstance(file.part, int):
+        if array.ndim != 3 or file.part >= len(array):
+            raise ArgumentError("map", "must be an array (n, h, w) with a map for each of `names`", array.shape)
+        return np.asarray(array[file.part])
+    while array.ndim > 2 and len(array) == 1:
+        array = array[0]
+    return array
+
+
+def _checked_probability(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = np.asarray(value, np.float64)
+    if number.size != 1 or not 0 <= float(number.ravel()[0]) <= 1:
+        raise ArgumentError("prob", "must be a number in [0, 1]", repr(value)[:80])
+    return float(number.ravel()[0])
+
+
+def _read_npy(file: MapFile) -> tuple[Any, Any]:
+    try:
+        return np.load(file.path, allow_pickle=False), None
+    except (ValueError, OSError, EOFError) as error:
+        raise ArgumentError("map", "must be a whole array of numbers", str(error)) from None
+
+
+def _read_archive(file: MapFile) -> tuple[Any, Any]:
+    arrays = _archive(file.path)
+    name = file.part if isinstance(file.part, str) else "map"
+    if name not in arrays:
+        raise ArgumentError("map", f"must be there under {name!r}", ", ".join(arrays))
+    return arrays[name], arrays.get("prob") if file.part is None else None
+
+
+def _archive(path: Path) -> dict[str, Any]:
+    try:
+        if path.suffix.lower() == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        try:
+            from safetensors.numpy import load_file
+        except ImportError:
+            raise ImportError("safetensors files need safetensors: pip install 'reveal-bench[saliency]'") from None
+        return dict(load_file(path))
+    except ImportError:
+        raise
+    except Exception as error:  # zipfile, numpy and safetensors have many of their own
+        raise ArgumentError("map", "must be a whole file of arrays", f"{path.name}: {error}") from None
+
+
+def _read_picture(file: MapFile) -> tuple[Any, Any]:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file.path) as picture:
+            if len(picture.getbands()) != 1 or picture.mode == "P":
+                raise ArgumentError("map", "must be a picture of one channel", picture.mode)
+            return np.asarray(picture), None
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise ArgumentError("map", "must be a whole picture", str(error)) from None
+
+
+def _read_pkl(file: MapFile) -> tuple[Any, Any]:
+    found = read_pickle(file.path)
+    if "map" not in found:
+        raise ArgumentError("map", "must be a key of the pickle", ", ".join(map(str, found))[:80])
+    probability: Any = found.get("prob")
+    if probability is not None and np.size(probability) == len(CHEXPERT_LABELS):
+        name = "Lung Opacity" if file.finding == "Airspace Opacity" else file.finding
+        if name not in CHEXPERT_LABELS:
+            raise ArgumentError("prob", "must be a number where the finding is none of CheXpert's", file.finding)
+        probability = np.ravel(probability)[CHEXPERT_LABELS.index(name)]
+    return found["map"], probability
+
+
+_READERS = {
+    ".npy": _read_npy, ".npz": _read_archive, ".safetensors": _read_archive, ".png": _read_picture,
+    ".tif": _read_picture, ".tiff": _read_picture, ".pkl": _read_pkl,
+}  # fmt: skip

@@ -1,0 +1,273 @@
+"""A prediction file from heat maps: a point, a mask and the probability per image and finding, a map at a time.
+
+What is made depends on :class:`MapOptions`; the record beside the prediction file says them all. Lines are written as
+they are made, so memory does not grow with the maps, and a run that was stopped goes on where it was, if its options
+are the same. Several folders of maps are an ensemble: the mean of their maps and of their probabilities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
+from reveal_bench.files import write_whole
+from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.masks import empty_rle, encode_mask
+from reveal_bench.metrics.heat_maps import largest_point, mask_above, otsu_mask, smoothed
+from reveal_bench.saliency_maps.maps import FoundMaps, HeatMap, MapFile, read_map
+
+__all__ = ["MapOptions", "Written", "predict_maps"]
+
+Pair = tuple[str, str]
+Progress = Callable[..., None]
+PerFinding = float | Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """What becomes of a map.
+
+    Attributes
+    ----------
+    threshold : "otsu", a number in [0, 1), one per finding, or None for points alone
+    fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
+    gate : probability below which the mask is empty: a number, one per finding, or None
+    smooth : side in pixels of the box over which the map is averaged at the size of the image; 0 for none
+    """
+
+    threshold: Literal["otsu"] | PerFinding | None = "otsu"
+    fill: bool = True
+    gate: PerFinding | None = None
+    smooth: int = 0
+
+    def __post_init__(self) -> None:
+        if self.threshold != "otsu":
+            _check_numbers("threshold", self.threshold, "at least 0 and below 1", lambda value: 0 <= value < 1)
+        _check_numbers("gate", self.gate, "at least 0 and at most 1", lambda value: 0 <= value <= 1)
+        if isinstance(self.smooth, bool) or not isinstance(self.smooth, int) or self.smooth < 0:
+            raise ArgumentError("smooth", "must be a whole number of pixels, 0 for none", repr(self.smooth))
+
+
+def _check_numbers(name: str, given: PerFinding | str | None, rule: str, is_in: Callable[[float], bool]) -> None:
+    if given is None:
+        return
+    for value in given.values() if isinstance(given, Mapping) else [given]:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_in(value):
+            words = "'otsu', " if name == "threshold" else ""
+            raise ArgumentError(name, f"must be {words}a number of {rule}, or one for each finding", repr(value))
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was made of the maps.
+
+    Attributes
+    ----------
+    path, record : the prediction file, and what it was made with
+    n_predictions : its lines
+    n_empty : of them, those whose mask is empty
+    n_constant : maps that are constant and have no point
+    missing : (image, finding) pairs that are asked and have no map, or a constant one where points alone are made
+    n_left : maps of the split that are not asked, and files of other images
+    """
+
+    path: Path
+    record: Path
+    n_predictions: int
+    n_empty: int
+    n_constant: int
+    missing: Sequence[Pair] = field(repr=False)
+    n_left: int
+
+
+def predict_maps(
+    found: Sequence[FoundMaps],
+    manifest: Manifest,
+    out: Path,
+    options: MapOptions,
+    *,
+    n_processes: int = 1,
+    progress: Progress | None = None,
+) -> Written:
+    """Write the prediction file of one or several folders of maps.
+
+    Parameters
+    ----------
+    found : of each folder; all must have the same pairs
+    manifest : what the split asks
+    out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
+    n_processes : that read and cut maps
+    progress : called with ("maps", done, in all)
+
+    Raises
+    ------
+    ArgumentError
+        If an option needs what the maps do not have, or the folders of an ensemble differ.
+    ValueError
+        If a map is damaged; the message names its file. What was made before stays, and the next run goes on there.
+    """
+    asked = manifest.asked_pairs()
+    known = set(found[0].files)
+    for other in found[1:]:
+        differ = sorted(known ^ set(other.files))
+        if differ:
+            rule = f"must all have the same maps, but {differ[0]} is missing in one of them ({len(differ)} in all)"
+            raise ArgumentError("ensemble", rule)
+    wanted = [pair for pair in asked if pair in known]
+    record = {
+        "options": _plain(options),
+        "maps": [str(_root(one)) for one in found],
+        "benchmark": manifest.benchmark,
+        "version": manifest.version,
+        "split": manifest.split,
+        "pairs": len(wanted),
+    }
+    part = out.with_name(f"{out.name}.part")
+    done = _done_before(part, record)
+    jobs = [([one.files[pair] for one in found], pair, manifest.rows[pair[0]].size) for pair in wanted[done:]]
+    with part.open("a", encoding="utf-8") as file:
+        for i, line in enumerate(_lines(jobs, options, n_processes), start=done + 1):
+            file.write(json.dumps(line) + "\n")
+            if i % 50 == 0:
+                file.flush()
+            if progress is not None:
+                progress("maps", i, len(wanted))
+    return _finished(part, out, record, asked, wanted, found)
+
+
+def _root(found: FoundMaps) -> Path:
+    return Path(os.path.commonpath([file.path.parent for file in found.files.values()]))
+
+
+def _plain(options: MapOptions) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in asdict(options).items()}
+
+
+def _done_before(part: Path, record: Mapping[str, Any]) -> int:
+    """Whole lines of an earlier run with the same options, which stay; another one's are thrown away."""
+    mark = json.dumps({"record": record})
+    if part.is_file():
+        lines = part.read_text(encoding="utf-8").splitlines(keepends=True)
+        if lines and lines[0].rstrip("\n") == mark:
+            whole = [line for line in lines if line.endswith("\n")]
+            part.write_text("".join(whole), encoding="utf-8")
+            return len(whole) - 1
+    part.write_text(mark + "\n", encoding="utf-8")
+    return 0
+
+
+Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
+
+
+def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterator[dict[str, Any]]:
+    """What becomes of each map, in order; at most a few per process are on their way."""
+    make = partial(_line, options=options)
+    if n_processes == 1:
+        yield from map(make, jobs)
+        return
+    with ProcessPoolExecutor(n_processes) as pool:
+        rest = iter(jobs)
+        while batch := list(islice(rest, 16 * n_processes)):
+            yield from pool.map(make, batch, chunksize=4)
+
+
+def _line(job: Job, options: MapOptions) -> dict[str, Any]:
+    """The fields of a prediction, beside it whether the map is constant and the mask empty, under ``_``."""
+    files, (image_id, finding), size = job
+    heat = _mean([read_map(file) for file in files], files)
+    line: dict[str, Any] = {"image_id": image_id, "finding": finding}
+    values = smoothed(heat.values, size, options.smooth) if options.smooth else heat.values
+    point = largest_point(values, size)
+    if point is not None:
+        line["point"] = list(point)
+    told = {"constant": point is None}
+    if options.threshold is not None:
+        mask = _mask(values, size, finding, options, heat, files[0])
+        rle = empty_rle(size) if mask is None else encode_mask(mask)
+        line["rle"] = {"size": list(size), "counts": rle.counts}
+        told["empty"] = mask is None or not mask.any()
+    if heat.probability is not None:
+        line["score"] = heat.probability
+    return line | {"_": told}
+
+
+def _mask(
+    values: Any, size: tuple[int, int], finding: str, options: MapOptions, heat: HeatMap, file: MapFile
+) -> BoolArray | None:
+    gate = _of(options.gate, finding, "gate") if options.gate is not None else None
+    if gate is not None:
+        if heat.probability is None:
+            raise ArgumentError("gate", "must be used with maps that have a probability", file.path)
+        if heat.probability < gate:
+            return None
+    if options.threshold == "otsu":
+        return otsu_mask(values, size, fill=options.fill)
+    assert options.threshold is not None
+    return mask_above(values, size, _of(options.threshold, finding, "threshold"))
+
+
+def _of(given: Any, finding: str, name: str) -> float:
+    if not isinstance(given, Mapping):
+        return float(given)
+    if finding not in given:
+        raise ArgumentError(name, "must have a number for every finding with a map", f"none for {finding}")
+    return float(given[finding])
+
+
+def _mean(heats: Sequence[HeatMap], files: Sequence[MapFile]) -> HeatMap:
+    if len(heats) == 1:
+        return heats[0]
+    shapes = {heat.values.shape for heat in heats}
+    if len(shapes) > 1:
+        raise ArgumentError("ensemble", f"must have maps of one shape, as {files[0].path}", sorted(shapes))
+    said = [heat.probability for heat in heats if heat.probability is not None]
+    probability = float(np.mean(said)) if len(said) == len(heats) else None
+    return HeatMap(np.mean([heat.values for heat in heats], axis=0, dtype=np.float32), probability)
+
+
+def _finished(
+    part: Path,
+    out: Path,
+    record: dict[str, Any],
+    asked: Sequence[Pair],
+    wanted: Sequence[Pair],
+    found: Sequence[FoundMaps],
+) -> Written:
+    """The prediction file in place of its part, and the record beside it."""
+    counts = {"n_predictions": 0, "n_empty": 0, "n_constant": 0}
+    answered = set()
+    digest = hashlib.sha256()
+    whole = out.with_name(f"{out.name}.whole")
+    with part.open(encoding="utf-8") as lines, whole.open("w", encoding="utf-8") as file:
+        next(lines)
+        for text in lines:
+            line = json.loads(text)
+            told = line.pop("_")
+            counts["n_constant"] += told["constant"]
+            counts["n_empty"] += told.get("empty", False)
+            if "point" not in line and "rle" not in line:
+                continue
+            counts["n_predictions"] += 1
+            answered.add((line["image_id"], line["finding"]))
+            written = json.dumps(line) + "\n"
+            digest.update(written.encode())
+            file.write(written)
+    os.replace(whole, out)
+    path = out.with_name(f"{out.name}.options.json")
+    write_whole(path, json.dumps(record | counts | {"sha256": digest.hexdigest()}, indent=2) + "\n")
+    part.unlink()
+    left = sum(len(one.files) - len(wanted) + len(one.elsewhere) for one in found)
+    missing = [pair for pair in asked if pair not in answered]
+    return Written(out, path, missing=missing, n_left=left, **counts)

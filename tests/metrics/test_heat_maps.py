@@ -1,0 +1,194 @@
+"""Heat maps at the size of their image: hand arithmetic, a slow plain version of the published rules, OpenCV."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from reveal_bench.metrics.heat_maps import (
+    at_size,
+    fill_contours,
+    largest_point,
+    mask_above,
+    otsu_mask,
+    scaled,
+    smoothed,
+)
+
+
+def plain_at_size(coarse: Any, size: tuple[int, int]) -> Any:
+    """Bilinear between pixel centres, edges continued, pixel by pixel in double precision."""
+    rows, columns = np.shape(coarse)
+    fine = np.empty(size)
+    for y in range(size[0]):
+        for x in range(size[1]):
+            v = max((y + 0.5) * rows / size[0] - 0.5, 0)
+            u = max((x + 0.5) * columns / size[1] - 0.5, 0)
+            i, j = min(int(v), rows - 1), min(int(u), columns - 1)
+            k, m = min(i + 1, rows - 1), min(j + 1, columns - 1)
+            dv, du = v - i, u - j
+            upper = coarse[i][j] * (1 - du) + coarse[i][m] * du
+            lower = coarse[k][j] * (1 - du) + coarse[k][m] * du
+            fine[y, x] = upper * (1 - dv) + lower * dv
+    return fine
+
+
+def plain_otsu(levels: Any) -> int:
+    """The first level with the largest variance between the two sides."""
+    best, found = -1.0, 0
+    flat = levels.ravel().astype(float)
+    for level in range(256):
+        low, high = flat[flat <= level], flat[flat > level]
+        if len(low) and len(high):
+            between = len(low) * len(high) * (low.mean() - high.mean()) ** 2
+            if between > best * (1 + 1e-12):
+                best, found = between, level
+    return found
+
+
+def published(levels: Any) -> Any:
+    """What the authors' code does after scaling: OpenCV's Otsu and contours, filled by Pillow."""
+    _, above = cv2.threshold(levels, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
+    contours, _ = cv2.findContours(above, cv2.RETR_TREE, cv2.CHAIN_APPROX_SIMPLE)
+    canvas = Image.new("L", levels.shape[::-1])
+    for contour in contours:
+        if len(contour) > 1:
+            ImageDraw.Draw(canvas).polygon([tuple(map(int, p[0])) for p in contour], outline=1, fill=1)
+    return np.asarray(canvas, bool)
+
+
+def maps(rng: np.random.Generator) -> Any:
+    """Map and size: blobs, noise, lone peaks, plateaus, rings, one pixel wide or high, smaller images."""
+    for i in range(60):
+        h, w = (int(n) for n in rng.integers(1, 12, 2))
+        size = tuple(int(n) for n in rng.integers(1, 40, 2))
+        kind = i % 5
+        if kind == 0:
+            heat = rng.random((h, w)) ** rng.integers(1, 6)
+        elif kind == 1:
+            heat = (rng.random((h, w)) < 0.15).astype(float)
+        elif kind == 2:
+            heat = np.round(rng.random((h, w)) * 3)
+        elif kind == 3:
+            y, x = np.mgrid[:9, :9] - 4
+            heat = np.exp(-((np.hypot(x, y) - 3) ** 2))
+        else:
+            heat = rng.normal(size=(h, w)) * 1e-6
+        if heat.min() < heat.max():
+            yield heat, size
+
+
+def test_maps_at_size_equal_a_plain_loop_and_opencv(rng: np.random.Generator) -> None:
+    for heat, size in maps(rng):
+        found = at_size(heat, size)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, plain_at_size(heat, size), rtol=0, atol=2e-6 * np.abs(heat).max())
+        if min(size) >= max(heat.shape):
+            resized = cv2.resize(heat.astype(np.float32), size[::-1], interpolation=cv2.INTER_LINEAR)
+            np.testing.assert_allclose(found, resized, rtol=0, atol=2e-6 * np.abs(heat).max())
+
+
+def test_masks_equal_the_published_steps(rng: np.random.Generator) -> None:
+    n_filled = 0
+    for heat, size in maps(rng):
+        fine = at_size(heat, size)
+        if fine.min() == fine.max():
+            continue
+        levels = (np.float32(255) * (fine - fine.min()) / (fine.max() - fine.min())).astype(np.uint8)
+        levels = (np.float32(255) * scaled(fine)).astype(np.uint8)
+        kept = otsu_mask(heat, size, fill=False)
+        assert np.array_equal(kept, levels > plain_otsu(levels))
+        filled = otsu_mask(heat, size, fill=True)
+        assert np.array_equal(filled, published(levels))
+        n_filled += int((filled & ~kept).sum())
+        for threshold in (0.0, 0.2, 0.5, 0.95):
+            assert np.array_equal(mask_above(heat, size, threshold), scaled(fine) > np.float32(threshold))
+    assert n_filled > 100
+
+
+def test_a_ring_is_filled_and_lone_pixels_vanish() -> None:
+    y, x = np.mgrid[:60, :60] - 29.5
+    ring = (np.hypot(x, y) < 20) & (np.hypot(x, y) >= 12)
+    ring[2, 2] = True
+    filled = fill_contours(ring)
+    assert not filled[2, 2]
+    assert filled[30, 30]
+    assert filled.sum() == pytest.approx((np.hypot(x, y) < 20).sum(), abs=12)  # polygons take the steps of the edge in
+
+
+@pytest.mark.parametrize(
+    ("heat_map", "size", "point"),
+    [
+        ([[0, 1], [0, 0]], (40, 20), (15.5, 0.5)),  # flat beyond the centre: the first of equals, by rows
+        ([[0, 1], [1, 1]], (4, 4), (3.5, 0.5)),
+        ([[0, 0], [3, 0]], (40, 20), (0.5, 30.5)),
+        ([[-5, -4, -6]], (3, 3), (1.5, 0.5)),
+        ((np.eye(40)[::-1] * 1.0), (40, 40), (39.5, 0.5)),
+        ([[-1e308, 1e308]], (2, 4), (3.5, 0.5)),
+        ([[1, 1], [1, 1]], (40, 20), None),
+        ([[7]], (40, 20), None),
+    ],
+)
+def test_points(heat_map: Any, size: tuple[int, int], point: tuple[float, float] | None) -> None:
+    assert largest_point(heat_map, size) == point
+
+
+def test_points_are_the_first_largest_pixel_of_a_plain_loop(rng: np.random.Generator) -> None:
+    for heat, size in maps(rng):
+        found = largest_point(heat, size)
+        assert found is not None
+        fine = plain_at_size(heat, size)
+        x, y = int(found[0]), int(found[1])
+        assert fine[y, x] >= fine.max() - 2e-6 * np.abs(heat).max()
+        assert (x + 0.5, y + 0.5) == found
+
+
+@pytest.mark.parametrize("threshold", [0.5, "otsu"])
+def test_a_constant_map_has_an_empty_mask(threshold: Any) -> None:
+    constant = np.full((4, 4), 3.0)
+    mask = (
+        otsu_mask(constant, (10, 12), fill=True) if threshold == "otsu" else mask_above(constant, (10, 12), threshold)
+    )
+    assert mask.shape == (10, 12)
+    assert not mask.any()
+
+
+def test_smoothing_is_the_mean_over_a_box(rng: np.random.Generator) -> None:
+    heat = rng.random((9, 9))
+    found = smoothed(heat, (9, 9), 3)
+    assert found[4, 4] == pytest.approx(heat[3:6, 3:6].mean(), rel=1e-6)
+    assert found[0, 0] == pytest.approx(np.pad(heat, 1, mode="reflect")[:3, :3].mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("heat_map", "size", "message"),
+    [
+        (
+            [1.0, 2.0],
+            (3, 3),
+            "must be a two-dimensional array of numbers with at least one pixel, got float64 of shape (2,)",
+        ),
+        (np.zeros((0, 3)), (3, 3), "with at least one pixel, got float64 of shape (0, 3)"),
+        ([["a"]], (3, 3), "must be a two-dimensional array of numbers"),
+        ([[1, 2], [3]], (3, 3), "must be readable by numpy, got list"),
+        ([[1.0, math.nan]], (3, 3), "must be finite, got nan at row 0, column 1"),
+        ([[1.0], [math.inf]], (3, 3), "must be finite, got inf at row 1, column 0"),
+        ([[1.0, 2.0]], (0, 4), "`size` must be (height, width) with both at least 1, got (0, 4)"),
+    ],
+)
+def test_what_is_no_map_is_refused(heat_map: Any, size: tuple[int, int], message: str) -> None:
+    for call in (lambda: at_size(heat_map, size), lambda: mask_above(heat_map, size, 0.5)):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            call()
+
+
+@pytest.mark.parametrize("threshold", [1.0, -0.1, math.nan, True])
+def test_thresholds_lie_below_one(threshold: Any) -> None:
+    with pytest.raises(ValueError, match=r"`threshold` must lie in \[0, 1\)"):
+        mask_above([[0, 1]], (2, 2), threshold)

@@ -1,0 +1,269 @@
+"""From folders of heat maps to prediction files: forms of files, every option, stopping and going on, wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import CHEXPERT_LABELS
+from reveal_bench.masks import decode_mask
+from reveal_bench.metrics.heat_maps import at_size, largest_point, mask_above, otsu_mask, scaled
+from reveal_bench.saliency_maps.maps import MapFile, find_maps, read_map
+from tests.cli.test_score import call
+from tests.saliency.published import published_pickle
+
+FINDINGS = ("Airspace Opacity", "Edema", "Pleural Effusion")
+IDS = {"p1_s1", "p1_s10"}
+HEAT = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture(scope="module")
+def folder_of_maps(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published pickle per question of the split: the reference, made coarse, under noise."""
+    root = tmp_path_factory.mktemp("maps")
+    rng = np.random.default_rng(4)
+    bench = rb.load(world.folder, split="released")
+    for record in bench.kind.read_records(world.folder, "released"):
+        for i, finding in enumerate(record.asked("present")):
+            mask = decode_mask(record.reference(finding).rle)
+            rows, columns = (np.linspace(0, side - 1, 16).astype(int) for side in mask.shape)
+            heat = mask[np.ix_(rows, columns)] * 0.7 + rng.random((16, 16)) * 0.5
+            data = published_pickle(
+                heat.astype(np.float32), task=finding, probability=0.1 + 0.4 * (i % 3), size=record.size
+            )
+            (root / f"{record.image_id}_{finding}_map.pkl").write_bytes(data)
+    return root
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_predictions_are_those_of_each_map_by_itself(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    out = tmp_path / "cam.jsonl"
+    text = call("saliency", folder_of_maps, world.folder, "--out", out).stdout
+    lines = lines_of(out)
+    manifest = rb.load(world.folder, split="released").manifest
+    assert [(line["image_id"], line["finding"]) for line in lines] == manifest.asked_pairs()
+    assert text.startswith(f"wrote {len(lines)} predictions to {out}, 0 with an empty mask")
+    for line in lines[::7]:
+        file = MapFile(folder_of_maps / f"{line['image_id']}_{line['finding']}_map.pkl", line["finding"])
+        heat, size = read_map(file), manifest.rows[line["image_id"]].size
+        assert line["point"] == list(largest_point(heat.values, size))
+        assert line["score"] == heat.probability
+        (prediction,) = rb.lint([line], world.folder, allow_missing=True).predictions
+        assert np.array_equal(decode_mask(prediction.mask), otsu_mask(heat.values, size, fill=True))
+    scored = rb.score(out, world.folder, n_resamples=1)
+    macro = {row["metric"]: row["value"] for row in scored.records if row["finding"] == "macro"}
+    assert macro["point_hit"] > 0.7
+    record = json.loads((tmp_path / "cam.jsonl.options.json").read_text())
+    assert record["options"] == {"threshold": "otsu", "fill": True, "gate": None, "smooth": 0}
+    assert rb.saliency(folder_of_maps, world.folder, out=tmp_path / "again.jsonl").n_predictions == len(lines)
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+
+
+def test_every_option_says_what_it_does(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    manifest = rb.load(world.folder, split="released").manifest
+    first = manifest.asked_pairs()[0]
+    heat = read_map(MapFile(folder_of_maps / "_".join([*first, "map.pkl"]), first[1])).values
+    size = manifest.rows[first[0]].size
+
+    def made(**options: Any) -> list[dict[str, Any]]:
+        rb.saliency(folder_of_maps, world.folder, out=tmp_path / "out.jsonl", **options)
+        return lines_of(tmp_path / "out.jsonl")
+
+    def mask(line: dict[str, Any]) -> Any:
+        return decode_mask(rb.lint([line], world.folder, allow_missing=True).predictions[0].mask)
+
+    assert np.array_equal(mask(made(threshold=0.6)[0]), mask_above(heat, size, 0.6))
+    assert np.array_equal(mask(made(fill=False)[0]), otsu_mask(heat, size, fill=False))
+    table = dict.fromkeys(manifest.findings, 0.5) | {first[1]: 0.9}
+    assert np.array_equal(mask(made(threshold=table)[0]), mask_above(heat, size, 0.9))
+    assert {tuple(line) for line in made(threshold=None)} == {("image_id", "finding", "point", "score")}
+    gated = made(gate=0.3)
+    assert [not mask(line).any() for line in gated] == [line["score"] < 0.3 for line in gated]
+    assert all("point" in line for line in gated)  # hits are not gated
+    assert made(smooth=5)[0]["rle"] != made()[0]["rle"]
+    assert made(n_processes=2) == made()
+    rb.saliency([folder_of_maps, folder_of_maps], world.folder, out=tmp_path / "mean.jsonl")
+    assert lines_of(tmp_path / "mean.jsonl") == made()
+
+
+def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    tuned = rb.tune_saliency(folder_of_maps, world.folder, split="released")
+    bench = rb.load(world.folder, split="released")
+    curves: dict[str, list[list[float]]] = {}
+    for record in bench.kind.read_records(world.folder, "released"):
+        for finding in record.asked("present"):
+            reference = decode_mask(record.reference(finding).rle).astype(bool)
+            path = folder_of_maps / f"{record.image_id}_{finding}_map.pkl"
+            fine = scaled(at_size(read_map(MapFile(path, finding)).values, record.size))
+            row = []
+            for threshold in tuned.grid:
+                above = fine > np.float32(threshold)
+                row.append((above & reference).sum() / (above | reference).sum() if above.any() else np.nan)
+            curves.setdefault(finding, []).append(row)
+    for finding, rows in curves.items():
+        expected = np.nanmean(np.array(rows), axis=0)
+        np.testing.assert_allclose(tuned.curves[finding], expected)
+        assert tuned.thresholds[finding] == tuned.grid[int(np.argmax(expected))]
+        assert tuned.n_cases[finding] == len(rows)
+    assert tuned.to_csv().splitlines()[0] == "finding,threshold,mean_iou,n_cases,is_best"
+    assert tuned.to_csv().count(",1\n") == len(curves)
+    with pytest.raises(ArgumentError, match="must not be tuned on the split that is predicted, got 'released'"):
+        rb.saliency(folder_of_maps, world.folder, out=tmp_path / "x.jsonl", threshold=tuned)
+    words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "x.jsonl")
+    assert "--tune-split must be given with" in call(*words, "--threshold", "tuned", expect=1).stderr
+    same = call(*words, "--threshold", "tuned", "--tune-split", "released", expect=1).stderr
+    assert "must be another split than the one that is predicted" in same
+
+
+def test_a_stopped_run_goes_on_and_another_one_begins_anew(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    stopped: list[int] = []
+
+    def stop(what: str, done: int, total: int) -> None:
+        stopped.append(done)
+        if len(stopped) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rb.saliency(folder_of_maps, world.folder, out=out, progress=stop)
+    assert not out.exists()
+    part = tmp_path / "out.jsonl.part"
+    part.write_text(part.read_text() + '{"image_id": "half a li')  # as a kill may leave it
+    rb.saliency(folder_of_maps, world.folder, out=out, progress=lambda what, done, total: stopped.append(done))
+    assert stopped[5] == 6
+    assert not part.exists()
+    whole = out.read_bytes()
+    rb.saliency(folder_of_maps, world.folder, out=tmp_path / "other.jsonl")
+    assert whole == (tmp_path / "other.jsonl").read_bytes()
+    stopped.clear()
+    with pytest.raises(KeyboardInterrupt):
+        rb.saliency(folder_of_maps, world.folder, out=out, progress=stop)
+    again: list[int] = []
+    rb.saliency(folder_of_maps, world.folder, out=out, threshold=0.5, progress=lambda w, d, t: again.append(d))
+    assert again[0] == 1
+
+
+def test_constant_maps_and_missing_ones_are_told(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    pairs = rb.load(world.folder, split="released").manifest.asked_pairs()
+    maps = tmp_path / "maps"
+    for image_id, finding in pairs[:3]:
+        (maps / image_id).mkdir(parents=True, exist_ok=True)
+        np.save(maps / image_id / f"{finding}.npy", np.ones((3, 3)) if (image_id, finding) == pairs[0] else HEAT)
+    np.save(maps / "of_another_image_Edema.npy", HEAT)
+    done = call("saliency", maps, world.folder, "--out", tmp_path / "out.jsonl")
+    lines = lines_of(tmp_path / "out.jsonl")
+    assert [("point" in line, "rle" in line) for line in lines] == [(False, True), (True, True), (True, True)]
+    assert "wrote 3 predictions" in done.stdout
+    assert "1 with an empty mask" in done.stdout
+    assert "1 maps are constant and have no point" in done.stderr
+    assert f"{len(pairs) - 3} questions have no map" in done.stderr
+    assert "1 files or maps are of other images" in done.stderr
+    call("saliency", maps, world.folder, "--threshold", "none", "--out", tmp_path / "points.jsonl")
+    assert len(lines_of(tmp_path / "points.jsonl")) == 2
+
+
+def write_all_forms(root: Path) -> None:
+    np.save(root / "p1_s1_Edema.npy", HEAT[None])
+    np.savez(root / "p1_s1_Pleural Effusion_map.npz", map=HEAT, prob=0.25)
+    Image.fromarray((HEAT * 5000).astype(np.uint16)).save(root / "p1_s1_lung_opacity.png")
+    (root / "Edema").mkdir()
+    Image.fromarray(HEAT).save(root / "Edema" / "p1_s10.tif")
+    probabilities = np.arange(14) / 20
+    data = published_pickle(HEAT, task="Airspace Opacity", probability=0.5, size=(30, 40))
+    assert probabilities.size == len(CHEXPERT_LABELS)
+    (root / "p1_s10_Airspace Opacity_map.pkl").write_bytes(data)
+
+
+def test_every_form_and_name_of_a_map_is_found_and_read(tmp_path: Path) -> None:
+    write_all_forms(tmp_path)
+    found = find_maps(tmp_path, IDS, FINDINGS)
+    assert set(found.files) == {
+        ("p1_s1", "Edema"), ("p1_s1", "Pleural Effusion"), ("p1_s1", "Airspace Opacity"), ("p1_s10", "Edema"),
+        ("p1_s10", "Airspace Opacity"),
+    }  # fmt: skip
+    for pair, file in found.files.items():
+        heat = read_map(file)
+        np.testing.assert_allclose(scaled(heat.values), HEAT / 11, atol=1e-6)
+        assert heat.probability == {("p1_s1", "Pleural Effusion"): 0.25, ("p1_s10", "Airspace Opacity"): 0.5}.get(pair)
+
+
+def test_files_with_the_maps_of_several_findings(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    np.save(tmp_path / "p1_s1.npy", np.stack([HEAT, HEAT + 1]))
+    save_file({"Edema": HEAT, "pleural_effusion": HEAT * 2}, tmp_path / "p1_s10.safetensors")
+    found = find_maps(tmp_path, IDS, FINDINGS, names=["edema", "Lung Opacity"])
+    assert {pair: float(read_map(file).values.max()) for pair, file in found.files.items()} == {
+        ("p1_s1", "Edema"): 11, ("p1_s1", "Airspace Opacity"): 12, ("p1_s10", "Edema"): 11,
+        ("p1_s10", "Pleural Effusion"): 22,
+    }  # fmt: skip
+    with pytest.raises(ArgumentError, match="must say with `names` which findings an array of several maps has"):
+        find_maps(tmp_path, IDS, FINDINGS)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("p1_s1_Edema.npy", b"\x93NUMPY", "must be a whole array of numbers"),
+        ("p1_s1_Edema.npz", b"PK\x03\x04", "must be a whole file of arrays"),
+        ("p1_s1_Edema.safetensors", b"\x08\x00", "must be a whole file of arrays"),
+        ("p1_s1_Edema.png", b"\x89PNG\r\n", "must be a whole picture"),
+        ("p1_s1_Edema.pkl", b"cos\nsystem\n.", "it names 'os.system'"),
+    ],
+)
+def test_damaged_maps_are_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    (file,) = find_maps(tmp_path, IDS, FINDINGS).files.values()
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        read_map(file)
+    assert name in str(caught.value)
+
+
+def test_maps_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    for array, message in (
+        (np.full((2, 2), np.nan), "must be finite, got nan"),
+        (np.zeros((2, 3, 4)), "must be a two-dimensional array"),
+        (np.array([["a"]]), "must be a two-dimensional array"),
+    ):
+        np.save(tmp_path / "p1_s1_Edema.npy", array)
+        (file,) = find_maps(tmp_path, IDS, FINDINGS).files.values()
+        with pytest.raises(ValueError, match=message):
+            read_map(file)
+    (tmp_path / "p1_s1_Edema_map.npy").write_bytes(b"")
+    with pytest.raises(ArgumentError, match=r"must hold one map of \(p1_s1, Edema\), got p1_s1_Edema.npy and"):
+        find_maps(tmp_path, IDS, FINDINGS)
+
+
+def test_wrong_arguments_are_one_sentence(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "out.jsonl")
+    table = tmp_path / "gates.csv"
+    table.write_text("finding,gate\nEdema,0.5\nEdema,0.6\n")
+    for more, message in (
+        (("--threshold", "1.5"), "--threshold must be 'otsu', a number of at least 0 and below 1, or one for each"),
+        (("--threshold", "high"), "--threshold must be a number or a table with the columns finding and a number"),
+        (("--gate", table), "each finding once, got"),
+        (("--gate", "2"), "--gate must be a number of at least 0 and at most 1"),
+        (("--split", "other"), "must be one of the splits"),
+        (("--ensemble", tmp_path), "must hold maps called <image>_<finding> of the split"),
+    ):
+        assert message in call(*words, *more, expect=1).stderr, more
+    table.write_text("prob_threshold,task\n0.5,Edema\n")
+    assert "must have a number for every finding with a map" in call(*words, "--gate", table, expect=1).stderr
+    inside = call(*words[:-1], world.folder / "out.jsonl", expect=1).stderr
+    assert "must not lie in a dataset folder" in inside
+    (tmp_path / "maps").mkdir()
+    np.save(tmp_path / "maps" / f"{rb.load(world.folder).manifest.asked_pairs()[0][0]}_Edoema.npy", HEAT)
+    misspelt = call("saliency", tmp_path / "maps", world.folder, "--out", tmp_path / "o.jsonl", expect=1).stderr
+    assert "must name findings of the benchmark" in misspelt
+    assert "nearest: Edema" in misspelt
