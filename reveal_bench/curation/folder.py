@@ -20,7 +20,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +288,4 @@ def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[s
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        found = sha256()
-        while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+        return file_digest(file, "sha256").hexdigest()

@@ -79,7 +79,7 @@ def read_rows(
         one = read(row, fail)
         first = first_row.setdefault(one.study_id, row.number)
         if one.study_id and first != row.number:
-            fail(columns[0], "must stand in one row only", f"{one.study_id!r} again, first in row {first}")
+            fail(columns[0], "must occur in one row only", f"{one.study_id!r} again, first in row {first}")
         found.append(one)
     if problems:
         raise BuildError(sorted(problems, key=lambda problem: -1 if problem.row is None else int(problem.row)))

@@ -160,7 +160,7 @@ def _canonical(
         if column is None:
             near = difflib.get_close_matches(fold(head), canonical, n=1)
             hint = f" (nearest: {canonical[near[0]]})" if near else ""
-            warnings.append(f"{raw.file}: the column {head!r} is not known and is not read{hint}")
+            warnings.append(f"{raw.file}: the column {head!r} is unknown and is ignored{hint}")
         elif column in known.values():
             first = next(other for other, other_column in known.items() if other_column == column)
             problems.append(Problem(raw.file, None, column, "must be one column", f"{first!r} and {head!r}"))

@@ -79,22 +79,22 @@ def labelled_studies(
 ) -> tuple[list[LabelledStudy], set[str]]:
     """Every row without a problem, and the study keys of the others."""
     found: list[LabelledStudy] = []
-    spoiled: set[str] = set()
+    faulty: set[str] = set()
     first_row: dict[str, int] = {}
     for row in table.rows:
         reader = _Row(mapping, table.file, row)
         study = reader.read()
         if study.key in first_row:
             value = f"{study.key!r} again, first in row {first_row[study.key]}"
-            reader.fail(mapping.key_column, "must stand in one row only", value)
+            reader.fail(mapping.key_column, "must occur in one row only", value)
         elif study.key:
             first_row[study.key] = row.number
         problems += reader.problems
         if reader.problems:
-            spoiled.add(study.key)
+            faulty.add(study.key)
         else:
             found.append(study)
-    return [study for study in found if study.key not in spoiled], spoiled
+    return [study for study in found if study.key not in faulty], faulty
 
 
 Fail = Callable[[str, str, str], None]

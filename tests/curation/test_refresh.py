@@ -209,7 +209,10 @@ def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_
     ("rows", "rule"),
     [
         ([["x", "COPD", "w"]], "c.csv:2: `study` must be a study of the version before, got x"),
-        ([["r1", "COPD", "w"], ["r1", "None", "w"]], "c.csv:3: `study` must stand in one row only, got r1"),
+        (
+            [["r1", "COPD", "w"], ["r1", "None", "w"]],
+            "c.csv:3: `study` must occur in one row only, got 'r1' again, first in row 2",
+        ),
         ([["r1", "", "w"]], 'c.csv:2: `labels` must name labels, or "None" for a study without any, got a blank'),
         ([["r1", "COPDD", "w"]], r"`labels` must be one of the twelve labels, got 'COPDD' \(nearest: 'COPD'\)"),
         ([["r1", "COPD; none", "w"]], 'c.csv:2: `labels` must not have "None" beside a label, got COPD, none'),
@@ -226,7 +229,7 @@ def test_wrong_corrections_are_all_told(tmp_path: Path, rows: Rows, rule: str) -
 
 
 def test_corrections_need_their_columns(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="`columns` must have why, got study, labels"):
+    with pytest.raises(BuildError, match=r"must be a column of c\.csv, got 'why'; it has study, labels"):
         read_corrections(table(tmp_path / "c.csv", [["r1", "COPD"]], ("study", "labels")), BEFORE)
 
 

@@ -244,8 +244,8 @@ def test_unknown_columns_are_told_with_the_nearest(tmp_path: Path) -> None:
     path.write_text(",task_id,study_id,prompt,category,Risk flagg,\n0,t1,5,p,broad_abnormality,No,\n")
     (task,), problems, warnings = tasks_of(path)
     assert (task.risk_flag, problems) == (None, [])
-    assert "tasks.csv: the column 'Risk flagg' is not known and is not read (nearest: risk_flag)" in warnings
-    assert "tasks.csv: the column '' is not known and is not read" in warnings
+    assert "tasks.csv: the column 'Risk flagg' is unknown and is ignored (nearest: risk_flag)" in warnings
+    assert "tasks.csv: the column '' is unknown and is ignored" in warnings
     assert "tasks.csv: there is no column requires_boxes: no task asks for boxes" in warnings
 
 
