@@ -18,6 +18,8 @@ from reveal_bench.reports.decrease import figures_of, figures_of_both
 from reveal_bench.reports.human_benchmark import Chapter, PrintedTable, write_human_report
 from reveal_bench.reports.shapes import figure_of
 from reveal_bench.reports.style import check_extra
+from reveal_bench.reports.tuning import figure_of as thresholds_of
+from reveal_bench.reports.tuning import read_curves
 
 __all__ = ["human_report"]
 
@@ -46,6 +48,9 @@ def human_report(
     if not lacking:
         chapters.append(_pixels(model, human, bench, compared))
         chapters += _shapes(shapes(bench, model, human, missing=missing))
+    tuned = Path(f"{model}.tuning.csv")
+    if tuned.is_file():
+        chapters.append(_thresholds(tuned))
     warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
     for name, one in systems.items():
         n_missing = len(one.report.missing_pairs)
@@ -86,6 +91,11 @@ def _comparison(compared: Comparisons) -> list[Chapter]:
             [table],
         ),
     ]
+
+
+def _thresholds(tuned: Path) -> Chapter:
+    words = f"How the thresholds of the heat maps were found, from {tuned.name} beside the predictions."
+    return Chapter("thresholds", "Thresholds", "As Extended Data Fig. 1a", words, [thresholds_of(read_curves(tuned))])
 
 
 def _pixels(model: str | Path, human: str | Path, bench: Bench, compared: Comparisons) -> Chapter:

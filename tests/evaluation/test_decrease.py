@@ -27,6 +27,8 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, read
 from reveal_bench.masks import Rle
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.reports.style import Illustration
+from reveal_bench.reports.tuning import figure_of, read_curves
+from reveal_bench.saliency_maps.tuning import Tuned
 from tests.cli.test_score import call
 from tests.conftest import made_once
 
@@ -254,6 +256,10 @@ def test_one_page_holds_everything(
     lines = [json.loads(line) for line in model.read_text(encoding="utf-8").splitlines()]
     scored = tmp_path / "a<b>.jsonl"
     scored.write_text("".join(json.dumps({**line, "score": i % 7 / 7}) + "\n" for i, line in enumerate(lines)))
+    curves = {"Edema": np.array([0.1, 0.25, np.nan]), "Atelectasis": np.array([0.3, 0.2, 0.1])}
+    best, n_cases = {"Edema": 0.3, "Atelectasis": 0.2}, {"Edema": 4, "Atelectasis": 9}
+    tuned = Tuned("validation", (0.2, 0.3, 0.4), best, curves, n_cases)
+    Path(f"{scored}.tuning.csv").write_text(tuned.to_csv(), encoding="utf-8")
     out = tmp_path / "out"
     options = ("--split", "test", "--human", human, "--missing", "empty", "--out", out)
     call("report", scored, "--folder", phantom / "folder", *options)
@@ -261,7 +267,7 @@ def test_one_page_holds_everything(
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert headings == [
         "Localization", "Decrease from human", "Pixels", "Shapes of the references",
-        "What goes with a bad localization", "Confidence",
+        "What goes with a bad localization", "Confidence", "Thresholds",
     ]  # fmt: skip
     assert "<b>" not in page
     assert re.findall(r"<svg>(.*?)</svg>", page)[0] == "both_point_hit"
@@ -293,3 +299,26 @@ def test_a_page_asked_wrongly_is_refused(
 ) -> None:
     named = {"model": model, "human": human, "folder": phantom / "folder"}
     assert said in call("report", *(word.format(**named) for word in words), "--split", "test", expect=1).stderr
+
+
+def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
+    curves = {"Edema": np.array([0.1, 0.25, np.nan])}
+    file = tmp_path / "tuning.csv"
+    file.write_text(
+        Tuned("validation", (0.2, 0.3, 0.4), {"Edema": 0.3}, curves, {"Edema": 4}).to_csv(), encoding="utf-8"
+    )
+    (curve,) = read_curves(file).values()
+    assert (curve.best, curve.n_cases, list(curve.thresholds)) == (0.3, 4, [0.2, 0.3, 0.4])
+    assert curve.values[:2] == [0.1, 0.25]
+    (axes,) = figure_of({"Edema": curve}).draw(180.0).axes
+    line, mark = axes.lines
+    assert line.get_ydata()[0] == pytest.approx(10)
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))
+    for text, said in [
+        ("finding,threshold\nEdema,0.2\n", "must have the columns finding, threshold, mean_iou"),
+        (file.read_text().replace(",1\n", ",0\n"), "one best threshold per finding, got others for 'Edema'"),
+        (file.read_text().replace("0.25", "a quarter"), "must have numbers"),
+    ]:
+        file.with_name("wrong.csv").write_text(text, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=said):
+            read_curves(file.with_name("wrong.csv"))
