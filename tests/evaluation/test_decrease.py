@@ -26,6 +26,7 @@ from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.masks import Rle
 from reveal_bench.phantom import LAYOUTS
+from reveal_bench.reports.example_cases import choose_cases
 from reveal_bench.reports.style import Illustration
 from reveal_bench.reports.tuning import figure_of, read_curves
 from reveal_bench.saliency_maps.tuning import Tuned
@@ -267,7 +268,7 @@ def test_one_page_holds_everything(
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert headings == [
         "Localization", "Decrease from human", "Pixels", "Shapes of the references",
-        "What goes with a bad localization", "Confidence", "Thresholds",
+        "What goes with a bad localization", "Confidence", "Example films", "Thresholds",
     ]  # fmt: skip
     assert "<b>" not in page
     assert re.findall(r"<svg>(.*?)</svg>", page)[0] == "both_point_hit"
@@ -277,6 +278,8 @@ def test_one_page_holds_everything(
     macro = rb.pixels(human, phantom / "folder", split="test", allow_missing=True).rows_shown()[0]
     assert macro["recall"] in page
     assert str(tmp_path) not in page
+    assert "3 Edema: human" in page or "3 Atelectasis: human" in page or "3 Support Devices: human" in page
+    assert "pixels withheld" in page
 
 
 @pytest.mark.parametrize(
@@ -299,6 +302,18 @@ def test_a_page_asked_wrongly_is_refused(
 ) -> None:
     named = {"model": model, "human": human, "folder": phantom / "folder"}
     assert said in call("report", *(word.format(**named) for word in words), "--split", "test", expect=1).stderr
+
+
+def test_films_are_of_the_largest_gaps_each_of_another_finding() -> None:
+    ious = {
+        ("i1", "Edema"): (0.1, 0.9), ("i2", "Edema"): (0.2, 0.9), ("i3", "Atelectasis"): (0.3, 0.5),
+        ("i4", "Pneumothorax"): (0.0, 0.1), ("i5", "Lung Lesion"): (0.05, 0.1), ("i6", "Cardiomegaly"): (0.9, 0.6),
+        ("i7", "Consolidation"): (0.4, 0.4), ("i8", "Cardiomegaly"): (math.nan, 0.6), ("i9", "Edema"): (0.6, 0.5),
+    }  # fmt: skip
+    chosen = [(one.image_id, one.finding) for one in choose_cases(ious)]
+    behind = [("i1", "Edema"), ("i3", "Atelectasis"), ("i4", "Pneumothorax")]
+    assert chosen == [*behind, ("i6", "Cardiomegaly"), ("i9", "Edema")]
+    assert choose_cases({("i7", "Consolidation"): (0.4, 0.4)}) == []
 
 
 def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
