@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reveal_bench.api.bench import Bench
 from reveal_bench.api.pixel_counts import pixels
@@ -14,10 +14,14 @@ from reveal_bench.api.shown import Shown
 from reveal_bench.api.verbs import Comparisons, compare
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
+from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.reports.decrease import figures_of, figures_of_both
+from reveal_bench.reports.example_cases import choose_cases, films_of
 from reveal_bench.reports.human_benchmark import Chapter, PrintedTable, write_human_report
 from reveal_bench.reports.shapes import figure_of
 from reveal_bench.reports.style import check_extra
+from reveal_bench.reports.tuning import figure_of as thresholds_of
+from reveal_bench.reports.tuning import read_curves
 
 __all__ = ["human_report"]
 
@@ -41,18 +45,23 @@ def human_report(
         raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
     compared = compare(model, human, bench, relative=True, missing=missing, **draw)
     chapters = _comparison(compared)
+    info = bench.info
     systems = {compared.a: compared.scored_a, compared.b: compared.scored_b}
     lacking = [name for name, one in systems.items() if not _masks(one)]
     if not lacking:
         chapters.append(_pixels(model, human, bench, compared))
         chapters += _shapes(shapes(bench, model, human, missing=missing))
+        if info.splits[bench.split].get("references") != "private":
+            chapters += _films(compared, bench)
+    tuned = Path(f"{model}.tuning.csv")
+    if tuned.is_file():
+        chapters.append(_thresholds(tuned))
     warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
     for name, one in systems.items():
         n_missing = len(one.report.missing_pairs)
         if n_missing:
             how = "misses" if missing == "miss" else "misses of hits, and as empty masks"
             warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
-    info = bench.info
     place = f"{info.benchmark} {info.version}, split {bench.split}"
     title = f"{compared.a} beside {compared.b}"
     path = write_human_report(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
@@ -86,6 +95,30 @@ def _comparison(compared: Comparisons) -> list[Chapter]:
             [table],
         ),
     ]
+
+
+def _films(compared: Comparisons, bench: Bench) -> list[Chapter]:
+    """Cases in which the model is furthest behind the readers, and ahead of them; none without such."""
+    found = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
+    ious = [
+        dict(
+            zip(zip(rows.image_ids, rows.case_findings, strict=True), rows.values["mask_iou_all"].tolist(), strict=True)
+        )
+        for rows in found
+    ]
+    cases = choose_cases({pair: (value, ious[1][pair]) for pair, value in ious[0].items() if pair in ious[1]})
+    if not cases:
+        return []
+    records = bench.kind.read_references(bench.folder, bench.split)
+    systems = {compared.a: compared.scored_a.report.predictions, compared.b: compared.scored_b.report.predictions}
+    films = films_of(cases, bench.folder, bench.split, records, systems)
+    words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
+    return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
+
+
+def _thresholds(tuned: Path) -> Chapter:
+    words = f"How the thresholds of the heat maps were found, from {tuned.name} beside the predictions."
+    return Chapter("thresholds", "Thresholds", "As Extended Data Fig. 1a", words, [thresholds_of(read_curves(tuned))])
 
 
 def _pixels(model: str | Path, human: str | Path, bench: Bench, compared: Comparisons) -> Chapter:

@@ -29,7 +29,7 @@ class PrintedTable:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A section: its title, where the paper has the like, a sentence on it, figures and tables."""
+    """A section: its title, where the paper has the like, a sentence on it, figures, tables, what else."""
 
     key: str
     title: str
@@ -37,6 +37,7 @@ class Chapter:
     words: str
     figures: Sequence[Illustration] = ()
     tables: Sequence[PrintedTable] = ()
+    others: Sequence[Part] = ()
 
 
 def write_human_report(
@@ -61,6 +62,7 @@ def write_human_report(
             name = f"{TABLES}/{table.name}.csv"
             files[name] = table.csv
             parts.append(_table(table, f"Table {n_tables}.", name))
+        parts += chapter.others
         sections.append(Section(chapter.key, chapter.title, parts, chapter.source))
     notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * synthetic
     notices += [Note("Not for clinical use."), *(Note(text, is_warning=True) for text in warnings)]
