@@ -129,6 +129,9 @@ def _pilot(given: Any, merit: str, columns: Mapping[str, str] | None, system: st
     study = (
         given if isinstance(given, ReaderStudyResult) else readers(given, merit=merit, columns=columns, system=system)
     )
+    if not study.is_crossed:
+        rule = "must be a study in which every reader read every case, as in the one that is planned"
+        raise ArgumentError("pilot", rule, f"{study.n_read[0]:,} or more of {study.n_cases:,}")
     return Pilot(study.analysis.components, study.n_cases, n_read=2 if study.system is None else 1)
 
 

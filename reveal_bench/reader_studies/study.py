@@ -4,8 +4,9 @@ Conventions
 -----------
 A reading is what one reader said of one case with one modality: a score, which is larger the surer the reader is, or 0
 or 1. The truth of a case is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once.
-Errors come from the cases, and their covariance is the jackknife's, patients left out one after another: a patient may
-have several cases.
+Where it is said beforehand, readers may read different cases, each the same ones with every modality: then a figure is
+that of the cases that its reader read. Errors come from the cases, and their covariance is the jackknife's, patients
+left out one after another: a patient may have several cases, and readers without a common patient have none.
 
 ================  ====================================================================================================
 figure of merit   of one reader and modality
@@ -22,6 +23,9 @@ figure of merit   of one reader and modality
 A system beside the readers is compared with them by :func:`beside_readers`: it becomes a modality of its own, in which
 every reader says what the system says. The analysis of that study is the one of the readers' differences from the
 system, with the same interval and p, since nothing of the system varies from reader to reader.
+
+Readers of different cases are analysed with the same formulas: the mean covariance of all pairs of readers, zeros too,
+is what their mean figure needs (marginal means, Hillis 2014).
 
 Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143; Hillis (2014),
 Statistics in Medicine 33; Chakraborty (2017), Observer Performance Methods for Diagnostic Imaging, chapter 22.
@@ -49,12 +53,12 @@ _MOST_TOLD = 10
 
 @dataclass(frozen=True)
 class ReaderStudy:
-    """A fully crossed study.
+    """A study.
 
     Attributes
     ----------
     modalities, readers, cases : names, in the order in which they come
-    scores : float array (n_modalities, n_readers, n_cases)
+    scores : float array (n_modalities, n_readers, n_cases), NaN where a reader did not read a case
     truth : int array (n_cases,), 0 or 1; all -1 if the table has none
     patients : int array (n_cases,), code of each case's patient
     """
@@ -67,13 +71,16 @@ class ReaderStudy:
     patients: IntArray
 
 
-def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> ReaderStudy:
+def read_study(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None, *, partly_crossed: bool = False
+) -> ReaderStudy:
     """Read a long table: a row per reader, case and modality.
 
     Parameters
     ----------
     rows : with the columns of :data:`COLUMNS`; one modality, and every case its own patient, where a column is missing
     columns : name in :data:`COLUMNS` -> what the table calls it
+    partly_crossed : whether readers may have read different cases
 
     Raises
     ------
@@ -110,7 +117,7 @@ def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | N
         if named["truth"] in found:
             _same(truth, case, _truth(row.get(named["truth"]), number), "truth", number)
         _same(patients, case, patient or case, "patient", number)
-    return _crossed(scores, truth, patients)
+    return _crossed(scores, truth, patients, partly_crossed)
 
 
 def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
@@ -152,18 +159,25 @@ def _same(known: dict[str, Any], case: str, value: Any, what: str, number: int) 
 
 
 def _crossed(
-    scores: Mapping[tuple[str, str, str], float], truth: Mapping[str, int], patients: Mapping[str, str]
+    scores: Mapping[tuple[str, str, str], float],
+    truth: Mapping[str, int],
+    patients: Mapping[str, str],
+    partly_crossed: bool,
 ) -> ReaderStudy:
     modalities, readers, cases = (tuple(dict.fromkeys(key[i] for key in scores)) for i in range(3))
-    missing = [(m, r, c) for m in modalities for r in readers for c in cases if (m, r, c) not in scores]
+    read = {key[1:] for key in scores} if partly_crossed else {(r, c) for r in readers for c in cases}
+    missing = [(m, *both) for m in modalities for both in sorted(read) if (m, *both) not in scores]
     if missing:
         m, r, c = missing[0]
-        rule = "must hold every case by every reader with every modality; " + (
-            f"{len(missing):,} of {len(modalities) * len(readers) * len(cases):,} readings are missing"
-        )
-        raise ArgumentError("rows", rule, f"none of case {c!r} by reader {r!r} with modality {m!r}")
+        place = f"none of case {c!r} by reader {r!r} with modality {m!r}"
+        of = f"{len(missing):,} of {len(modalities) * len(read):,} readings are missing"
+        if partly_crossed:
+            rule = f"must hold what a reader read with one modality with every modality; {of}"
+            raise ArgumentError("rows", rule, place)
+        rule = f"must hold every case by every reader with every modality, or `partly_crossed` be set; {of}"
+        raise ArgumentError("rows", rule, place, ("partly_crossed",))
     code = {name: i for i, name in enumerate(dict.fromkeys(patients[case] for case in cases))}
-    table = [[[scores[m, r, c] for c in cases] for r in readers] for m in modalities]
+    table = [[[scores.get((m, r, c), math.nan) for c in cases] for r in readers] for m in modalities]
     return ReaderStudy(
         modalities, readers, cases, np.array(table),
         np.array([truth.get(case, -1) for case in cases]), np.array([code[patients[case]] for case in cases]),
@@ -187,7 +201,12 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
     others = np.delete(study.scores[0], at, axis=0)
     if not len(others):
         raise ArgumentError("system", "must have a reader beside it", f"{system!r} alone")
-    scores = np.stack([np.broadcast_to(study.scores[0, at], others.shape), others])
+    of_system = np.where(np.isnan(others), math.nan, study.scores[0, at])  # on the cases that each of the others read
+    unread = np.flatnonzero((np.isnan(of_system) & ~np.isnan(others)).any(axis=0))
+    if len(unread):
+        rule = f"must have read every case that another reader read, {len(unread):,} are missing"
+        raise ArgumentError("system", rule, f"no reading of case {study.cases[unread[0]]!r} by {system!r}")
+    scores = np.stack([of_system, others])
     return replace(study, modalities=(system, "readers"), readers=study.readers[:at] + study.readers[at + 1 :],
                    scores=scores)  # fmt: skip
 
@@ -205,8 +224,9 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
         raise ArgumentError("merit", f"must be one of {', '.join(FIGURES)}", repr(merit))
     if merit != "hit_rate" and (study.truth < 0).any():
         raise ArgumentError("truth", f"must be a column of the table for {merit}", "none")
-    if merit != "auc" and not np.isin(study.scores, (0, 1)).all():
-        odd = study.scores[~np.isin(study.scores, (0, 1))][0]
+    given = study.scores[~np.isnan(study.scores)]
+    if merit != "auc" and not np.isin(given, (0, 1)).all():
+        odd = given[~np.isin(given, (0, 1))][0]
         raise ArgumentError("score", f"must be 0 or 1 for {merit}", f"{odd:g}")
     t, r, _ = study.scores.shape
     n_patients = int(study.patients.max()) + 1
@@ -215,21 +235,22 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
     values, left_out = np.empty((t, r)), np.empty((n_patients, t * r))
     for i in range(t):
         for j in range(r):
-            values[i, j], left_out[:, i * r + j] = FIGURES[merit](study.scores[i, j], study.truth, study.patients)
+            read = ~np.isnan(study.scores[i, j])
+            own = study.scores[i, j, read], study.truth[read], study.patients[read]
+            values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
     if np.isnan(values).any() or np.isnan(left_out).any():
-        rule = f"must leave {merit} defined, also without any one patient: cases with and without are needed"
+        rule = f"must leave {merit} defined, also without any one patient: each reader needs cases with and without"
         raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} cases with")
     deviations = left_out - left_out.mean(axis=0)
     return values, (n_patients - 1) / n_patients * deviations.T @ deviations
 
 
-Figure = Callable[[FloatArray, IntArray, IntArray], tuple[float, FloatArray]]
+Figure = Callable[[FloatArray, IntArray, IntArray, int], tuple[float, FloatArray]]
 
 
-def _auc(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float, FloatArray]:
+def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
     """The area, and the areas without each patient: what its cases won and lost is taken away."""
     with_, without = np.flatnonzero(truth == 1), np.flatnonzero(truth == 0)
-    n_patients = int(patients.max()) + 1
     n_with, n_without = (np.bincount(patients[part], minlength=n_patients) for part in (with_, without))
     ranked = np.sort(scores[without]), np.sort(scores[with_])
     won = (np.searchsorted(ranked[0], scores[with_], "left") + np.searchsorted(ranked[0], scores[with_], "right")) / 2
@@ -251,8 +272,7 @@ def _auc(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float
 def _of_counts(statistic: Callable[[FloatArray], FloatArray]) -> Figure:
     """A figure of the counts of called and true: (..., called, true) -> value."""
 
-    def figure(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float, FloatArray]:
-        n_patients = int(patients.max()) + 1
+    def figure(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
         place = 4 * patients + 2 * scores.astype(np.int64) + np.maximum(truth, 0)
         counts = np.bincount(place, minlength=4 * n_patients).reshape(n_patients, 2, 2).astype(np.float64)
         total = counts.sum(axis=0)

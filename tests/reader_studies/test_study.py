@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
-from reveal_bench.reader_studies.study import FIGURES, figures_of, read_study
+from reveal_bench.reader_studies.study import FIGURES, beside_readers, figures_of, read_study
 from tests.reader_studies.studies import drawn
 
 ORACLES: dict[str, Callable[..., float]] = {
@@ -45,6 +45,29 @@ def test_figures_and_their_covariance_equal_deletion_of_each_patient(
     ])  # fmt: skip
     expected = (len(patients) - 1) * np.cov(left_out.T, bias=True)
     assert covariance == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("merit", FIGURES)
+def test_readers_of_different_cases_have_figures_of_their_own(rng: np.random.Generator, merit: str) -> None:
+    """scikit-learn on what each reader read, whole and without each patient of all readers together."""
+    study = drawn(rng, t=2, r=3, n=48, per_patient=2)
+    scores = study.scores.copy() if merit == "auc" else (study.scores > 3).astype(float)
+    scores[:, 0, 24:], scores[:, 1, :24], scores[:, 2, ::3] = np.nan, np.nan, np.nan
+    truth = (np.arange(48) % 4 < 2).astype(np.int64)
+    study = replace(study, scores=scores, truth=truth)
+    figures, covariance = figures_of(study, merit)
+    read = ~np.isnan(scores)
+
+    def of(kept: np.ndarray[Any, Any]) -> list[float]:
+        return [
+            ORACLES[merit](truth[read[i, j] & kept], scores[i, j, read[i, j] & kept]) for i in (0, 1) for j in range(3)
+        ]
+
+    assert figures.ravel() == pytest.approx(of(np.ones(48, bool)))
+    left_out = np.array([of(study.patients != p) for p in range(24)])
+    assert covariance == pytest.approx(23 * np.cov(left_out.T, bias=True))
+    own = np.array([[row for row in range(6) if row % 3 == j] for j in (0, 1)])
+    assert np.abs(covariance[np.ix_(own[0], own[1])]).max() < 0.05 * covariance.diagonal().min()  # no common patient
 
 
 ROWS = [
@@ -111,3 +134,23 @@ def test_constant_scores_have_an_area_of_a_half() -> None:
     figures, covariance = figures_of(read_study([row | {"score": 3} for row in ROWS]), "auc")
     assert (figures == 0.5).all()
     assert (covariance == 0).all()
+
+
+def test_readers_may_have_read_different_cases_where_that_is_said() -> None:
+    rows = [row for row in ROWS if (row["reader"], row["case"]) not in {("R1", "a"), ("R2", "d")}]
+    study = read_study(rows, partly_crossed=True)
+    assert np.isnan(study.scores[:, :, study.cases.index("a")]).tolist() == [[True, False]] * 2
+    with pytest.raises(ValueError, match=r"or `partly_crossed` be set; 4 of 16 readings are missing"):
+        read_study(rows)
+    with pytest.raises(ValueError, match=r"with every modality; 1 of 12 readings are missing, got none of case 'c' by"):
+        read_study(rows[:-1], partly_crossed=True)
+
+
+def test_a_system_must_have_read_what_readers_read() -> None:
+    rows = [row for row in ROWS if row["modality"] == "CR" and (row["reader"], row["case"]) != ("R1", "a")]
+    study = read_study(rows, partly_crossed=True)
+    assert np.isnan(beside_readers(study, "R2").scores[0, 0]).tolist() == np.isnan(study.scores[0, 0]).tolist()
+    with pytest.raises(
+        ValueError, match=r"every case that another reader read, 1 are missing, got no reading of .*'a'"
+    ):
+        beside_readers(study, "R1")
