@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         report,
         saliency,
         score,
+        shapes,
         tune_saliency,
     )
     from reveal_bench.benchmarks import BENCHMARKS
@@ -57,6 +58,7 @@ _HOME = {
     "saliency": "api",
     "score": "api",
     "score_localization": "kinds.localization.scoring",
+    "shapes": "api",
     "summarize": "kinds.localization.scoring",
     "tune_saliency": "api",
 }
@@ -83,6 +85,7 @@ __all__ = [
     "saliency",
     "score",
     "score_localization",
+    "shapes",
     "summarize",
     "tune_saliency",
 ]

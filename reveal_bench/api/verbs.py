@@ -63,9 +63,9 @@ class Comparisons(Shown):
         return as_records(self.comparisons)
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write relative decreases as CSV, in the order of paper 002, and a figure per metric as SVG and PNG.
+        """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
 
-        With `compat` also the tables of the published code. Their paths.
+        Figures are SVG and PNG, two per metric. With `compat` also the tables of the published code. Their paths.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Comparisons(Shown):
         ImportError
             Without matplotlib, which the extra [report] brings.
         """
-        from reveal_bench.reports.decrease import figures_of
+        from reveal_bench.reports.decrease import figures_of, figures_of_both
 
         if not self.relative:
             raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
@@ -84,7 +84,8 @@ class Comparisons(Shown):
         if self.compat is not None:
             files |= published_csv(self.comparisons)
         data = {name: text.encode() for name, text in files.items()}
-        for drawn in figures_of(self.comparisons, self.a, self.b):
+        both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
+        for drawn in [*figures_of(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]:
             data |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
         for name, content in data.items():
             with replacing(target / name) as new:

@@ -92,6 +92,7 @@ def test_commands_of_the_first_versions() -> None:
         "run",
         "saliency",
         "score",
+        "shapes",
         "status",
         "submit",
         "validate",

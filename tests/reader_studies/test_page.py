@@ -90,4 +90,4 @@ def test_a_table_with_gaps_is_analysed_where_that_is_said(folder: Path) -> None:
     assert below < 0
     assert difference.error**2 == pytest.approx(contrast @ matrix @ contrast - 2 * 3 / 4 * below)
     with pytest.raises(ArgumentError, match=r"in which every reader read every case, .* got 69 or more of 80"):
-        rb.plan_readers(result, difference=0.05)
+        rb.plan_readers(gaps, difference=0.05)
