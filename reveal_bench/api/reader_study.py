@@ -17,7 +17,7 @@ from reveal_bench.reader_studies.study import beside_readers, figures_of, read_s
 
 __all__ = ["ReaderStudyResult", "readers"]
 
-_MERITS = {"auc": "AUC", "hit_rate": "Hit rate"}
+_MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,7 +145,8 @@ def readers(
     table : a row per reader, case and modality, with the columns ``reader``, ``case``, ``score`` and, where there are
         several modalities, ``modality``; ``truth`` (0 or 1), and ``patient`` where a patient has several cases. A path
         (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
-    merit : "auc", or of scores of 0 and 1 "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
+    merit : "auc"; "lroc", with a column ``located`` that says 0 or 1 of cases with; or of scores of 0 and 1
+        "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> what the table calls it
     system : one of the readers that is compared with all others, such as a model that read the same cases
     partly_crossed : whether readers may have read different cases, each the same ones with every modality

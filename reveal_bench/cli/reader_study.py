@@ -22,6 +22,7 @@ class Merit(StrEnum):
     """Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
 
     AUC = "auc"
+    LROC = "lroc"
     SENSITIVITY = "sensitivity"
     SPECIFICITY = "specificity"
     ACCURACY = "accuracy"

@@ -13,6 +13,8 @@ figure of merit   of one reader and modality
 ================  ====================================================================================================
 ``auc``           area under the empirical ROC curve: the share of pairs of a case with and a case without in which the
                   one with has the higher score, equal ones counting half
+``lroc``          area under the empirical LROC curve: the same share, in which a case with whose finding the reader did
+                  not locate has never the higher score
 ``sensitivity``   share of the cases with that were called 1
 ``specificity``   share of the cases without that were called 0
 ``accuracy``      share of all cases that were called what they are
@@ -41,13 +43,13 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["COLUMNS", "FIGURES", "ReaderStudy", "beside_readers", "figures_of", "read_study"]
 
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
-           "patient": "patient"}  # fmt: skip
-"""What is read from which column; `modality`, `truth` and `patient` may be missing."""
+           "patient": "patient", "located": "located"}  # fmt: skip
+"""What is read from which column; `modality`, `truth`, `patient` and `located` may be missing."""
 _MOST_TOLD = 10
 
 
@@ -61,6 +63,8 @@ class ReaderStudy:
     scores : float array (n_modalities, n_readers, n_cases), NaN where a reader did not read a case
     truth : int array (n_cases,), 0 or 1; all -1 if the table has none
     patients : int array (n_cases,), code of each case's patient
+    located : bool array of the shape of `scores`, whether the reader found the place, of cases with; None where nothing
+        was said of places
     """
 
     modalities: tuple[str, ...]
@@ -69,6 +73,7 @@ class ReaderStudy:
     scores: FloatArray
     truth: IntArray
     patients: IntArray
+    located: BoolArray | None = None
 
 
 def read_study(
@@ -102,6 +107,7 @@ def read_study(
     truth: dict[str, int] = {}
     patients: dict[str, str] = {}
     scores: dict[tuple[str, str, str], float] = {}
+    located: dict[tuple[str, str, str], bool] = {}
     for number, row in enumerate(rows, start=1):
         modality, reader, case, patient = (
             _text(row, named[name], number) if named[name] in found else None
@@ -115,9 +121,17 @@ def read_study(
         places[key] = number
         scores[key] = _score(row.get(named["score"]), number)
         if named["truth"] in found:
-            _same(truth, case, _truth(row.get(named["truth"]), number), "truth", number)
+            _same(truth, case, _zero_or_one(row.get(named["truth"]), "truth", number), "truth", number)
+        if named["located"] in found and truth.get(case) == 1:
+            located[key] = _zero_or_one(row.get(named["located"]), "located", number) == 1
         _same(patients, case, patient or case, "patient", number)
-    return _crossed(scores, truth, patients, partly_crossed)
+    study = _crossed(scores, truth, patients, partly_crossed)
+    if named["located"] not in found:
+        return study
+    found_places = [
+        [[located.get((m, r, c), False) for c in study.cases] for r in study.readers] for m in study.modalities
+    ]
+    return replace(study, located=np.array(found_places))
 
 
 def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
@@ -144,11 +158,11 @@ def _score(value: Any, number: int) -> float:
     return score
 
 
-def _truth(value: Any, number: int) -> int:
+def _zero_or_one(value: Any, what: str, number: int) -> int:
     text = str(value).strip().lower()
     known = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
     if text not in known:
-        raise ArgumentError("rows", f"must have 0 or 1 as `truth`, in row {number}", repr(value))
+        raise ArgumentError("rows", f"must have 0 or 1 as `{what}`, in row {number}", repr(value))
     return known[text]
 
 
@@ -206,9 +220,12 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
     if len(unread):
         rule = f"must have read every case that another reader read, {len(unread):,} are missing"
         raise ArgumentError("system", rule, f"no reading of case {study.cases[unread[0]]!r} by {system!r}")
-    scores = np.stack([of_system, others])
-    return replace(study, modalities=(system, "readers"), readers=study.readers[:at] + study.readers[at + 1 :],
-                   scores=scores)  # fmt: skip
+    scores, located = np.stack([of_system, others]), study.located
+    if located is not None:
+        of_others = np.delete(located[0], at, axis=0)
+        located = np.stack([np.broadcast_to(located[0, at], of_others.shape), of_others])
+    readers = study.readers[:at] + study.readers[at + 1 :]
+    return replace(study, modalities=(system, "readers"), readers=readers, scores=scores, located=located)
 
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
@@ -224,19 +241,24 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
         raise ArgumentError("merit", f"must be one of {', '.join(FIGURES)}", repr(merit))
     if merit != "hit_rate" and (study.truth < 0).any():
         raise ArgumentError("truth", f"must be a column of the table for {merit}", "none")
-    given = study.scores[~np.isnan(study.scores)]
-    if merit != "auc" and not np.isin(given, (0, 1)).all():
+    scores = study.scores
+    if merit == "lroc":
+        if study.located is None:
+            raise ArgumentError("located", f"must be a column of the table for {merit}", "none")
+        scores = np.where((study.truth == 1) & ~study.located & ~np.isnan(scores), -math.inf, scores)
+    given = scores[~np.isnan(scores)]
+    if merit not in ("auc", "lroc") and not np.isin(given, (0, 1)).all():
         odd = given[~np.isin(given, (0, 1))][0]
         raise ArgumentError("score", f"must be 0 or 1 for {merit}", f"{odd:g}")
-    t, r, _ = study.scores.shape
+    t, r, _ = scores.shape
     n_patients = int(study.patients.max()) + 1
     if n_patients < 2:
         raise ArgumentError("rows", "must be of at least two patients", n_patients)
     values, left_out = np.empty((t, r)), np.empty((n_patients, t * r))
     for i in range(t):
         for j in range(r):
-            read = ~np.isnan(study.scores[i, j])
-            own = study.scores[i, j, read], study.truth[read], study.patients[read]
+            read = ~np.isnan(scores[i, j])
+            own = scores[i, j, read], study.truth[read], study.patients[read]
             values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
     if np.isnan(values).any() or np.isnan(left_out).any():
         rule = f"must leave {merit} defined, also without any one patient: each reader needs cases with and without"
@@ -296,6 +318,7 @@ def _kappa(counts: FloatArray) -> FloatArray:
 
 FIGURES: dict[str, Figure] = {
     "auc": _auc,
+    "lroc": _auc,  # of scores that places count in
     "sensitivity": _of_counts(lambda c: _share(c[..., 1, 1], c[..., :, 1].sum(axis=-1))),
     "specificity": _of_counts(lambda c: _share(c[..., 0, 0], c[..., :, 0].sum(axis=-1))),
     "accuracy": _of_counts(lambda c: _share(c[..., 0, 0] + c[..., 1, 1], c.sum(axis=(-2, -1)))),

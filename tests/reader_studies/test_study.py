@@ -14,6 +14,17 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc
 from reveal_bench.reader_studies.study import FIGURES, beside_readers, figures_of, read_study
 from tests.reader_studies.studies import drawn
 
+
+def lroc_area(truth: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], located: np.ndarray[Any, Any]) -> float:
+    """Every pair of a case with and one without, one after another."""
+    pairs = [
+        (float(scores[i] > scores[j]) + float(scores[i] == scores[j]) / 2) * float(located[i])
+        for i in np.flatnonzero(truth == 1)
+        for j in np.flatnonzero(truth == 0)
+    ]
+    return float(np.mean(pairs))
+
+
 ORACLES: dict[str, Callable[..., float]] = {
     "auc": roc_auc_score,
     "sensitivity": recall_score,
@@ -25,10 +36,10 @@ ORACLES: dict[str, Callable[..., float]] = {
 
 
 def test_every_figure_of_merit_has_an_oracle() -> None:
-    assert ORACLES.keys() == FIGURES.keys()
+    assert {*ORACLES, "lroc"} == {*FIGURES}
 
 
-@pytest.mark.parametrize("merit", FIGURES)
+@pytest.mark.parametrize("merit", ORACLES)
 @pytest.mark.parametrize("per_patient", [1, 3])
 def test_figures_and_their_covariance_equal_deletion_of_each_patient(
     rng: np.random.Generator, merit: str, per_patient: int
@@ -47,7 +58,7 @@ def test_figures_and_their_covariance_equal_deletion_of_each_patient(
     assert covariance == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("merit", FIGURES)
+@pytest.mark.parametrize("merit", ORACLES)
 def test_readers_of_different_cases_have_figures_of_their_own(rng: np.random.Generator, merit: str) -> None:
     """scikit-learn on what each reader read, whole and without each patient of all readers together."""
     study = drawn(rng, t=2, r=3, n=48, per_patient=2)
@@ -117,7 +128,7 @@ def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], told: s
 @pytest.mark.parametrize(
     ("rows", "merit", "told"),
     [
-        (ROWS, "f1", "`merit` must be one of auc, sensitivity, specificity, accuracy, kappa, hit_rate, got 'f1'"),
+        (ROWS, "f1", "`merit` must be one of auc, lroc, sensitivity, specificity, accuracy, kappa, hit_rate, got 'f1'"),
         (ROWS, "kappa", "`score` must be 0 or 1 for kappa, got 5"),
         ([{k: v for k, v in row.items() if k != "truth"} for row in ROWS], "auc", "`truth` must be a column"),
         ([row | {"truth": int(row["case"] == "a")} for row in ROWS], "auc", "1 cases with"),
@@ -154,3 +165,39 @@ def test_a_system_must_have_read_what_readers_read() -> None:
         ValueError, match=r"every case that another reader read, 1 are missing, got no reading of .*'a'"
     ):
         beside_readers(study, "R1")
+
+
+def test_places_count_in_the_lroc_area(rng: np.random.Generator) -> None:
+    """Two of four pairs by hand; then every pair, without each patient, of readers and beside a system."""
+    cases = [("a", 1, 5.0, 1), ("b", 1, 4.0, 0), ("c", 0, 3.0, None), ("d", 0, 4.5, None)]
+    rows = [
+        {"reader": reader, "case": case, "truth": truth, "score": score, "located": place}
+        for reader in ("R1", "R2", "R3") for case, truth, score, place in cases
+    ]  # fmt: skip
+    study = read_study(rows)
+    assert study.located is not None
+    assert study.located[0, 0].tolist() == [True, False, False, False]
+    assert figures_of(study, "lroc")[0].tolist() == [[0.5] * 3]
+    assert figures_of(study, "auc")[0].tolist() == [[0.75] * 3]
+    drawing = drawn(rng, t=1, r=3, n=30, per_patient=2)
+    drawing = replace(drawing, located=rng.random(drawing.scores.shape) < 0.7)
+    beside = beside_readers(drawing, "r1")
+    figures, covariance = figures_of(beside, "lroc")
+
+    def of(kept: np.ndarray[Any, Any]) -> list[float]:
+        places = [drawing.located[0, j] for j in (1, 1, 0, 2)] if drawing.located is not None else []
+        return [
+            lroc_area(drawing.truth[kept], drawing.scores[0, j, kept], place[kept])
+            for j, place in zip((1, 1, 0, 2), places, strict=True)
+        ]
+
+    assert figures.ravel() == pytest.approx(of(np.ones(30, bool)))
+    left_out = np.array([of(drawing.patients != p) for p in range(15)])
+    assert covariance == pytest.approx(14 * np.cov(left_out.T, bias=True))
+
+
+def test_places_are_needed_for_the_lroc_area() -> None:
+    with pytest.raises(ValueError, match="`located` must be a column of the table for lroc, got none"):
+        figures_of(read_study(ROWS), "lroc")
+    with pytest.raises(ValueError, match="must have 0 or 1 as `located`, in row 1, got 'left lung'"):
+        read_study([row | {"located": "left lung"} for row in ROWS])
