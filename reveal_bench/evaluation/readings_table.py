@@ -51,7 +51,7 @@ def readings_of(
     ArgumentError
         If the kind has no labels, the label is unknown, a reader has the system's name, or no study was read by all.
     """
-    if kind.name != "findings":
+    if kind.uses_grid:
         rule = "must be a benchmark of findings: what is drawn has no truth of 0 and 1"
         raise ArgumentError("folder", rule, f"one of {kind.name}")
     if finding is not None and finding not in scored.rows.groups:
