@@ -58,7 +58,7 @@ def test_figures_and_their_covariance_equal_deletion_of_each_patient(
     assert covariance == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("merit", ORACLES)
+@pytest.mark.parametrize("merit", ["auc", "kappa"])
 def test_readers_of_different_cases_have_figures_of_their_own(rng: np.random.Generator, merit: str) -> None:
     """scikit-learn on what each reader read, whole and without each patient of all readers together."""
     study = drawn(rng, t=2, r=3, n=48, per_patient=2)
