@@ -237,7 +237,7 @@ def check_same_run(out: Path, asked: RunInfo) -> None:
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
             here, there = ({part: side.get(part) for part in parts} for side in (here, there))
-        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, asked for is {there!r}")
+        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, but {there!r} is asked for")
 
 
 @contextlib.contextmanager
