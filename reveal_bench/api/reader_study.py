@@ -10,6 +10,7 @@ from typing import Any
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.metrics.words import p_text
 from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
 from reveal_bench.reader_studies.study import beside_readers, figures_of, read_study
 
@@ -51,7 +52,7 @@ class ReaderStudyResult(Shown):
         )
         if len(found.modalities) > 2 and not math.isnan(found.f):
             below = "" if math.isinf(found.freedom[1]) else f", {found.freedom[1]:.1f}"
-            shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {found.p:.3f}"
+            shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {p_text(found.p)}"
         return shown + ("" if self.margin is None else f"; margin {self.margin:g}")
 
     @property
@@ -99,7 +100,7 @@ class ReaderStudyResult(Shown):
                 "95 % interval": f"({row['low']:.3f} to {row['high']:.3f})",
                 "SE": f"{row['error']:.4f}",
                 "df": freedom,
-                "p": "" if p is None else "-" if math.isnan(p) else f"{p:.3f}",
+                "p": "" if p is None else p_text(p),
             }
             shown.append(told | ({} if self.margin is None else {"verdict": row["verdict"] or ""}))
         return shown

@@ -86,6 +86,7 @@ def test_commands_of_the_first_versions() -> None:
         "publish",
         "rank",
         "readers",
+        "readings",
         "receipt",
         "report",
         "run",
