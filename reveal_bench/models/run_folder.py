@@ -425,11 +425,7 @@ def with_reply(asked: Exchange, reply: Reply, **facts: Any) -> Exchange:
 
 
 _ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")
-
-
 TOKENS = ("tokens_in", "tokens_cached", "tokens_out")
-
-
 _READ = ("cell", "point", "box", "mask", "score", "labels", "probabilities", "answer", "boxes")
 
 

@@ -259,7 +259,7 @@ def test_a_refresh_does_not_write_over_what_it_reads(before: CurationFolder, tmp
             refresh(second, same, corrections=again, redo=True)
     assert second.path("split.parquet").read_bytes() == written
     additions = new(tmp_path / "new", ["q1", "q2"])
-    with pytest.raises(CurationError, match="a curation folder of its own, got `additions` for it"):
+    with pytest.raises(CurationError, match="a curation folder of its own, got that of `additions`"):
         refresh(additions, before, additions=additions)
     with pytest.raises(CurationError, match="must be another curation than `before`, got the same folder"):
         refresh(CurationFolder.create(tmp_path / "v3", name="Chest"), before, additions=before)
