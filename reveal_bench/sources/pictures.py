@@ -203,7 +203,8 @@ def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
 
     values = np.asarray(image).astype(np.float64)
     low, high = values.min(), values.max()
-    return np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    grey: npt.NDArray[np.uint8] = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    return grey
 
 
 def _from_png16(picture: PictureFile, data: bytes) -> Developed:
