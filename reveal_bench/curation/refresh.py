@@ -163,12 +163,15 @@ def _check_folders(folder: CurationFolder, before: CurationFolder, additions: Cu
     """Nothing that a refresh reads may be what it writes."""
     for role, other in (("`before`", before), ("`additions`", additions)):
         if other is not None and other.root.resolve() == folder.root.resolve():
-            raise CurationError(f"a refresh begins a curation folder of its own, got {role} for it")
+            raise CurationError(f"a refresh must start in a curation folder of its own, got that of {role}")
     if additions is not None and additions.root.resolve() == before.root.resolve():
         raise CurationError("`additions` must be another curation than `before`, got the same folder")
     done = [step for step in STEPS if step not in STEPS_OF_A_REFRESH and folder.record(step) is not None]
     if done:
-        raise CurationError(f"a refresh begins a curation folder of its own, in this one was done: {', '.join(done)}")
+        raise CurationError(
+            "a refresh must start in a curation folder of its own; in this one these steps were done: "
+            f"{', '.join(done)}"
+        )
 
 
 def _check_patients(wanted: Iterable[Selected], history: Iterable[Released], placed: Iterable[Placed]) -> None:

@@ -55,7 +55,7 @@ Read = TypeVar("Read", bound=OfStudy)
 def read_rows(
     path: Path, columns: Sequence[str], sheet: str | None, read: Callable[[TableRow, Fail], Read]
 ) -> list[Read]:
-    """Every row, read by `read`, which is told how to report what is wrong.
+    """Every row, read by `read`, which also gets a function that reports what is wrong.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class Engine(Protocol):
         ----------
         reports : with different study ids
         scratch : a folder for what an interrupted run would find again; it is removed when the step is done
-        progress : told of (done, total)
+        progress : called with (done, total)
         """
 
 

@@ -98,7 +98,7 @@ def check_endpoint(endpoint: str, key_variable: str = KEY_VARIABLE) -> None:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ArgumentError("endpoint", "must be an http or https URL", repr(endpoint))
     if url.username or url.password:
-        raise ArgumentError("endpoint", f"must not hold a key: that comes from ${key_variable}")
+        raise ArgumentError("endpoint", f"must not hold a key, which comes from ${key_variable}")
     if os.environ.get(key_variable) and url.scheme == "http" and url.hostname not in LOOPBACK:
         rule = f"must be https when ${key_variable} is set: no key goes to another machine over plain http"
         raise ArgumentError("endpoint", rule, repr(endpoint))
@@ -390,7 +390,7 @@ class Asker:
             finally:
                 runner.run(_end(running, client))
         if self.spent.failures > failed_before and self._n_answers() == answered_before:
-            raise RunStoppedError("not one request was answered; do it again when the endpoint answers")
+            raise RunStoppedError("no request was answered; try again when the endpoint is up")
 
     def counts(self) -> dict[str, Any]:
         """What the answers amount to that were used so far, whichever run paid for them.

@@ -98,11 +98,11 @@ def labelled_studies(
 
 
 Fail = Callable[[str, str, str], None]
-"""Told of (column, rule, value): what is wrong with a cell."""
+"""Called with (column, rule, value) of what is wrong with a cell."""
 
 
 def labels_of_cell(entries: Iterable[object], column: str, fail: Fail) -> tuple[str, ...]:
-    """The labels that the entries of a cell name, in the order of REVEAL_LABELS; `fail` is told what is wrong.
+    """The labels that the entries of a cell name, in the order of REVEAL_LABELS; `fail` is called for what is wrong.
 
     Spelling is that of :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` stands alone.
     """

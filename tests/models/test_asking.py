@@ -178,7 +178,7 @@ def test_failures_in_a_row_end_the_run(model: ModelServer, tmp_path: Path) -> No
 def test_an_endpoint_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
     with running_model(TRUTH) as model:
         gone = model.url
-    with pytest.raises(RunStoppedError, match="not one request was answered"):
+    with pytest.raises(RunStoppedError, match="no request was answered"):
         list(ask_all(asker(gone, tmp_path), questions(2)))
 
 
