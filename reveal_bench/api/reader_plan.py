@@ -82,6 +82,7 @@ def plan_readers(
     power: float | None = None,
     merit: str = "auc",
     columns: Mapping[str, str] | None = None,
+    system: str | None = None,
     readers_are: Sample = "random",
     cases_are: Sample = "random",
 ) -> ReaderPlan:
@@ -97,7 +98,7 @@ def plan_readers(
     n_readers : one number or several
     n_cases : numbers of cases whose power is asked; by default the fewest that are enough are looked for
     power : that is to be reached, .8 by default; not with `n_cases`
-    merit, columns : of a table of readings
+    merit, columns, system : of a table of readings
     readers_are, cases_are : "random" if the result is to hold for others like them, "fixed" if for these alone
 
     Raises
@@ -113,7 +114,7 @@ def plan_readers(
         raise ArgumentError("power", rule, power, ("n_cases",))
     sizes = _numbers("n_readers", n_readers, _MOST_READERS)
     cases = None if n_cases is None else _numbers("n_cases", n_cases, 50 * MOST_CASES)
-    found = _pilot(pilot, merit, columns)
+    found = _pilot(pilot, merit, columns, system)
     if cases is None:
         wanted = 0.8 if power is None else power
         studies = tuple(fewest_cases(found, target, n_readers=r, power=wanted) for r in sizes)
@@ -122,11 +123,13 @@ def plan_readers(
     return ReaderPlan(studies, target, found, None)
 
 
-def _pilot(given: Any, merit: str, columns: Mapping[str, str] | None) -> Pilot:
+def _pilot(given: Any, merit: str, columns: Mapping[str, str] | None, system: str | None) -> Pilot:
     if isinstance(given, Mapping) and not any(isinstance(value, list | tuple | Mapping) for value in given.values()):
         return _supposed(given)
-    study = given if isinstance(given, ReaderStudyResult) else readers(given, merit=merit, columns=columns)
-    return Pilot(study.analysis.components, study.n_cases)
+    study = (
+        given if isinstance(given, ReaderStudyResult) else readers(given, merit=merit, columns=columns, system=system)
+    )
+    return Pilot(study.analysis.components, study.n_cases, n_read=2 if study.system is None else 1)
 
 
 def _supposed(given: Mapping[str, Any]) -> Pilot:

@@ -10,8 +10,9 @@ from typing import Any
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.metrics.words import p_text
 from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
-from reveal_bench.reader_studies.study import figures_of, read_study
+from reveal_bench.reader_studies.study import beside_readers, figures_of, read_study
 
 __all__ = ["ReaderStudyResult", "readers"]
 
@@ -28,6 +29,7 @@ class ReaderStudyResult(Shown):
     merit : the figure of merit
     n_cases, n_patients : read by every reader
     margin : how much worse than the second a first modality may be, if it was said
+    system : who was compared with the readers, if that was asked for
     """
 
     analysis: Analysis
@@ -35,6 +37,7 @@ class ReaderStudyResult(Shown):
     n_cases: int
     n_patients: int
     margin: float | None = None
+    system: str | None = None
 
     @property
     def caption(self) -> str:
@@ -42,13 +45,14 @@ class ReaderStudyResult(Shown):
         found = self.analysis
         samples = f"readers {found.readers_are}, cases {found.cases_are}"
         shown = (
-            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {_counted(len(found.readers), 'reader')} on "
+            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {_counted(len(found.readers), 'reader')}"
+            f"{'' if self.system is None else f' and {self.system}'} on "
             f"{_counted(self.n_cases, 'case')} of {_counted(self.n_patients, 'patient')}, {samples}: 95 % intervals "
             "after Obuchowski and Rockette"
         )
         if len(found.modalities) > 2 and not math.isnan(found.f):
             below = "" if math.isinf(found.freedom[1]) else f", {found.freedom[1]:.1f}"
-            shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {found.p:.3f}"
+            shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {p_text(found.p)}"
         return shown + ("" if self.margin is None else f"; margin {self.margin:g}")
 
     @property
@@ -96,7 +100,7 @@ class ReaderStudyResult(Shown):
                 "95 % interval": f"({row['low']:.3f} to {row['high']:.3f})",
                 "SE": f"{row['error']:.4f}",
                 "df": freedom,
-                "p": "" if p is None else "-" if math.isnan(p) else f"{p:.3f}",
+                "p": "" if p is None else p_text(p),
             }
             shown.append(told | ({} if self.margin is None else {"verdict": row["verdict"] or ""}))
         return shown
@@ -115,6 +119,7 @@ def readers(
     *,
     merit: str = "auc",
     columns: Mapping[str, str] | None = None,
+    system: str | None = None,
     readers_are: Sample = "random",
     cases_are: Sample = "random",
     margin: float | None = None,
@@ -128,6 +133,7 @@ def readers(
         (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
     merit : "auc", or of scores of 0 and 1 "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> what the table calls it
+    system : one of the readers that is compared with all others, such as a model that read the same cases
     readers_are, cases_are : "random" if the result is to hold for others like them, "fixed" if for these alone
     margin : how much worse than the second the first modality may be: differences get a verdict on non-inferiority
 
@@ -141,6 +147,8 @@ def readers(
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
     study = read_study(rows_of(table), columns)
+    if system is not None:
+        study = beside_readers(study, system)
     figures, covariance = figures_of(study, merit)
     found = analyse(
         figures,
@@ -150,4 +158,4 @@ def readers(
         readers_are=readers_are,
         cases_are=cases_are,
     )
-    return ReaderStudyResult(found, merit, len(study.cases), int(study.patients.max()) + 1, margin)
+    return ReaderStudyResult(found, merit, len(study.cases), int(study.patients.max()) + 1, margin, system)

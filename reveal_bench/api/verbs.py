@@ -21,6 +21,7 @@ from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_repor
 from reveal_bench.evaluation.single_readers import score_against_readers
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.files import replacing
+from reveal_bench.kinds.readings import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
@@ -62,9 +63,9 @@ class Comparisons(Shown):
         return as_records(self.comparisons)
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write relative decreases as CSV, in the order of paper 002, and a figure per metric as SVG and PNG.
+        """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
 
-        With `compat` also the tables of the published code. Their paths.
+        Figures are SVG and PNG, two per metric. With `compat` also the tables of the published code. Their paths.
 
         Raises
         ------
@@ -73,7 +74,7 @@ class Comparisons(Shown):
         ImportError
             Without matplotlib, which the extra [report] brings.
         """
-        from reveal_bench.reports.decrease import figures_of
+        from reveal_bench.reports.decrease import figures_of, figures_of_both
 
         if not self.relative:
             raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
@@ -83,7 +84,8 @@ class Comparisons(Shown):
         if self.compat is not None:
             files |= published_csv(self.comparisons)
         data = {name: text.encode() for name, text in files.items()}
-        for drawn in figures_of(self.comparisons, self.a, self.b):
+        both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
+        for drawn in [*figures_of(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]:
             data |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
         for name, content in data.items():
             with replacing(target / name) as new:
@@ -278,16 +280,21 @@ def score(
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:
-    kind = bench.kind
-    records = kind.read_records(bench.folder, bench.split)  # with what scoring leaves unread
-    readings = kind.readings(bench.folder, bench.split, records)
+    records, readings = readings_kept(bench)
+    given = scored.report.predictions
+    return AgainstReaders(
+        score_against_readers(bench.kind, readings, given, records, scored.manifest, scored.protocol, metric)
+    )
+
+
+def readings_kept(bench: Bench) -> tuple[list[Any], Readings]:
+    """The references, with what scoring leaves unread, and what single readers said of them; refused if nothing."""
+    records = bench.kind.read_records(bench.folder, bench.split)
+    readings = bench.kind.readings(bench.folder, bench.split, records)
     if not readings:
         place = f"{bench.folder}, split {bench.split!r}, which keeps none"
         raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
-    given = scored.report.predictions
-    return AgainstReaders(
-        score_against_readers(kind, readings, given, records, scored.manifest, scored.protocol, metric)
-    )
+    return records, readings
 
 
 def score_given(

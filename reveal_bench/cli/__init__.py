@@ -14,7 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import board, confidence, convert, curate, data, export, reader_study, run, saliency, score
+from reveal_bench.cli import (
+    board,
+    confidence,
+    convert,
+    curate,
+    data,
+    export,
+    reader_study,
+    run,
+    saliency,
+    score,
+    shapes,
+)
 from reveal_bench.version import __version__
 
 app = typer.Typer(
@@ -102,6 +114,7 @@ app.command(name="import-lmms")(run.import_lmms)
 app.command()(score.compare)
 app.command()(score.rank)
 app.command()(confidence.confidence)
+app.command()(shapes.shapes)
 app.command()(score.metrics)
 app.command()(data.publish)
 app.command()(board.submit)
@@ -113,5 +126,6 @@ app.command()(export.export)
 app.command()(convert.convert)
 app.command()(saliency.saliency)
 app.command()(reader_study.readers)
+app.command()(reader_study.readings)
 app.command(name="plan-readers")(reader_study.plan_readers)
 app.add_typer(curate.app, name="curate")

@@ -12,9 +12,10 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown
+from reveal_bench.cli.output import AllowMissing, AsCsv, AsJson, AsLatex, AsMarkdown, Folder, PredictionFile, Split
+from reveal_bench.cli.score import thresholds_of
 
-__all__ = ["plan_readers", "readers"]
+__all__ = ["plan_readers", "readers", "readings"]
 
 
 class Merit(StrEnum):
@@ -32,6 +33,7 @@ MeritOption = Annotated[Merit, typer.Option(help="Figure of merit of a reader wi
 Column = Annotated[
     list[str] | None, typer.Option(help="What the table calls a column, such as score=rating; several times.")
 ]
+System = Annotated[str | None, typer.Option(help="Reader of the table who is compared with all others: a model.")]
 FixedReaders = Annotated[
     bool, typer.Option("--fixed-readers", help="Say it of these readers alone, not of others like them.")
 ]
@@ -52,6 +54,7 @@ def readers(
     ],
     merit: MeritOption = Merit.AUC,
     column: Column = None,
+    system: System = None,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
@@ -69,6 +72,7 @@ def readers(
         table,
         merit=merit.value,
         columns=_named(column or []),
+        system=system,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,
@@ -88,6 +92,24 @@ def readers(
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
     terminal.print_shown(result)
+
+
+def readings(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = "released",
+    finding: Annotated[str | None, typer.Option(help="Label whose readings are printed; all by default.")] = None,
+    metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """Print what readers and a system said of the same studies as CSV, for `readers --system`."""
+    from reveal_bench import api
+
+    thresholds = 0.5 if metadata is None else thresholds_of(metadata)
+    options: dict[str, Any] = {"thresholds": thresholds, "allow_missing": allow_missing}
+    result = api.readings(file, folder, split=split, finding=finding, **options)
+    typer.echo(result.to_csv(), nl=False)
+    typer.echo(result.caption, err=True)
 
 
 def plan_readers(
@@ -115,6 +137,7 @@ def plan_readers(
     ] = None,
     merit: MeritOption = Merit.AUC,
     column: Column = None,
+    system: System = None,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     as_json: AsJson = False,
@@ -136,6 +159,7 @@ def plan_readers(
         power=power,
         merit=merit.value,
         columns=_named(column or []),
+        system=system,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
     )

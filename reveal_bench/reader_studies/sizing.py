@@ -38,10 +38,17 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """What a planned study is foretold from: variances of a study and the number of its cases."""
+    """What a planned study is foretold from.
+
+    Attributes
+    ----------
+    components, n_cases : variances of a study, and the number of its cases
+    n_read : modalities with which a reader reads a case: one where the other is a system
+    """
 
     components: Components
     n_cases: int
+    n_read: int = 2
 
     def __post_init__(self) -> None:
         one = self.components
@@ -119,8 +126,8 @@ class Planned:
 
     Attributes
     ----------
-    n_readers, n_cases : every reader reads every case with both modalities; no cases where too many would be needed
-    n_readings : by all readers, with both modalities
+    n_readers, n_cases : every reader reads every case with each modality; no cases where too many would be needed
+    n_readings : by all readers, with each modality that readers read with
     power : probability that the study shows what it is to show
     error, freedom, noncentrality : standard error of the difference, degrees of freedom, and of the noncentral t
     """
@@ -164,7 +171,7 @@ def _planned(pilot: Pilot, target: Target, n_readers: int, n_cases: IntArray) ->
     ) / errors
     power = _power(noncentrality, freedom, is_two_sided=target.margin is None)
     return [
-        Planned(n_readers, n, 2 * n_readers * n, *figures)
+        Planned(n_readers, n, pilot.n_read * n_readers * n, *figures)
         for n, *figures in zip(
             n_cases.tolist(), power.tolist(), errors.tolist(), freedom.tolist(), noncentrality.tolist(), strict=True
         )

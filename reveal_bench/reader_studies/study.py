@@ -19,14 +19,19 @@ figure of merit   of one reader and modality
 ``hit_rate``      mean of the scores, which are 0 or 1; the truth plays no part
 ================  ====================================================================================================
 
-Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143.
+A system beside the readers is compared with them by :func:`beside_readers`: it becomes a modality of its own, in which
+every reader says what the system says. The analysis of that study is the one of the readers' differences from the
+system, with the same interval and p, since nothing of the system varies from reader to reader.
+
+Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143; Hillis (2014),
+Statistics in Medicine 33; Chakraborty (2017), Observer Performance Methods for Diagnostic Imaging, chapter 22.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +39,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 
-__all__ = ["COLUMNS", "FIGURES", "ReaderStudy", "figures_of", "read_study"]
+__all__ = ["COLUMNS", "FIGURES", "ReaderStudy", "beside_readers", "figures_of", "read_study"]
 
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
            "patient": "patient"}  # fmt: skip
@@ -163,6 +168,28 @@ def _crossed(
         modalities, readers, cases, np.array(table),
         np.array([truth.get(case, -1) for case in cases]), np.array([code[patients[case]] for case in cases]),
     )  # fmt: skip
+
+
+def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
+    """The study of two modalities: what `system`, one of the readers so far, says, and what all others say.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reader or nobody else, or the readers read with several modalities.
+    """
+    if system not in study.readers:
+        raise ArgumentError("system", f"must be one of the readers {', '.join(study.readers)}", repr(system))
+    if len(study.modalities) > 1:
+        rule = "must be one of the readers of a table with one modality"
+        raise ArgumentError("system", rule, f"{len(study.modalities)} modalities: {', '.join(study.modalities)}")
+    at = study.readers.index(system)
+    others = np.delete(study.scores[0], at, axis=0)
+    if not len(others):
+        raise ArgumentError("system", "must have a reader beside it", f"{system!r} alone")
+    scores = np.stack([np.broadcast_to(study.scores[0, at], others.shape), others])
+    return replace(study, modalities=(system, "readers"), readers=study.readers[:at] + study.readers[at + 1 :],
+                   scores=scores)  # fmt: skip
 
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:

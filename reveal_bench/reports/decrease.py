@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.decrease import in_printed_order, told_apart
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.style import Illustration, check_extra
 
-__all__ = ["figures_of"]
+__all__ = ["figures_of", "figures_of_both"]
 
 _KINDS = ("interval leaves out 0", "interval holds 0", "too few cases for an interval")
 
@@ -44,13 +45,53 @@ def figures_of(comparisons: Sequence[Comparison], model: str, reference: str) ->
     return drawn
 
 
+def figures_of_both(
+    comparisons: Sequence[Comparison], estimates: Mapping[str, Sequence[Estimate]]
+) -> list[Illustration]:
+    """A figure per metric of both systems with their own intervals, in the order of their decreases.
+
+    Parameters
+    ----------
+    comparisons : decreases
+    estimates : name of a system -> its figures
+    """
+    check_extra("matplotlib")
+    kinds = list(estimates)
+    figures = {(k, e.metric, e.finding): e for k, name in enumerate(kinds) for e in estimates[name]}
+    drawn = []
+    for metric in dict.fromkeys(one.metric for one in comparisons):
+        rows = []
+        for one in in_printed_order(comparisons):
+            own = [figures[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
+            if own:
+                rows.append((_name(one), [_point(e.value, e.low, e.high, k) for k, e in enumerate(own)]))
+        title = METRICS[metric].title
+        drawn.append(
+            Illustration(
+                f"both_{metric}",
+                f"{title} of {' and '.join(kinds)}",
+                "Figures of both systems with 95 % intervals; findings in the order of their relative decrease.",
+                f"Per finding, the {_lower(title)} of {' and '.join(kinds)}.",
+                partial(dots, rows, axis=f"{title} (%)", kinds=kinds, ends=(0.0, 100.0)),
+            )
+        )
+    return drawn
+
+
+def _name(one: Comparison) -> str:
+    return "Mean over findings" if one.finding == MACRO else one.finding
+
+
+def _point(value: float, low: float, high: float, kind: int) -> Point:
+    in_percent = [None if math.isnan(share) else 100 * share for share in (value, low, high)]
+    return Point(in_percent[0], in_percent[1], in_percent[2], kind)
+
+
 def _lower(title: str) -> str:
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def _row(one: Comparison) -> tuple[str, list[Point]]:
-    name = "Mean over findings" if one.finding == MACRO else one.finding
-    value, low, high = (None if share != share else 100 * share for share in (one.value, one.low, one.high))
-    figures = f" ({100 * one.b:.1f} to {100 * one.a:.1f})" if value is not None else ""
-    kind = 0 if told_apart(one) else 1 if low is not None and high is not None else 2
-    return name + figures, [Point(value, low, high, kind)]
+    figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f} to {100 * one.a:.1f})"
+    kind = 0 if told_apart(one) else 2 if math.isnan(one.low + one.high) else 1
+    return _name(one) + figures, [_point(one.value, one.low, one.high, kind)]

@@ -216,6 +216,7 @@ def test_tables_and_figures_are_written_in_the_printed_order(
     places = [svg.index(row["finding"].split()[-1]) for row in rows if row["finding"] in ("Edema", "Cardiomegaly")]
     assert len(places) == 2
     assert not (tmp_path / "out" / "miou_pct_decrease.csv").exists()
+    assert ">human<" in (tmp_path / "out" / "both_mask_iou.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

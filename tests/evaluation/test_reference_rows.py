@@ -49,6 +49,12 @@ SALIENCY_ROWS = {
     "002-lrp",
     "002-occlusion",
 }
+OTHER_NETWORKS = {
+    f"002-{method}-{network}"
+    for method in ("grad-cam", "grad-cam-plus-plus", "integrated-gradients")
+    for network in ("resnet152", "inception-v4")
+}
+"""Rows of Extended Data Fig. 3, whose third network is that of Table 1."""
 IMAGES = {
     "Airspace Opacity": 309,
     "Atelectasis": 177,
@@ -110,7 +116,27 @@ def pair(metric: str) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
 
 
 def test_every_published_system_has_one_file() -> None:
-    assert set(ROWS) == {*TABLE_1_OF_000, *SECTION_4_5_OF_000, *SALIENCY_ROWS, "002-human-benchmark"}
+    others = {"002-human-benchmark", "002-grad-cam-single-checkpoint"}
+    assert set(ROWS) == {*TABLE_1_OF_000, *SECTION_4_5_OF_000, *SALIENCY_ROWS, *OTHER_NETWORKS, *others}
+
+
+# The means over ten findings of the columns of Extended Data Fig. 3 (ResNet152 and Inception-v4) and of Fig. 7 (single
+# checkpoint), added up from the printed page: mIoU, hit rate
+MEANS = {
+    "002-grad-cam-resnet152": ("0.2273", "0.5221"),
+    "002-grad-cam-inception-v4": ("0.0999", "0.1005"),
+    "002-grad-cam-plus-plus-resnet152": ("0.2192", "0.5067"),
+    "002-grad-cam-plus-plus-inception-v4": ("0.1466", "0.2585"),
+    "002-integrated-gradients-resnet152": ("0.1012", "0.4956"),
+    "002-integrated-gradients-inception-v4": ("0.0679", "0.1680"),
+    "002-grad-cam-single-checkpoint": ("0.2554", "0.5527"),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_columns_of_other_networks_add_up(name: str) -> None:
+    figures = ROWS[name]["figures"]
+    assert (mean(figures["mask_iou"]), mean(figures["point_hit"])) == tuple(map(Decimal, MEANS[name]))
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

@@ -16,6 +16,7 @@ from reveal_leaderboard.web.gate import (
     NO_ROOM,
     SPACE_FRAMES,
     BodyLimit,
+    Compressed,
     ErrorPages,
     Forwarded,
     KnownHost,
@@ -331,3 +332,34 @@ def test_a_full_disk_is_said_in_a_fixed_sentence() -> None:
 
     answer = run(NoTraces(full), "GET")
     assert (answer.status_code, answer.json()["detail"]) == (507, NO_ROOM)
+
+
+async def _long(request: Request) -> Response:
+    if request.url.path == "/events":
+        return StreamingResponse(_pieces(20), media_type="text/event-stream")
+    return HTMLResponse("the same again and again, " * 200)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "is_compressed"),
+    [
+        ("GET", "/", {}, True),
+        ("GET", "/", {"accept-encoding": "identity"}, False),
+        ("GET", "/", {"cookie": "theme=dark"}, True),
+        ("GET", "/", {"cookie": "theme=dark; session=secret"}, False),
+        ("GET", "/", {"authorization": "Bearer secret"}, False),
+        ("GET", "/assets/page.js", {"cookie": "session=secret"}, True),
+        ("POST", "/", {}, False),
+        ("GET", "/events", {}, False),
+    ],
+)
+def test_only_what_is_the_same_for_everybody_is_compressed(
+    method: str, path: str, headers: dict[str, str], is_compressed: bool
+) -> None:
+    routes = [Route(place, _long, methods=["GET", "POST"]) for place in ("/", "/assets/page.js", "/events")]
+    answer = run(Compressed(Starlette(routes=routes), "session"), method, path, headers=headers)
+    assert answer.headers.get("content-encoding") == ("gzip" if is_compressed else None)
+    if is_compressed:
+        assert int(answer.headers["content-length"]) < 200
+        assert answer.headers["vary"] == "Accept-Encoding"
+    assert len(answer.text) == (2_000 if path == "/events" else 5_200)

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import f as f_distribution
 
 from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
-from reveal_bench.reader_studies.study import figures_of
+from reveal_bench.reader_studies.study import beside_readers, figures_of
 from tests.reader_studies.studies import drawn
 
 FloatArray = npt.NDArray[np.float64]
@@ -213,3 +213,54 @@ def test_what_cannot_be_analysed_is_refused(figures: list[list[float]], options:
 def test_the_covariance_has_the_shape_of_the_figures() -> None:
     with pytest.raises(ValueError, match=r"`covariance` must have the shape \(4, 4\), got \(2, 2\)"):
         analyse(np.ones((2, 2)), np.eye(2), modalities=["a", "b"], readers=["x", "y"])
+
+
+HUPSE = np.array([0.69453125, 0.65, 0.80625, 0.725, 0.65982143, 0.76845238, 0.7375, 0.675, 0.675])
+"""Nine radiologists (Hupse et al. 2013), the area of location and score up to .2; the system's is 0.59166667."""
+OF_SYSTEM = 0.0033672893
+BESIDE = covariance(
+    2, 9, [OF_SYSTEM, 2 * 0.0034336373 - OF_SYSTEM], 0.00076136841, [OF_SYSTEM, 0.0012211529], 0.00076136841
+)
+
+
+def test_a_system_beside_nine_readers() -> None:
+    """Printed by RJafroc, by the analysis of differences (1T-RRRC) and by that of two modalities (2T-RRRC) alike."""
+    figures = np.stack([np.full(9, 0.59166667), HUPSE])
+    found = of(figures, BESIDE)
+    assert (found.f, found.freedom[1]) == pytest.approx((4.1576797, 937.24371), rel=2e-6)
+    assert found.p == pytest.approx(0.041726262, abs=1e-8)
+    (difference,) = found.differences
+    assert difference.value == pytest.approx(-0.11850612, abs=1e-8)
+    assert difference.error == pytest.approx(0.058118615, abs=2e-8)
+    assert (difference.low, difference.high) == pytest.approx((-0.2325638, -0.004448434), abs=1e-7)
+    system, readers = found.means
+    assert (system.error, system.freedom) == (pytest.approx(0.058028349, abs=1e-8), math.inf)
+    assert (system.low, system.high) == pytest.approx((0.47793319, 0.70540014), abs=1e-7)
+    assert (readers.error, readers.freedom) == pytest.approx((0.039156365, 193.10832), rel=2e-6)
+    assert (readers.low, readers.high) == pytest.approx((0.63294372, 0.78740185), abs=1e-7)
+    assert found.components.interaction == pytest.approx(0.00026488983, abs=2e-10)
+    of_cases = of(figures, BESIDE, cases_are="fixed")
+    assert (math.sqrt(of_cases.f), of_cases.freedom[1]) == pytest.approx((6.7083568, 8), rel=1e-6)
+    assert of_cases.p == pytest.approx(0.00015139664, rel=1e-5)
+    (difference,) = of_cases.differences
+    assert (difference.low, difference.high) == pytest.approx((-0.159242710, -0.077769525), abs=2e-8)
+
+
+def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) -> None:
+    """As the readers' differences from it, each with its own covariance (Hillis' analysis of one modality)."""
+    study = drawn(rng, t=1, r=5, n=60)
+    figures, matrix = figures_of(study, "auc")
+    contrast = np.hstack([-np.eye(4), np.ones((4, 1))])
+    (mean,) = of((contrast @ figures[0])[None], contrast @ matrix @ contrast.T).means
+    beside = beside_readers(study, "r4")
+    assert (beside.modalities, beside.readers) == (("r4", "readers"), ("r0", "r1", "r2", "r3"))
+    found = of(*figures_of(beside, "auc"))
+    (difference,) = found.differences
+    assert (difference.value, difference.low, difference.high) == pytest.approx((mean.value, mean.low, mean.high))
+    assert (difference.error, difference.freedom) == pytest.approx((mean.error, mean.freedom))
+    with pytest.raises(ValueError, match="`system` must be one of the readers r0, r1, r2, r3, r4, got 'GPT'"):
+        beside_readers(study, "GPT")
+    with pytest.raises(ValueError, match="of a table with one modality, got 2 modalities: m0, m1"):
+        beside_readers(drawn(rng, t=2, r=2, n=9), "r1")
+    with pytest.raises(ValueError, match="`system` must have a reader beside it, got 'r0' alone"):
+        beside_readers(drawn(rng, t=1, r=1, n=9), "r0")

@@ -147,3 +147,14 @@ def test_what_cannot_be_planned_is_refused(given: dict[str, float], options: dic
 def test_one_modality_is_no_pilot(rng: np.random.Generator) -> None:
     with pytest.raises(ArgumentError, match=r"two modalities and two readers or more, .* got no interaction"):
         rb.plan_readers([row for row in table(rng) if row["modality"] == "a"], difference=0.1)
+
+
+def test_a_study_beside_a_system_is_planned_with_the_readings_of_readers(rng: np.random.Generator) -> None:
+    rows = [row for row in table(rng) if row["modality"] == "a"]
+    study = rb.readers(rows, system="R3")
+    assert study.analysis.modalities == ("R3", "readers")
+    assert study.caption.startswith("AUC of 3 readers and R3 on 60 cases")
+    options: dict[str, Any] = {"difference": 0.1, "n_readers": 6, "n_cases": 100}
+    plans = [rb.plan_readers(rows, system="R3", **options), rb.plan_readers(study, **options)]
+    assert plans[0].records == plans[1].records
+    assert plans[0].records[0]["n_readings"] == 600

@@ -38,6 +38,7 @@ from reveal_leaderboard.web.gallery import add_gallery, navigation
 from reveal_leaderboard.web.gate import (
     SPACE_FRAMES,
     BodyLimit,
+    Compressed,
     ErrorPages,
     Forwarded,
     KnownHost,
@@ -126,6 +127,7 @@ def guard(
     app.add_middleware(KnownHost, hosts=auth.hosts)
     app.add_middleware(Forwarded, n_proxies=n_proxies)
     app.add_middleware(ErrorPages)
+    app.add_middleware(Compressed, session_cookie=auth.cookie)
     frames = SPACE_FRAMES if auth.mode == "huggingface" else ()
     app.add_middleware(SecureHeaders, framed_by=frames, is_secure=auth.is_secure)
 

@@ -1,7 +1,8 @@
 """What every request passes before it meets the API or a page, as ASGI middleware.
 
-From the outside in: `SecureHeaders` stamps every answer. `ErrorPages` shows errors as pages to whoever asks with a
-browser. `Forwarded` believes a proxy's headers or removes them. `KnownHost` refuses names that are not the server's.
+From the outside in: `SecureHeaders` stamps every answer. `Compressed` makes answers to strangers smaller. `ErrorPages`
+shows errors as pages to whoever asks with a browser. `Forwarded` believes a proxy's headers or removes them.
+`KnownHost` refuses names that are not the server's.
 `Problems` turns every plain error into a problem document.
 :class:`reveal_leaderboard.web.rate.RateLimit` comes here. `SameOrigin` refuses writes that another site's page sends.
 `BodyLimit` counts the bytes of a request while they arrive, whatever its headers say, and hangs up on who sends too
@@ -19,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.store.database import has_no_room
@@ -26,13 +28,14 @@ from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.pages.drawing import whole_page
 
 __all__ = [
-    "LOST", "PROBLEM_TYPE", "BodyLimit", "ErrorPages", "Forwarded", "KnownHost", "NoTraces", "Problems", "SameOrigin",
-    "SecureHeaders", "error_page", "problem_body", "send_problem",
+    "LOST", "PROBLEM_TYPE", "BodyLimit", "Compressed", "ErrorPages", "Forwarded", "KnownHost", "NoTraces", "Problems",
+    "SameOrigin", "SecureHeaders", "error_page", "problem_body", "send_problem",
 ]  # fmt: skip
 
 PROBLEM_TYPE = "application/problem+json"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SPACE_FRAMES = ("https://huggingface.co", "https://*.huggingface.co")  # a Space is shown inside their page
+SAME_FOR_ALL = ("/assets/", "/static/")  # files of Gradio's pages
 GRACE_SECONDS = 120.0
 SLOWEST_BYTES_PER_SECOND = 50_000
 MAX_PLAIN_ERROR = 16 * 1024
@@ -120,6 +123,34 @@ class SecureHeaders:
             await send(message)
 
         await self.app(scope, receive, stamped)
+
+
+class Compressed:
+    """Compresses answers, but for those to whoever is signed in.
+
+    How long a compressed page is tells what it holds twice: a page with a person's secret beside text that another
+    person chose would give the secret away, a guess at a time (BREACH). So only what is the same for everybody is
+    compressed: files of the pages, and answers to requests without credentials. Events are passed on as they come.
+
+    Parameters
+    ----------
+    session_cookie : name of the cookie of whoever is signed in
+    """
+
+    def __init__(self, app: ASGIApp, session_cookie: str) -> None:
+        self.plain, self.session_cookie = app, session_cookie
+        self.compressed = GZipMiddleware(app, minimum_size=1000, compresslevel=6)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        same_for_all = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and self._is_strangers(scope)
+        await (self.compressed if same_for_all else self.plain)(scope, receive, send)
+
+    def _is_strangers(self, scope: Scope) -> bool:
+        if scope["path"].startswith(SAME_FOR_ALL):
+            return True
+        headers = Headers(scope=scope)
+        return "authorization" not in headers and f"{self.session_cookie}=" not in headers.get("cookie", "")
 
 
 class Forwarded:

@@ -1,0 +1,218 @@
+"""``rb.shapes``: shapes of references, and how localization goes with them and with confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+import numpy as np
+
+from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.confidences import FigureTable
+from reveal_bench.api.given import name_of
+from reveal_bench.api.shown import Shown
+from reveal_bench.api.verbs import ONE_REPLICATE, score_given
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.regressions import MODELS, Assurance, Scale, Slope, assurances, regress
+from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.evaluation.shapes import FEATURES, Shape, shapes_of
+from reveal_bench.files import replacing
+from reveal_bench.kinds.localization.scoring import CaseRows
+
+__all__ = ["Shapes", "shapes"]
+
+
+@dataclass(frozen=True, repr=False)
+class Shapes(Shown):
+    """Shapes of the reference masks of a split; shown as medians per finding.
+
+    Attributes
+    ----------
+    bench : whose references they are
+    shapes : one per image and finding
+    findings : in table order
+    slopes : regressions of the model's outcomes on the shapes; none without a model
+    assurances : of the model's outcomes on its scores; none without scores
+    how : in words, what the slopes are of
+    """
+
+    bench: Bench
+    shapes: Sequence[Shape]
+    findings: Sequence[str]
+    slopes: Sequence[Slope]
+    assurances: Sequence[Assurance]
+    how: str
+
+    @property
+    def caption(self) -> str:
+        """Whose masks they are."""
+        return f"Shapes of {len(self.shapes):,} reference masks of {self.bench.folder.name}, split {self.bench.split}"
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Every mask with its features, NaN where undefined."""
+        return [asdict(shape) for shape in self.shapes]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Medians per finding; the size in percent of the image."""
+        rows = []
+        for finding in self.findings:
+            own = [shape for shape in self.shapes if shape.finding == finding]
+            if own:
+                row = {"finding": finding, "n": str(len(own)), "polygons": f"{_median(own, 'polygons'):g}"}
+                row |= {"components": f"{_median(own, 'components'):g}", "size": f"{100 * _median(own, 'size'):.1f} %"}
+                row |= {name: f"{_median(own, name):.2f}" for name in ("elongation", "irrectangularity")}
+                rows.append(row)
+        return rows
+
+    @property
+    def regressions(self) -> FigureTable:
+        """Every slope on a feature, of every model, with its interval, p, stars and cases."""
+        return self.regressions_of(*MODELS)
+
+    def regressions_of(self, *models: str) -> FigureTable:
+        """The same of some models."""
+        rows = [_spread(asdict(one), "value") for one in self.slopes if one.model in models]
+        return FigureTable(f"Slopes of {self.how}", rows)
+
+    @property
+    def confidence(self) -> FigureTable:
+        """Slope and Spearman's correlation of the outcomes with the score."""
+        return FigureTable("Slopes and rank correlations with the score", [asdict(one) for one in self.assurances])
+
+    @property
+    def tables(self) -> dict[str, Shown]:
+        """Name -> table, all that have rows."""
+        found: dict[str, Shown] = {"shapes": self, "regressions": self.regressions, "confidence": self.confidence}
+        return {name: table for name, table in found.items() if table.records}
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write each table as CSV, and the distribution of shapes as SVG and PNG, into `folder`; their paths.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra [report] brings.
+        """
+        from reveal_bench.reports.shapes import figure_of
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
+        drawn = figure_of(self.shapes, self.findings)
+        files |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
+        for name, data in files.items():
+            with replacing(target / name) as new:
+                new.write_bytes(data)
+        return [target / name for name in files]
+
+
+def _median(shapes: Sequence[Shape], name: str) -> float:
+    values = [float(getattr(shape, name)) for shape in shapes]
+    return median([value for value in values if value == value] or [float("nan")])
+
+
+def _spread(row: dict[str, Any], name: str) -> dict[str, Any]:
+    """`low` and `high` under the names that a table joins to their value."""
+    return {f"{name}_{key}" if key in ("low", "high") else key: value for key, value in row.items()}
+
+
+def shapes(
+    bench: str | Path | Bench,
+    model: Any = None,
+    human: Any = None,
+    *,
+    split: str | None = None,
+    missing: str | None = None,
+    scale: Scale = "minmax",
+    score_scale: Scale = "raw",
+) -> Shapes:
+    """Measure the shapes of reference masks, and how a model's localization goes with them and with its confidence.
+
+    Parameters
+    ----------
+    bench, split : as of :func:`lint`, of localization with masks
+    model : predictions in any form that :func:`lint` takes; without them shapes alone are measured
+    human : those of the benchmark readers, for the gap that a model leaves
+    missing : as of :func:`score`, for both
+    scale : of the features: "minmax" as the published code has it, "zscore" as the main text of the paper, or "raw"
+    score_scale : of the scores: "raw", or per finding "minmax"
+
+    Raises
+    ------
+    LintError
+        If predictions have errors.
+    ArgumentError
+        If there are no masks, or an argument is not what it must be.
+    ImportError
+        Without OpenCV, which the extra [saliency] brings, or statsmodels, which [report] does.
+    """
+    for name, value in (("scale", scale), ("score_scale", score_scale)):
+        if value not in ("minmax", "zscore", "raw"):
+            raise ArgumentError(name, "must be 'minmax', 'zscore' or 'raw'", repr(value))
+    if human is not None and model is None:
+        raise ArgumentError("human", "must be given with `model`, whose gap to it is looked at", None, ("model",))
+    opened = as_bench(bench, split)
+    if not opened.kind.uses_grid:
+        raise ArgumentError("bench", "must be of localization, whose references are masks", opened.kind.name)
+    measured = shapes_of(opened.kind.read_records(opened.folder, opened.split))
+    if not measured:
+        raise ArgumentError("bench", "must have masks as references, whose shapes are measured", str(opened.folder))
+    findings = opened.info.findings
+    if model is None:
+        return Shapes(opened, measured, findings, [], [], "")
+    of_model = _scored(model, opened, "model", missing)
+    of_human = None if human is None else _scored(human, opened, "human", missing)
+    pool = [shape for shape in measured if shape.polygons > 0]
+    if not pool:
+        raise ArgumentError("bench", "must have contours, whose number is a feature of a mask", str(opened.folder))
+    names = [shape.finding for shape in pool]
+    features = {name: np.array([float(getattr(shape, name)) for shape in pool]) for name in FEATURES}
+    outcomes = _outcomes(of_model, of_human, pool)
+    slopes = regress(outcomes, features, names, [shape.patient_id for shape in pool], scale=scale)
+    said = _assurances(cast(CaseRows, of_model.rows), score_scale)
+    against = "" if of_human is None else f", and of the gap from {of_human.report.file} to it"
+    how = f"{of_model.report.file}{against} on features of the masks, features scaled by {scale}"
+    return Shapes(opened, measured, findings, slopes, said, how)
+
+
+def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) -> ScoredFile:
+    name = name_of(predictions, argument)
+    return score_given(predictions, bench, argument, name, None, False, None, ONE_REPLICATE | {"missing": missing})
+
+
+def _assurances(rows: CaseRows, scale: Scale) -> list[Assurance]:
+    """Over all cases of the model, not those of the true positives alone; none without scores."""
+    if np.isnan(rows.scores).all():
+        return []
+    outcomes = {
+        name: rows.values[of] for name, of in (("IoU", "mask_iou_all"), ("hit", "point_hit")) if of in rows.values
+    }
+    return assurances(outcomes, rows.scores, rows.case_findings, order=rows.findings, scale=scale)
+
+
+def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[Shape]) -> dict[str, FloatArray]:
+    """IoU and hit of the model, and how far the human benchmark is ahead, for every case of the pool."""
+    outcomes = {}
+    for metric, name in (("mask_iou", "IoU"), ("point_hit", "hit")):
+        of_model = cast(CaseRows, model.rows).values.get(metric)
+        if of_model is None:
+            continue
+        outcomes[name] = _column(model, of_model, pool)
+        of_human = None if human is None else cast(CaseRows, human.rows).values.get(metric)
+        if human is not None and of_human is not None:
+            outcomes[f"{name} gap"] = _column(human, of_human, pool) - outcomes[name]
+    return outcomes
+
+
+def _column(scored: ScoredFile, values: FloatArray, pool: Sequence[Shape]) -> FloatArray:
+    rows = cast(CaseRows, scored.rows)
+    found: Mapping[tuple[str, str], float] = dict(
+        zip(zip(rows.image_ids, rows.case_findings, strict=True), values.tolist(), strict=True)
+    )
+    return np.array([found.get((shape.image_id, shape.finding), np.nan) for shape in pool])
