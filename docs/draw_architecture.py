@@ -8,7 +8,7 @@ holds the drawing against the code, so it cannot drift.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -53,6 +53,14 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below a node; expressions, which are most of a tree and hold none, are passed over."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def rooms_of(package: str) -> dict[str, set[str]]:
     """Room -> rooms of the same package that it imports, wherever in its files it does."""
     folder = PACKAGES[package]
@@ -62,7 +70,7 @@ def rooms_of(package: str) -> dict[str, set[str]]:
         if room in {"__init__", *EVERYBODY}:
             continue
         found = arrows.setdefault(room, set())
-        for node in ast.walk(tree_of(path)):
+        for node in statements(tree_of(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from docs.draw_architecture import statements
 
 TRIES = 5
 
@@ -30,18 +31,10 @@ def tree_of(path: Path) -> ast.Module:
 def imports_of(path: Path) -> tuple[tuple[str, str], ...]:
     """(dotted name, its module) of everything that a file imports, wherever in the file it does."""
     found: list[tuple[str, str]] = []
-    for node in _statements(tree_of(path)):
+    for node in statements(tree_of(path)):
         if isinstance(node, ast.Import):
             found += [(alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found += [(f"{node.module}.{alias.name}", str(node.module)) for alias in node.names]
     return tuple(found)
-
-
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Every statement below a node; expressions, which are most of a tree and hold none, are passed over."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.expr):
-            yield child
-            yield from _statements(child)

@@ -6,7 +6,6 @@ The real annotations lie in ``../shared/data`` (see README).
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import socket
 from pathlib import Path
@@ -37,7 +36,6 @@ def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, st
     between them run in this process.
     """
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     port = free_port()
     printed = []
     own = [step for step in STEPS if step.command.startswith("reveal-bench ")][1:-1]

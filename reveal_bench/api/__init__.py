@@ -15,12 +15,14 @@ from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.pixel_counts import PixelStatistics, pixels
 from reveal_bench.api.reader_plan import ReaderPlan, plan_readers
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
+from reveal_bench.api.reading_rows import ReadingsTable, readings
 from reveal_bench.api.scores import Scores
 from reveal_bench.api.shape_features import Shapes, shapes
 from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
 
 __all__ = [
     "Bench", "Comparisons", "Confidence", "Conversion", "PixelStatistics", "Ranking", "ReaderPlan",
-    "ReaderStudyResult", "Scores", "Shapes", "WrittenReport", "compare", "confidence", "convert", "lint", "load",
-    "pixels", "plan_readers", "rank", "readers", "report", "saliency", "score", "shapes", "tune_saliency",
+    "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes", "WrittenReport", "compare", "confidence", "convert",
+    "lint", "load", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency", "score", "shapes",
+    "tune_saliency",
 ]  # fmt: skip

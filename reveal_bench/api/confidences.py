@@ -18,6 +18,7 @@ from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import replacing
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.calibration import Binning
+from reveal_bench.metrics.words import p_text
 
 __all__ = ["Confidence", "FigureTable", "confidence"]
 
@@ -55,7 +56,8 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
     for name, value in row.items():
         if name.endswith(("_low", "_high")):
             continue
-        told[name.replace("_", " ")] = _text(value)
+        is_p = name in ("p", "p_corrected") or name.endswith("_p")
+        told[name.replace("_", " ")] = p_text(value) if is_p else _text(value)
         if f"{name}_low" in row:
             low, high = row[f"{name}_low"], row[f"{name}_high"]
             told[" " * len(told)] = "" if low != low else f"({low:.3f} to {high:.3f})"

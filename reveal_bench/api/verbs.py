@@ -21,6 +21,7 @@ from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_repor
 from reveal_bench.evaluation.single_readers import score_against_readers
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.files import replacing
+from reveal_bench.kinds.readings import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
@@ -279,16 +280,21 @@ def score(
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:
-    kind = bench.kind
-    records = kind.read_records(bench.folder, bench.split)  # with what scoring leaves unread
-    readings = kind.readings(bench.folder, bench.split, records)
+    records, readings = readings_kept(bench)
+    given = scored.report.predictions
+    return AgainstReaders(
+        score_against_readers(bench.kind, readings, given, records, scored.manifest, scored.protocol, metric)
+    )
+
+
+def readings_kept(bench: Bench) -> tuple[list[Any], Readings]:
+    """The references, with what scoring leaves unread, and what single readers said of them; refused if nothing."""
+    records = bench.kind.read_records(bench.folder, bench.split)
+    readings = bench.kind.readings(bench.folder, bench.split, records)
     if not readings:
         place = f"{bench.folder}, split {bench.split!r}, which keeps none"
         raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
-    given = scored.report.predictions
-    return AgainstReaders(
-        score_against_readers(kind, readings, given, records, scored.manifest, scored.protocol, metric)
-    )
+    return records, readings
 
 
 def score_given(

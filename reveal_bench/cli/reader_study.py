@@ -12,15 +12,17 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown
+from reveal_bench.cli.output import AllowMissing, AsCsv, AsJson, AsLatex, AsMarkdown, Folder, PredictionFile, Split
+from reveal_bench.cli.score import thresholds_of
 
-__all__ = ["plan_readers", "readers"]
+__all__ = ["plan_readers", "readers", "readings"]
 
 
 class Merit(StrEnum):
     """Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
 
     AUC = "auc"
+    LROC = "lroc"
     SENSITIVITY = "sensitivity"
     SPECIFICITY = "specificity"
     ACCURACY = "accuracy"
@@ -54,6 +56,9 @@ def readers(
     merit: MeritOption = Merit.AUC,
     column: Column = None,
     system: System = None,
+    partly_crossed: Annotated[
+        bool, typer.Option("--partly-crossed", help="Readers may have read different cases.")
+    ] = False,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
@@ -72,6 +77,7 @@ def readers(
         merit=merit.value,
         columns=_named(column or []),
         system=system,
+        partly_crossed=partly_crossed,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,
@@ -91,6 +97,24 @@ def readers(
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
     terminal.print_shown(result)
+
+
+def readings(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = "released",
+    finding: Annotated[str | None, typer.Option(help="Label whose readings are printed; all by default.")] = None,
+    metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """Print what readers and a system said of the same studies as CSV, for `readers --system`."""
+    from reveal_bench import api
+
+    thresholds = 0.5 if metadata is None else thresholds_of(metadata)
+    options: dict[str, Any] = {"thresholds": thresholds, "allow_missing": allow_missing}
+    result = api.readings(file, folder, split=split, finding=finding, **options)
+    typer.echo(result.to_csv(), nl=False)
+    typer.echo(result.caption, err=True)
 
 
 def plan_readers(

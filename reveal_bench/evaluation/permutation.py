@@ -10,9 +10,7 @@ better, d might as well have the other sign.
 
 * p is the share of patterns of signs in which the absolute sum is larger than on the data, those in which it is equal
   counting half (mid-p, since the differences of hits are few whole numbers). All patterns are taken while there are
-  fewer than 2**12 of them, otherwise those of one draw, which all metrics and findings share. Of all patterns p is at
-  least the share with equal ones counted whole over :data:`MOST_TOO_OFTEN`: mid-p alone errs at 1.4 times its level
-  where eight patients differ, of whom seven on one side have .039 and happen in .070 of trials.
+  fewer than 2**12 of them, otherwise those of one draw, which all metrics and findings share.
 * Fewer than :data:`LEAST_DIFFERING` patients of whom the systems differ have no p (NaN), but 1 if there are none. A
   difference without an interval has no p either.
 * Of several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over
@@ -33,21 +31,10 @@ import numpy.typing as npt
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
 
-__all__ = [
-    "LEAST_DIFFERING",
-    "MOST_TOO_OFTEN",
-    "Signs",
-    "contributions",
-    "draw_signs",
-    "paired_p",
-    "sign_flip_p",
-    "step_down_p",
-]
+__all__ = ["LEAST_DIFFERING", "Signs", "contributions", "draw_signs", "paired_p", "sign_flip_p", "step_down_p"]
 
 LEAST_DIFFERING = 8
 """Patients of whom two systems differ, below which there is no p."""
-MOST_TOO_OFTEN = 1.1
-"""How often a p of few patients may be reached between equal systems, over what it says: .05 in .055 of trials."""
 
 Signs = npt.NDArray[np.float32]
 
@@ -91,10 +78,10 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
 
     Examples
     --------
-    Of the 256 patterns of eight equal differences, two have a sum as large as the data's:
+    Of the 256 patterns of eight equal differences, two have a sum as large as the data's, which counts half:
 
-    >>> round(sign_flip_p(np.ones(8), draw_signs(8, n_resamples=1, seed=0), np.ones(8, bool)) * 256 * 1.1, 6)
-    2.0
+    >>> sign_flip_p(np.ones(8), draw_signs(8, n_resamples=1, seed=0), np.ones(8, bool)) * 256
+    1.0
     """
     if np.isnan(differences).any():
         return float("nan")
@@ -109,10 +96,8 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
     patterns = np.array(list(product((1.0, -1.0), repeat=int(differ.sum())))) if exact else signs[:, differ]
     kept = differences[differ] / scale
     distance = np.abs(patterns @ kept) - abs(kept.sum())
-    larger, equal = np.count_nonzero(distance > 1e-5), np.count_nonzero(np.abs(distance) <= 1e-5)
-    if exact:
-        return float(max(larger + equal / 2, (larger + equal) / MOST_TOO_OFTEN) / len(patterns))
-    return float((larger + (equal + 1) / 2) / (len(patterns) + 1))  # the data are one more pattern
+    extreme = np.count_nonzero(distance > 1e-5) + np.count_nonzero(np.abs(distance) <= 1e-5) / 2
+    return float(extreme / len(patterns)) if exact else float((extreme + 0.5) / (len(patterns) + 1))
 
 
 def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:

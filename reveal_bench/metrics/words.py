@@ -62,14 +62,16 @@ def n_text(n: int, positives: int | None) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p with three decimals.
+    """A p with three decimals; none is 0.
 
     Examples
     --------
-    >>> p_text(0.0316), p_text(float("nan"))
-    ('0.032', '-')
+    >>> p_text(0.0316), p_text(0.0002), p_text(float("nan"))
+    ('0.032', '<0.001', '-')
     """
-    return "-" if p != p else f"{p:.3f}"
+    if p != p:
+        return "-"
+    return "<0.001" if p < 0.0005 else f"{p:.3f}"
 
 
 def groups_text(metric: str, n: int | str) -> str:

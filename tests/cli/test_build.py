@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
+from reveal_bench.cli import data
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.phantom import write_reveal
 from tests.cli.test_score import call
@@ -74,3 +76,8 @@ def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Pa
     assert "--keep-going leaves out what has a problem of its own" in refused
     done = build(copy, *options, "--keep-going")
     assert "left out:" in done.stderr
+
+
+def test_two_processes_build_at_least_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert (data._cores(None), data._cores(1), data._cores(5)) == (2, 1, 5)

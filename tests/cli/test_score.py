@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench import kernels, numba_kernels
-from reveal_bench.cli import app, main
+from reveal_bench.cli import app, data, main
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
 from tests.conftest import ROOT, World, in_child
@@ -34,12 +34,13 @@ def run(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Complet
 
 
 def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """The same in this process, which has the imports behind it: for tests of many commands."""
+    """The same in this process, which has the imports behind it, and no others: for tests of many commands."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     before = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["reveal-bench", *map(str, words)])
+        patch.setattr(data, "_cores", lambda workers: workers or 1)  # each more would import all that a command needs
         try:
             main()
         except SystemExit as end:
@@ -86,6 +87,7 @@ def test_commands_of_the_first_versions() -> None:
         "publish",
         "rank",
         "readers",
+        "readings",
         "receipt",
         "report",
         "run",

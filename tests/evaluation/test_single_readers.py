@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, recall_score
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
@@ -101,6 +101,56 @@ def test_what_cannot_be_scored_so_is_refused(chexpert, studies) -> None:
     assert {row["reader"] for row in areas} == {None}  # readers give no probabilities
     with pytest.raises(ArgumentError, match="must be given with a column of groups, `by`, or `readers`"):
         rb.score(file, of_chexpert, split="test", metric="f1")
+
+
+def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
+    folder, file = chexpert
+    table = rb.readings(file, folder, split="test", finding="Pleural Effusion", name="system")
+    assert table.caption == "60 cases read by bc4, bc6, bc8, system"
+    study = rb.readers(table, system="system", merit="sensitivity")
+    said, bench = votes(folder), rb.load(folder, split="test")
+    column = list(bench.info.findings).index("Pleural Effusion")
+    truth = np.array(["Pleural Effusion" in r.labels for r in bench.kind.read_records(folder, "test")])
+    found = {(row["modality"], row["reader"]): row["value"] for row in study.by_reader()}
+    for reader, labels in said.items():
+        assert found["readers", reader] == pytest.approx(recall_score(truth, labels[:, column])), reader
+        assert found["system", reader] == pytest.approx(recall_score(truth, said["bc4"][:, column]))
+    (difference,) = study.analysis.differences
+    readers = np.mean([recall_score(truth, labels[:, column]) for labels in said.values()])
+    assert difference.value == pytest.approx(recall_score(truth, said["bc4"][:, column]) - readers)
+    mine = tmp_path / "mine.jsonl"
+    mine.write_bytes(file.read_bytes())
+    printed = call("readings", mine, folder, "--split", "test").stdout
+    assert printed == rb.readings(mine, folder, split="test").to_csv()
+    assert printed.count("\n") == 1 + 4 * 60 * len(bench.info.findings)
+
+
+def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
+    folder, file = chexpert
+    with pytest.raises(ArgumentError, match="must be no reader's: bc4, bc6, bc8, got 'bc4'"):
+        rb.readings(file, folder, split="test")
+    with pytest.raises(ArgumentError, match=r"`finding` must be one of No Finding, .*, got 'Oedema'"):
+        rb.readings(file, folder, split="test", finding="Oedema", name="system")
+    plain, files = studies
+    with pytest.raises(ArgumentError, match=r"keeps what single readers said, got .*, which keeps none"):
+        rb.readings(files / "right.jsonl", plain, split="test")
+
+
+def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) -> None:
+    folder, file = chexpert
+    kind = type(rb.load(folder, split="test").kind)
+    whole = kind.readings
+
+    def partly(self, *given):
+        found = {reader: dict(said) for reader, said in whole(self, *given).items()}
+        found["bc8"].popitem()
+        return found
+
+    monkeypatch.setattr(kind, "readings", partly)
+    table = rb.readings(file, folder, split="test", name="system")
+    assert table.n_left_out == 1
+    assert table.caption.endswith("; studies left out that not every reader read: 1")
+    assert len(table.rows) == 4 * 59 * 14
 
 
 def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:

@@ -1,4 +1,7 @@
-"""The server as a process, asked over a socket: what only the whole of it can show; routes are in test_api_*."""
+"""The server as a process, asked over a socket: what only the whole of it can show; routes are in test_api_*.
+
+The last tests send it a sample of the bad files of hostile/, while a worker scores what it accepts.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,23 @@ from reveal_leaderboard.custody.confinement import landlock_abi
 from reveal_leaderboard.store.blobs import Blobs
 
 from reveal_bench.cli import client
-from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.predictions import RULES, predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, WAIT_SECONDS, Board, Server, guesses, serve
+from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
+from tests.leaderboard.hostile.test_files import CORPUS
+from tests.leaderboard.hostile.understanding import SENTENCES, check_sentence
+from tests.leaderboard.hostile.world import STUDIES, build_studies
+from tests.leaderboard.hostile.wrappings import LARGE_WRAPPINGS
 from tests.leaderboard.test_blobs import bucket
 
 __all__ = ["bucket"]
 
 pytestmark = pytest.mark.processes
+
+REFUSED = [bad for bad in CORPUS if bad.rules]
+SOUND = [bad for bad in CORPUS if not bad.rules]
+SAMPLE = (*REFUSED[::60], *SOUND[::12], *LARGE_WRAPPINGS[::7])
 
 
 def floats(value: Any) -> Iterator[float]:
@@ -39,8 +52,15 @@ def uploads(bucket: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(board: Board, uploads: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve(board, tmp_path_factory.mktemp("server"), "--blobs", uploads) as running_server:
+def studies(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """The server's second board."""
+    return Board(*build_studies(tmp_path_factory.mktemp("studies")))
+
+
+@pytest.fixture(scope="module")
+def server(board: Board, studies: Board, uploads: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = ("--benchmark", str(studies.folder), "--blobs", uploads)
+    with serve(board, tmp_path_factory.mktemp("server"), *options) as running_server:
         yield running_server
 
 
@@ -110,3 +130,78 @@ def test_foreign_pages_and_foreign_hosts_are_refused(server: Server) -> None:
 def test_gradios_file_route_serves_nobody_our_files(server: Server) -> None:
     for wanted in ("/etc/passwd", server.data / "leaderboard.sqlite", server.board.holdout / "manifest/benchmark.json"):
         assert server.get(f"/gradio_api/file={wanted}").status_code in (403, 404)
+
+
+# Bad files. What each rule says of them is checked in hostile/, without a server.
+
+
+@pytest.fixture(scope="module")
+def site(board: Board, studies: Board) -> Site:
+    """What files of the sample ask about."""
+    asked = studies.published.manifest
+    assert isinstance(asked, StudyManifest)
+    return Site(*board.manifest.asked_pairs()[0], *asked.studies[:2], asked.labels)
+
+
+@pytest.fixture(scope="module")
+def working(server: Server, studies: Board, uploads: str) -> Iterator[Server]:
+    """The server, with a worker; both live through all that is sent."""
+    with server.worker("--holdout", f"{STUDIES}={studies.holdout}", "--blobs", uploads) as worker:
+        yield server
+        assert (server.process.poll(), worker.poll()) == (None, None)
+
+
+def send(server: Server, site: Site, bad: Bad) -> httpx.Response:
+    metadata = {**METADATA, "model": {"name": f"Model {SAMPLE.index(bad)}"}}
+    board = BENCHMARK if bad.board == "images" else STUDIES
+    fields = {"benchmark": board, "metadata": json.dumps(metadata), "allow_missing": "true"}
+    name = bad.filename.replace("\x00", "") or "predictions"
+    files = {"file": (name, bad.make(site))}
+    return httpx.post(f"{server.url}/api/v1/submissions", data=fields, files=files, timeout=120, verify=False)
+
+
+def check_lint(document: dict[str, Any], rules: frozenset[str]) -> None:
+    found = document["report"]["problems"]
+    assert {problem["rule"] for problem in found if problem["severity"] == "error"} <= rules
+    assert {problem["rule"] for problem in found} <= set(RULES)
+    for problem in found:
+        check_sentence(problem["message"])
+
+
+@pytest.mark.parametrize("bad", SAMPLE, ids=lambda bad: bad.name)
+def test_a_bad_file_is_answered_over_http(working: Server, site: Site, bad: Bad) -> None:
+    answer = send(working, site, bad)
+    document = answer.json()
+    if not bad.rules:
+        assert answer.status_code == 202
+        assert working.wait_scored(document["id"])["status"] == "scored"
+        return
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    check_sentence(document["detail"])
+    if document["type"] == "/problems/unreadable":
+        assert document["detail"] in SENTENCES
+        assert bad.rules & {TOO_LARGE, BROKE_OFF}
+    else:
+        assert document["type"] == "/problems/lint"
+        check_lint(document, bad.rules)
+
+
+def test_nothing_of_a_bad_file_is_kept(server: Server, site: Site, uploads: str) -> None:
+    before = sorted(Blobs(uploads).names())
+    assert send(server, site, SAMPLE[0]).status_code == 422
+    assert sorted(Blobs(uploads).names()) == before
+
+
+def test_the_log_holds_no_text_of_a_file(server: Server) -> None:
+    canary = "canary4711"
+    line = f'{{"image_id": "{canary}", "finding": "{canary}", "cell": "{canary}"}}'
+    metadata = json.dumps({**METADATA, "contact": f"{canary}@example.org"})
+    answer = httpx.post(
+        f"{server.url}/api/v1/submissions",
+        data={"benchmark": BENCHMARK, "metadata": metadata},
+        files={"file": (f"{canary}.jsonl", line.encode())},
+        timeout=60,
+    )
+    assert answer.status_code == 422
+    assert canary in answer.text
+    assert canary not in server.log.read_text(encoding="utf-8")
