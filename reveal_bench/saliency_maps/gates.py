@@ -2,8 +2,8 @@
 
 A saliency method marks every image; the gate takes masks away where the finding is improbable. So all images count,
 with the finding or without: where it is absent, a mask that is left has an IoU of 0, and one that is empty is
-undefined; where it is present, an empty mask has 0. Masks are those at Otsu's level. Images whose finding is present but
-not drawn, or not labelled, have no part.
+undefined; where it is present, an empty mask has 0. Masks are those at Otsu's level. Images whose finding is present
+but not drawn, or not labelled, have no part.
 
 Two rules, never mixed: ours keeps masks whose probability reaches the cut-off, when tuning and when predicting. The
 published code keeps more than the cut-off when it tunes and what reaches it when it predicts, rounds means to three
