@@ -26,6 +26,7 @@ def saliency(
     fill: bool = True,
     gate: float | Mapping[str, float] | None = None,
     smooth: int = 0,
+    published_smoothing: bool = False,
     names: Sequence[str] = (),
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
@@ -42,6 +43,8 @@ def saliency(
     fill : whether contours at Otsu's level are filled, as published, which needs OpenCV
     gate : probability below which a mask is empty: a number, or one per finding
     smooth : side in pixels of a box over which maps are averaged first; needs OpenCV
+    published_smoothing : whether the published code's smoothing is done in its place, for masks at Otsu's level; see
+        :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
     names : findings of arrays (n, h, w), in their order
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
@@ -60,7 +63,7 @@ def saliency(
     cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
     if isinstance(threshold, Tuned) and threshold.split == manifest.split:
         raise ArgumentError("threshold", "must not be tuned on the split that is predicted", repr(manifest.split))
-    options = MapOptions(cut, fill, gate, smooth)
+    options = MapOptions(cut, fill, gate, smooth, published_smoothing)
     return predict_maps(found, manifest, Path(out), options, n_processes=n_processes, progress=progress)
 
 

@@ -42,6 +42,7 @@ def report(
     *,
     out: str | Path | None = None,
     split: str | None = None,
+    human: str | Path | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> WrittenReport:
@@ -54,6 +55,8 @@ def report(
     bench : dataset that the runs answered
     out : HTML file of a dataset, ``<folder>-report.html`` unless given; of runs, the folder for all of it
     split : with references; all of a dataset, or that of the runs, unless given
+    human : prediction file of benchmark readers, for a page of one prediction file beside them as paper 002 has it; its
+        options are `missing`, `n_resamples` and `seed`
     progress : called with (what, done, in all)
     options : of runs, see :func:`reveal_bench.reports.run_page.write_run_report`
 
@@ -76,6 +79,13 @@ def report(
 
     if out is None:
         raise ArgumentError("out", "must be given: the folder to write a report of runs to")
+    if human is not None:
+        from reveal_bench.api.human_page import human_report
+
+        if not isinstance(runs, str | Path):
+            raise ArgumentError("human", "must be given with one prediction file", type_of(runs))
+        path, told = human_report(runs, human, as_bench(bench, split), Path(out), **options)
+        return WrittenReport(path, tuple(told))
     folder = as_bench(bench, split).folder
     warnings = write_run_report(_labelled(runs), folder, Path(out), split=split, progress=progress, **options)
     return WrittenReport(Path(out) / PAGE, tuple(warnings))

@@ -126,9 +126,13 @@ def plan_readers(
 def _pilot(given: Any, merit: str, columns: Mapping[str, str] | None, system: str | None) -> Pilot:
     if isinstance(given, Mapping) and not any(isinstance(value, list | tuple | Mapping) for value in given.values()):
         return _supposed(given)
-    study = (
-        given if isinstance(given, ReaderStudyResult) else readers(given, merit=merit, columns=columns, system=system)
-    )
+    if isinstance(given, ReaderStudyResult):
+        study = given
+    else:
+        study = readers(given, merit=merit, columns=columns, system=system, partly_crossed=True)  # refused below
+    if not study.is_crossed:
+        rule = "must be a study in which every reader read every case, as in the one that is planned"
+        raise ArgumentError("pilot", rule, f"{study.n_read[0]:,} or more of {study.n_cases:,}")
     return Pilot(study.analysis.components, study.n_cases, n_read=2 if study.system is None else 1)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
@@ -16,7 +18,7 @@ from reveal_bench.reader_studies.study import beside_readers, figures_of, read_s
 
 __all__ = ["ReaderStudyResult", "readers"]
 
-_MERITS = {"auc": "AUC", "hit_rate": "Hit rate"}
+_MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +32,7 @@ class ReaderStudyResult(Shown):
     n_cases, n_patients : read by every reader
     margin : how much worse than the second a first modality may be, if it was said
     system : who was compared with the readers, if that was asked for
+    n_read : fewest and most cases that a reader read
     """
 
     analysis: Analysis
@@ -38,6 +41,7 @@ class ReaderStudyResult(Shown):
     n_patients: int
     margin: float | None = None
     system: str | None = None
+    n_read: tuple[int, int] = (0, 0)
 
     @property
     def caption(self) -> str:
@@ -47,13 +51,23 @@ class ReaderStudyResult(Shown):
         shown = (
             f"{_MERITS.get(self.merit, self.merit.capitalize())} of {_counted(len(found.readers), 'reader')}"
             f"{'' if self.system is None else f' and {self.system}'} on "
-            f"{_counted(self.n_cases, 'case')} of {_counted(self.n_patients, 'patient')}, {samples}: 95 % intervals "
+            f"{_counted(self.n_cases, 'case')} of {_counted(self.n_patients, 'patient')}{self._each()}, {samples}: "
+            "95 % intervals "
             "after Obuchowski and Rockette"
         )
         if len(found.modalities) > 2 and not math.isnan(found.f):
             below = "" if math.isinf(found.freedom[1]) else f", {found.freedom[1]:.1f}"
             shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {p_text(found.p)}"
         return shown + ("" if self.margin is None else f"; margin {self.margin:g}")
+
+    @property
+    def is_crossed(self) -> bool:
+        """Whether every reader read every case."""
+        return self.n_read == (self.n_cases, self.n_cases)
+
+    def _each(self) -> str:
+        few, most = self.n_read
+        return "" if self.is_crossed else f", {few:,} to {most:,} by each" if few < most else f", {few:,} by each"
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -120,6 +134,7 @@ def readers(
     merit: str = "auc",
     columns: Mapping[str, str] | None = None,
     system: str | None = None,
+    partly_crossed: bool = False,
     readers_are: Sample = "random",
     cases_are: Sample = "random",
     margin: float | None = None,
@@ -131,22 +146,24 @@ def readers(
     table : a row per reader, case and modality, with the columns ``reader``, ``case``, ``score`` and, where there are
         several modalities, ``modality``; ``truth`` (0 or 1), and ``patient`` where a patient has several cases. A path
         (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
-    merit : "auc", or of scores of 0 and 1 "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
+    merit : "auc"; "lroc", with a column ``located`` that says 0 or 1 of cases with; or of scores of 0 and 1
+        "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> what the table calls it
     system : one of the readers that is compared with all others, such as a model that read the same cases
+    partly_crossed : whether readers may have read different cases, each the same ones with every modality
     readers_are, cases_are : "random" if the result is to hold for others like them, "fixed" if for these alone
     margin : how much worse than the second the first modality may be: differences get a verdict on non-inferiority
 
     Raises
     ------
     ArgumentError
-        If the table is no fully crossed study, or the figure of merit is not defined.
+        If the table is no study of that design, or the figure of merit is not defined.
     ImportError
         If scipy is not installed.
     """
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
-    study = read_study(rows_of(table), columns)
+    study = read_study(rows_of(table), columns, partly_crossed=partly_crossed)
     if system is not None:
         study = beside_readers(study, system)
     figures, covariance = figures_of(study, merit)
@@ -158,4 +175,7 @@ def readers(
         readers_are=readers_are,
         cases_are=cases_are,
     )
-    return ReaderStudyResult(found, merit, len(study.cases), int(study.patients.max()) + 1, margin, system)
+    n_patients = int(study.patients.max()) + 1
+    each = (~np.isnan(study.scores[0])).sum(axis=1)
+    n_read = int(each.min()), int(each.max())
+    return ReaderStudyResult(found, merit, len(study.cases), n_patients, margin, system, n_read)

@@ -77,8 +77,11 @@ class Shapes(Shown):
 
     def regressions_of(self, *models: str) -> FigureTable:
         """The same of some models."""
+        idle = {"model"} if len(models) == 1 else set()
+        idle |= set() if "multiple" in models else {"inflation"}
         rows = [_spread(asdict(one), "value") for one in self.slopes if one.model in models]
-        return FigureTable(f"Slopes of {self.how}", rows)
+        kept = [{name: value for name, value in row.items() if name not in idle} for row in rows]
+        return FigureTable(f"Slopes of {self.how}", kept)
 
     @property
     def confidence(self) -> FigureTable:

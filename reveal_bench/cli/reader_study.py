@@ -22,6 +22,7 @@ class Merit(StrEnum):
     """Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
 
     AUC = "auc"
+    LROC = "lroc"
     SENSITIVITY = "sensitivity"
     SPECIFICITY = "specificity"
     ACCURACY = "accuracy"
@@ -55,6 +56,9 @@ def readers(
     merit: MeritOption = Merit.AUC,
     column: Column = None,
     system: System = None,
+    partly_crossed: Annotated[
+        bool, typer.Option("--partly-crossed", help="Readers may have read different cases.")
+    ] = False,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
@@ -73,6 +77,7 @@ def readers(
         merit=merit.value,
         columns=_named(column or []),
         system=system,
+        partly_crossed=partly_crossed,
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from reveal_bench.cli.output import (
     Endpoint,
     Folder,
     GridSize,
+    Missing,
     PriceCached,
     PriceIn,
     PriceOut,
@@ -437,6 +438,11 @@ def report(
     ] = None,
     anatomy: Anatomy = None,
     reviews: Reviews = None,
+    human: Annotated[
+        Path | None,
+        typer.Option(help="Prediction file of benchmark readers: a page of WHAT beside them, as paper 002."),
+    ] = None,
+    missing: Missing = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
 ) -> None:
@@ -444,7 +450,9 @@ def report(
     from reveal_bench import api
 
     if folder is None:
-        if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
+        if len(what) != 1 or any(
+            option is not None for option in (reference, finding, anatomy, reviews, human, missing)
+        ):
             raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
         with terminal.progress("reading") as progress:
             written = api.report(what[0], out=out, split=split, progress=progress)
@@ -455,6 +463,14 @@ def report(
 
         if out is None:
             raise ValueError("a report of runs needs `--out`, the folder to write it to")
+        if human is not None:
+            if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
+                raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
+            asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
+            written = api.report(what[0], folder, out=out, split=split or "released", human=human, **asked)
+            terminal.warn(written.warnings)
+            typer.echo(f"wrote {written.path}")
+            return
         with terminal.progress("reporting") as progress:
             written = api.report(
                 [_labelled(one) for one in what],

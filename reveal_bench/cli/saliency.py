@@ -32,6 +32,10 @@ def saliency(
         str | None, typer.Option(help="Probability below which a mask is empty: a number, or a table finding,gate.")
     ] = None,
     smooth: Annotated[int, typer.Option(min=0, help="Side in pixels of a box to average over first.")] = 0,
+    published_smoothing: Annotated[
+        bool,
+        typer.Option("--published-smoothing", help="Smooth as the published code does, masks at Otsu's level alone."),
+    ] = False,
     ensemble: Annotated[
         list[Path] | None, typer.Option(help="Another folder of maps; the mean counts. Several times.")
     ] = None,
@@ -67,10 +71,13 @@ def saliency(
             fill=not keep_holes,
             gate=None if gate is None else _number_or_table("gate", gate),
             smooth=smooth,
+            published_smoothing=published_smoothing,
             names=names,
             n_processes=processes,
             progress=progress,
         )
+    if published_smoothing:
+        terminal.warn(["the published smoothing is for maps with a sign: of others it keeps the lowest values, too"])
     if tune_split is not None:
         for finding, value in tuned.thresholds.items():
             typer.echo(f"  {finding}: above {value:g}, tuned on {tuned.n_cases[finding]} maps of {tune_split!r}")

@@ -62,6 +62,7 @@ def shapes(
         return
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
+    # One regression of several: the others are in the files
     shown = result.tables | ({"regressions": result.regressions_of("simple")} if result.slopes else {})
     for table in shown.values():
         terminal.print_shown(table)

@@ -375,7 +375,7 @@ def _rows_of(
             n_others += 1
         elif study in rows:
             value = f"{study!r} again, first in row {rows[study].number}"
-            problems.append(Problem(table.file, row.number, key, "must stand in one row only", value))
+            problems.append(Problem(table.file, row.number, key, "must occur in one row only", value))
         else:
             rows[study] = row
     if not rows:

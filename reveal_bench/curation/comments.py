@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from reveal_bench.curation.rules import SIGNATURE, Mention, mentions
-from reveal_bench.curation.sentences import clauses, sentences
+from reveal_bench.curation.sentences import clauses, sentences, whole_words
 from reveal_bench.curation.tables import ANSWERS, Labels, Revision, Vote, in_order
 
 __all__ = ["labels_after", "revise_by_rules"]
@@ -76,15 +76,11 @@ NO_LABEL = (
 AMOUNT = "mild|mildly|small|slight|slightly|minimal|minimally|tiny|trace|subtle|a"
 
 
-def _whole(pattern: str) -> re.Pattern[str]:
-    return re.compile(f"(?<![^ ])(?:{pattern})(?![^ ])")
-
-
-_DIRECTIVE = _whole("|".join(f"(?P<{name}>{pattern})" for name, pattern in _DIRECTIVES.items()))
-_ONLY = _whole(f"(?<!not )(?:only|just|solely)(?! (?:{AMOUNT}) )")
-_APPROVAL, _UNSURE, _NO_LABEL = _whole(APPROVAL), _whole(UNSURE), re.compile(NO_LABEL)
-_NOT = _whole("no|not|never|hardly|dis ?agree")
-_NORMAL = [(_whole(pattern), labels) for pattern, labels in NORMAL.items()]
+_DIRECTIVE = whole_words("|".join(f"(?P<{name}>{pattern})" for name, pattern in _DIRECTIVES.items()))
+_ONLY = whole_words(f"(?<!not )(?:only|just|solely)(?! (?:{AMOUNT}) )")
+_APPROVAL, _UNSURE, _NO_LABEL = whole_words(APPROVAL), whole_words(UNSURE), re.compile(NO_LABEL)
+_NOT = whole_words("no|not|never|hardly|dis ?agree")
+_NORMAL = [(whole_words(pattern), labels) for pattern, labels in NORMAL.items()]
 
 
 @dataclass

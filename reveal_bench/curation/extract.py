@@ -66,7 +66,7 @@ def extract(
     ----------
     engine : reads the reports; by default :class:`reveal_bench.curation.rules.Rules`. Ready labels need none
     redo : do it again though it was done with other inputs or settings
-    progress : told of (reports read, reports in all)
+    progress : called with (reports read, reports in all)
 
     Returns
     -------
@@ -143,7 +143,7 @@ def _inputs(
     """Ready labels, reports, and who reads them."""
     if isinstance(source, SuggestionTable):
         if engine is not None:
-            raise CurationError(f"ready labels are not read by an engine, got {engine.signature}")
+            raise CurationError(f"labels from a table need no engine, got {engine.signature}")
         return read_suggestions(source.path, source.columns, sheet=source.sheet), [], None
     from reveal_bench.curation.rules import Rules
 

@@ -20,7 +20,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +214,7 @@ class CurationFolder:
                     return StepRecord(**{**asdict(done), "is_new": False})
             elif done is not None and not redo:
                 raise CurationError(
-                    f"{step} was done already, {_difference(done, wanted, inputs)}: --redo does it anew"
+                    f"{step} was done already, {_difference(done, wanted, inputs)}: do it again with --redo"
                 )
             scratch = self._scratch(step, {"settings": wanted, "inputs": inputs})
             counts = json.loads(json.dumps(dict(work(scratch))))
@@ -247,7 +247,7 @@ class CurationFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise CurationError(f"another process works in {self.root}; wait for it, then do {step}") from None
+                raise CurationError(f"another process is working in {self.root}; wait for it, then do {step}") from None
             for scrap in self.root.glob(".writing-*"):  # of a process that was killed
                 scrap.unlink()
             self._records = CurationFolder(self.root)._records
@@ -288,7 +288,4 @@ def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[s
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        found = sha256()
-        while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+        return file_digest(file, "sha256").hexdigest()

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.prompts import (
+from reveal_bench.curation.report_prompts import (
     PROMPT_VERSION,
     AnswerError,
     Prompt,
@@ -32,7 +32,7 @@ from reveal_bench.curation.prompts import (
     note_prompt,
 )
 from reveal_bench.curation.report_tables import Quarantined, Report
-from reveal_bench.curation.tables import Finding, Labels, Revision, Suggestion, Vote, in_order
+from reveal_bench.curation.tables import Labels, Revision, Suggestion, Vote, labels_of
 from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
 
 __all__ = ["ModelEngine", "ModelReviser", "UnreadNote"]
@@ -145,7 +145,7 @@ class ModelEngine(_Questioner):
                     findings = yield from self.read(labels_prompt(findings), said)
         except NoAnswer as error:
             return Quarantined(*ids, str(error), engine, _as_one_text(said))
-        return Suggestion(*ids, findings, _labels(findings), "ok", engine)
+        return Suggestion(*ids, findings, labels_of(findings), "ok", engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +198,6 @@ class ModelReviser(_Questioner):
                 unread = UnreadNote(vote.study_id, vote.reader, str(error), _as_one_text(said))
         source = "nothing" if labels is None else "model"
         return Revision(vote.study_id, vote.reader, labels, source), unread
-
-
-def _labels(findings: Iterable[Finding]) -> Labels:
-    return in_order(finding.label for finding in findings if finding.label is not None)
 
 
 def _as_one_text(said: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 
 from reveal_bench.curation.balance import read_facts
 from reveal_bench.curation.folder import STEPS, CurationError, CurationFolder, Progress, StepRecord
+from reveal_bench.curation.report_tables import read_rows
 from reveal_bench.curation.split import LABELS_NAME, draw_halves, write_benchmark
 from reveal_bench.curation.tables import (
     HALVES,
@@ -40,10 +41,8 @@ from reveal_bench.curation.tables import (
 )
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
-from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_labels import labels_of_cell
+from reveal_bench.sources.study_labels import Fail, labels_of_cell
 from reveal_bench.sources.study_table import TableRow
-from reveal_bench.sources.study_table import read_table as read_text_table
 
 __all__ = ["Correction", "bump", "read_corrections", "refresh"]
 
@@ -164,12 +163,15 @@ def _check_folders(folder: CurationFolder, before: CurationFolder, additions: Cu
     """Nothing that a refresh reads may be what it writes."""
     for role, other in (("`before`", before), ("`additions`", additions)):
         if other is not None and other.root.resolve() == folder.root.resolve():
-            raise CurationError(f"a refresh begins a curation folder of its own, got {role} for it")
+            raise CurationError(f"a refresh must start in a curation folder of its own, got that of {role}")
     if additions is not None and additions.root.resolve() == before.root.resolve():
         raise CurationError("`additions` must be another curation than `before`, got the same folder")
     done = [step for step in STEPS if step not in STEPS_OF_A_REFRESH and folder.record(step) is not None]
     if done:
-        raise CurationError(f"a refresh begins a curation folder of its own, in this one was done: {', '.join(done)}")
+        raise CurationError(
+            "a refresh must start in a curation folder of its own; in this one these steps were done: "
+            f"{', '.join(done)}"
+        )
 
 
 def _check_patients(wanted: Iterable[Selected], history: Iterable[Released], placed: Iterable[Placed]) -> None:
@@ -206,46 +208,21 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
         With every row that names no study of the benchmark, one named before, an unknown label, the labels that the
         study has already, or no reason.
     """
-    problems: list[Problem] = []
-    table = read_text_table(path, path.name, problems)
-    if table is not None:
-        missing = [name for name in CORRECTION_COLUMNS if name not in table.columns]
-        problems += [
-            Problem(path.name, None, "columns", f"must have {name}", ", ".join(table.columns)) for name in missing
-        ]
-    if table is None or problems:
-        raise BuildError(problems)
     labels_of = {one.study_id: one.labels for one in placed}
-    found: dict[str, Correction] = {}
-    for row in table.rows:
-        correction = _correction(row, path.name, labels_of, found, problems)
-        if correction is not None:
-            found[correction.study_id] = correction
-    if not found and not problems:
-        problems.append(Problem(path.name, None, "rows", "must correct at least one study", "none"))
-    if problems:
-        raise BuildError(problems)
-    return [found[study] for study in sorted(found)]
 
+    def read(row: TableRow, fail: Fail) -> Correction:
+        study, text, why = (row.text(name).strip() for name in CORRECTION_COLUMNS)
+        entries = [part.strip() for part in text.split(";") if part.strip()]
+        labels = labels_of_cell(entries or [""], "labels", fail)
+        if study not in labels_of:
+            fail("study", "must be a study of the version before", study or "a blank")
+        elif labels == labels_of[study]:
+            fail("labels", "must differ from what they are", text)
+        if not why:
+            fail("why", "must say why the labels change", "a blank")
+        return Correction(study, labels, why)
 
-def _correction(
-    row: TableRow, file: str, labels_of: Mapping[str, Labels], found: Mapping[str, Correction], problems: list[Problem]
-) -> Correction | None:
-    """One row; None if something is wrong with it."""
-    study, text, why = (row.text(name).strip() for name in CORRECTION_COLUMNS)
-    wrong: list[tuple[str, str, str]] = []
-    entries = [part.strip() for part in text.split(";") if part.strip()]
-    labels = labels_of_cell(entries or [""], "labels", lambda *told: wrong.append(told))
-    if study not in labels_of:
-        wrong.append(("study", "must be a study of the version before", study or "a blank"))
-    elif study in found:
-        wrong.append(("study", "must stand in one row only", study))
-    if not why:
-        wrong.append(("why", "must say why the labels change", "a blank"))
-    if not wrong and labels == labels_of[study]:
-        wrong.append(("labels", "must differ from what they are", text))
-    problems += [Problem(file, row.number, field, rule, value) for field, rule, value in wrong]
-    return None if wrong else Correction(study, labels, why)
+    return sorted(read_rows(path, CORRECTION_COLUMNS, None, read), key=lambda one: one.study_id)
 
 
 def _placed(new: Sequence[Selected], folder: CurationFolder, version: str, *, retire_holdout: bool) -> list[Placed]:

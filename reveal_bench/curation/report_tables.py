@@ -55,7 +55,7 @@ Read = TypeVar("Read", bound=OfStudy)
 def read_rows(
     path: Path, columns: Sequence[str], sheet: str | None, read: Callable[[TableRow, Fail], Read]
 ) -> list[Read]:
-    """Every row, read by `read`, which is told how to report what is wrong.
+    """Every row, read by `read`, which also gets a function that reports what is wrong.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def read_rows(
         one = read(row, fail)
         first = first_row.setdefault(one.study_id, row.number)
         if one.study_id and first != row.number:
-            fail(columns[0], "must stand in one row only", f"{one.study_id!r} again, first in row {first}")
+            fail(columns[0], "must occur in one row only", f"{one.study_id!r} again, first in row {first}")
         found.append(one)
     if problems:
         raise BuildError(sorted(problems, key=lambda problem: -1 if problem.row is None else int(problem.row)))
@@ -194,7 +194,7 @@ class Engine(Protocol):
         ----------
         reports : with different study ids
         scratch : a folder for what an interrupted run would find again; it is removed when the step is done
-        progress : told of (done, total)
+        progress : called with (done, total)
         """
 
 

@@ -40,10 +40,10 @@ from typing import Any
 
 from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.report_tables import Quarantined, Report
-from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections
-from reveal_bench.curation.tables import Finding, Labels, Suggestion, in_order
+from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections, whole_words
+from reveal_bench.curation.tables import Finding, Suggestion, labels_of
 
-__all__ = ["Mention", "Rules", "SIGNATURE", "TERMS", "find_findings", "labels_of", "mentions"]
+__all__ = ["Mention", "Rules", "SIGNATURE", "TERMS", "find_findings", "mentions"]
 
 LARGEST_NODULE_CM = 3.0
 """A lesion up to this size is a nodule, a larger one a mass (paper 004, Table S1)."""
@@ -374,11 +374,10 @@ class Mention:
     side: str | None = None
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(f"(?<![^ ])(?:{pattern.replace('{is}', _IS).replace('{gap}', _GAP)})(?![^ ])")
-
-
-_PATTERNS = tuple(tuple(_compiled(pattern) for pattern in term.patterns) for term in TERMS)
+_PATTERNS = tuple(
+    tuple(whole_words(pattern.replace("{is}", _IS).replace("{gap}", _GAP)) for pattern in term.patterns)
+    for term in TERMS
+)
 _AWAY = {finding: re.compile(rf"\b(?:{pattern})\b") for finding, pattern in EXPLAINED_AWAY.items()}
 _SIDE = re.compile("|".join(rf"(?P<{side}>(?<![^ ]){pattern}(?![^ ]))" for side, pattern in SIDES.items()))
 _SIZE = re.compile(
@@ -439,11 +438,6 @@ def find_findings(report: str) -> tuple[Finding, ...] | None:
                 found[Finding(term.finding, mention.side, term.icd10, term.label)] = None
     sided = {finding.finding for finding in found if finding.side is not None}
     return tuple(one for one in found if one.side is not None or one.finding not in sided)
-
-
-def labels_of(findings: Iterable[Finding]) -> Labels:
-    """The labels of findings, once each, in the order of REVEAL_LABELS."""
-    return in_order(finding.label for finding in findings if finding.label is not None)
 
 
 @lru_cache(maxsize=1 << 14)

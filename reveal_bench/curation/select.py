@@ -118,7 +118,8 @@ def choose(
             eligible.append((row, row.labels))
     shuffled = [eligible[i] for i in rng.permutation(len(eligible))]
     rare = [(row, labels) for row, labels in shuffled if set(labels) & set(first)]
-    rest = sorted(((row, labels) for row, labels in shuffled if not set(labels) & set(first)), key=_most_labels_first)
+    others = [(row, labels) for row, labels in shuffled if not set(labels) & set(first)]
+    rest = sorted(others, key=lambda one: len(one[1]), reverse=True)  # the most labels first, equals as shuffled
     n_more = max(target - len(rare), 0)
     taken = [_selected(*one, "less_common") for one in rare[:target]]
     taken += [_selected(*one, "most_findings") for one in rest[:n_more]]
@@ -136,10 +137,6 @@ def choose(
         "cut_off_left_out": sum(len(labels) == cut_off for _, labels in rest[n_more:]),
     }
     return Choice(taken, counts)
-
-
-def _most_labels_first(one: tuple[Consensus, Labels]) -> int:
-    return -len(one[1])
 
 
 def _selected(row: Consensus, labels: Labels, reason: str) -> Selected:

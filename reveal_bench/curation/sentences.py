@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Literal
 
-__all__ = ["Denial", "POLICY", "clauses", "denials", "normalised", "sentences", "told_sections"]
+__all__ = ["Denial", "POLICY", "clauses", "denials", "normalised", "sentences", "told_sections", "whole_words"]
 
 MOST_CHARACTERS = 600
 """Of a sentence."""
@@ -319,21 +319,22 @@ def _any(patterns: Sequence[str]) -> str:
     return "|".join(f"(?:{pattern})" for pattern in patterns)
 
 
-def _whole(pattern: str) -> re.Pattern[str]:
+def whole_words(pattern: str) -> re.Pattern[str]:
+    """`pattern` where it begins and ends at a blank or an end of a normalised sentence."""
     return re.compile(f"(?<![^ ])(?:{pattern})(?![^ ])")
 
 
-_TRIGGER = _whole(
+_TRIGGER = whole_words(
     f"(?P<pseudo>{_any(PSEUDO)})|(?P<asked_after>{_any(ASKED_AFTER)})|(?P<gone_after>{_any(GONE_AFTER)})"
     f"|(?P<asked_before>{_any(ASKED_BEFORE)})|(?P<absent_before>{_any(sorted(ABSENT_BEFORE, key=len, reverse=True))})"
 )
-_ENDING = _whole(_ENDINGS)
-_CANDIDATE = _whole("(?P<comma>,(?: and)?(?! (?:or|nor)\\b))|(?P<and>and)|(?P<with>with)")
+_ENDING = whole_words(_ENDINGS)
+_CANDIDATE = whole_words("(?P<comma>,(?: and)?(?! (?:or|nor)\\b))|(?P<and>and)|(?P<with>with)")
 _HAS_VERB = re.compile(_VERB)
 _OWN_VERB = re.compile(f"(?!which|that|who)\\S.*?{_VERB}")
 _PERCEIVED = re.compile(f"{_VERB}(?: \\w+){{0,2}} {_SEEN}")
 _CUE = re.compile(f"(?:the )?(?:{_CUES})\\b")
-_DENIES = _whole("no|not|without|neither|never|(?:negative|free|clear|absence|lack) (?:of|for)")
+_DENIES = whole_words("no|not|without|neither|never|(?:negative|free|clear|absence|lack) (?:of|for)")
 _NARROW_END, _AND_END = re.compile(" , | with "), re.compile(" , | with | and ")
 
 

@@ -11,7 +11,8 @@ Of several draws the one is taken whose largest absolute standardized difference
 and labels (:class:`reveal_bench.curation.balance.Differences`), the first of equals. The number of draws is said before
 anybody looks; a difference that is undefined does not count, an infinite one does. ``balance.json`` records the rule,
 how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder, how
-many were looked at: shopping for a split leaves its trace. Tests are reported and decide nothing (section 3).
+many were looked at: whoever tries many splits to choose one leaves a record of it. Tests are reported and decide
+nothing (section 3).
 
 What ``reveal-bench build`` reads
 ---------------------------------
@@ -275,15 +276,8 @@ def label_columns(selected: Sequence[Selected]) -> list[Column]:
     return found
 
 
-LABELS_NAME = "labels.csv"
-
-
-MAPPING_NAME = "mapping.yaml"
-
-
+LABELS_NAME, MAPPING_NAME = "labels.csv", "mapping.yaml"
 COLUMNS = ("study_id", "patient_id", "labels", "n_agree_all", "split")
-
-
 MAPPING = """# What the columns of labels.csv mean; written by reveal-bench curate.
 table: labels.csv
 study_key: {{column: study_id, matches: {study_key}}}

@@ -40,6 +40,7 @@ __all__ = [
     "in_order",
     "json_ready",
     "label_counts",
+    "labels_of",
     "read_table",
     "tally",
     "write_table",
@@ -191,6 +192,11 @@ def in_order(labels: Iterable[str]) -> Labels:
     if not given <= set(REVEAL_LABELS):
         raise ValueError(f"labels must be among the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
     return tuple(label for label in REVEAL_LABELS if label in given)
+
+
+def labels_of(findings: Iterable[Finding]) -> Labels:
+    """The labels of findings, once each, in the order of REVEAL_LABELS."""
+    return in_order(finding.label for finding in findings if finding.label is not None)
 
 
 def tally(numbers: Iterable[int]) -> dict[str, int]:

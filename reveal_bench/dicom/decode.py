@@ -127,7 +127,7 @@ def check_jpeg(data: bytes, frames: Collection[int]) -> None:
     except (IndexError, struct.error):
         reason = "a segment reaches beyond the end"
     if reason is not None:
-        raise DicomError(f"the compressed picture is no sound JPEG: {reason}")
+        raise DicomError(f"the compressed picture is not a valid JPEG: {reason}")
 
 
 class _Stream:
@@ -198,7 +198,7 @@ class _Stream:
             counts = body[position + 1 : position + 17]
             is_possible = len(counts) == 16 and _is_prefix_code(counts)
             if body[position] >> 4 > 1 or body[position] & 15 > 3 or not is_possible:
-                return "a Huffman table that is none"
+                return "an invalid Huffman table"
             self._huffman.add(body[position])
             position += 17 + sum(counts)
         return None if position == len(body) else "a Huffman table that is cut off"
@@ -207,7 +207,7 @@ class _Stream:
         position = 0
         while position < len(body):
             if body[position] >> 4 > 1 or body[position] & 15 > 3:
-                return "a quantization table that is none"
+                return "an invalid quantization table"
             self._quantization.add(body[position] & 15)
             position += 1 + 64 * (1 + (body[position] >> 4))
         return None if position == len(body) else "a quantization table that is cut off"
@@ -312,7 +312,7 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
         If the pixel data are damaged, do not fit the header, or nothing permitted decodes them.
     """
     if syntax not in DECODERS:
-        raise DicomError(f"transfer syntax {_named(syntax)}: nothing decodes it")
+        raise DicomError(f"transfer syntax {_named(syntax)}: not supported")
     data = dataset.PixelData
     if syntax in _NATIVE:
         needed = size[0] * size[1] * _allocated(dataset) // 8
@@ -364,7 +364,7 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
     try:
         data = get_frame(dataset.PixelData, 0, number_of_frames=1)
     except Exception as error:  # damaged items end in many kinds
-        raise DicomError(f"compressed pixel data cannot be taken apart: {type(error).__name__}") from None
+        raise DicomError(f"compressed pixel data cannot be parsed: {type(error).__name__}") from None
     if syntax == _RLE:
         return
     frame, allocated = read_frame(data), _allocated(dataset)
@@ -375,7 +375,7 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
     if frame.samples != 1:
         raise DicomError(f"the compressed picture has {frame.samples} samples per pixel, the header says 1")
     if syntax.endswith(".51") and frame.bits > 8:
-        raise DicomError(f"transfer syntax {_named(syntax)} with {frame.bits} bits: nothing permitted decodes it")
+        raise DicomError(f"transfer syntax {_named(syntax)} with {frame.bits} bits: not supported")
     if not frame.is_complete:
         raise DicomError("truncated: the compressed picture has no end marker")
     if syntax in _JPEG_FRAMES:

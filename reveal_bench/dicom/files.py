@@ -24,7 +24,7 @@ __all__ = ["MAX_BYTES", "NO_REGULAR_FILE", "DicomError", "DicomFile", "is_dicom"
 MAX_BYTES = 1 << 29
 """Largest file or archive member that is read, 512 MiB: twice what 100 megapixels of 16 bits need."""
 
-NO_REGULAR_FILE = "no regular file"
+NO_REGULAR_FILE = "not a regular file"
 """Reason to leave pipes, sockets and devices closed."""
 
 _PREAMBLE = 128
@@ -122,7 +122,7 @@ def archive_at(path: Path) -> zipfile.ZipFile:
     Raises
     ------
     DicomError
-        If it is no regular file, or no archive.
+        If it is not a regular file, or no archive.
     """
     status = _status(path)
     try:

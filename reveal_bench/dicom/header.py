@@ -43,7 +43,7 @@ _CODES = {
 _VIEW_OF_SPELLING = {spelling: view for view, spellings in _SPELLINGS.items() for spelling in spellings}
 _VIEW_OF_CODE = {code: view for view, codes in _CODES.items() for code in codes}
 
-_HOUSES = {
+_BRANDS = {
     "AGFA": "AGFA",
     "CANON": "CANON",
     "CARESTREAM": "CARESTREAM",
@@ -62,7 +62,7 @@ _HOUSES = {
     "VAREX": "VAREX",
     "VARIAN": "VARIAN",
 }
-"""First word of a manufacturer's name -> the house. Successors stay apart: a KODAK detector is not renamed."""
+"""First word of a manufacturer's name -> the brand. Successors stay apart: a KODAK detector is not renamed."""
 
 _COMPANY_WORDS = {
     "AG", "AS", "BV", "CO", "COMPANY", "CORP", "CORPORATION", "ELECTRONICS", "GMBH", "GROUP", "HEALTH", "HEALTHCARE",
@@ -103,7 +103,7 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
 
 
 def canonical_manufacturer(raw: str | None) -> str | None:
-    """The manufacturer's house name in capitals, without company forms; None if nothing is given.
+    """The manufacturer's brand name in capitals, without company forms; None if nothing is given.
 
     Examples
     --------
@@ -117,8 +117,8 @@ def canonical_manufacturer(raw: str | None) -> str | None:
         return None
     if words[:2] == ["GENERAL", "ELECTRIC"]:
         return "GE"
-    if words[0] in _HOUSES:
-        return _HOUSES[words[0]]
+    if words[0] in _BRANDS:
+        return _BRANDS[words[0]]
     while len(words) > 1 and words[-1] in _COMPANY_WORDS:
         words.pop()
     return " ".join(words)

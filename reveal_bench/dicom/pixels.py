@@ -1,4 +1,4 @@
-"""THE pixel pipeline: a DICOM file -> one 8-bit grey PNG that shows what a viewer would, and how it was made.
+"""The pixel pipeline: a DICOM file -> one 8-bit grey PNG that shows what a viewer would, and how it was made.
 
 decode -> modality -> VOI -> invert if MONOCHROME1 -> 8 bits -> PNG. :mod:`reveal_bench.dicom.display` lists the choices
 taken where files leave one. The text `pipeline` names every step of one picture; it starts with :data:`PIPELINE`, which

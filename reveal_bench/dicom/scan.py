@@ -25,12 +25,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import TypeVar
 
 from reveal_bench.dicom.files import NO_REGULAR_FILE, DicomError, DicomFile, archive_at, is_dicom
 from reveal_bench.dicom.header import Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 
-__all__ = ["Duplicate", "Scan", "deid_warnings", "find_duplicates", "scan_tree", "set_aside"]
+__all__ = ["Duplicate", "Scan", "deid_warnings", "find_duplicates", "in_chunks", "scan_tree", "set_aside"]
 
 MAX_MEMBERS = 1_000_000
 """Largest number of files in one archive that is looked into."""
@@ -47,7 +48,7 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
     Parameters
     ----------
     aside : list
-        Grows by what is not opened: links that lead out of `root`, and what is no regular file.
+        Grows by what is not opened: links that lead out of `root`, and what is not a regular file.
     unreadable : list
         Grows by what cannot be listed, and by links that lead nowhere.
     """
@@ -127,6 +128,8 @@ def _is_passed_over(name: str) -> bool:
 
 _SUFFIXES = (".dcm", ".dicom", ".dic")
 _CHUNK = 32
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class Scan:
     headers : list of (DicomFile, Header)
         Original projection radiographs, each once.
     set_aside : list of (DicomFile, str)
-        Readable, but not that, or a double; no regular file, or a link out of the folder. With the reason.
+        Readable, but not that, or a double; not a regular file, or a link out of the folder. With the reason.
     unreadable : list of (DicomFile, str)
         DICOM by name or content that cannot be read, or that contradicts another file; with the reason.
     others : list of DicomFile
@@ -185,7 +188,7 @@ def scan_tree(
     scan = Scan(root)
     files = sorted(walk(root, scan.set_aside, scan.unreadable), key=_place)
     done, candidates = 0, []
-    for chunk in _examined(files, workers):
+    for chunk in in_chunks(_examine_all, files, workers):
         for file, result in chunk:
             if isinstance(result, Header):
                 candidates.append((file, result))
@@ -200,14 +203,15 @@ def scan_tree(
     return scan
 
 
-def _examined(files: list[DicomFile], workers: int) -> Iterator[list[tuple[DicomFile, Header | str | None]]]:
-    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
+def in_chunks(read: Callable[[list[Item]], Found], items: Sequence[Item], workers: int) -> Iterator[Found]:
+    """What `read` makes of a few `items` at a time, in their order; `workers` processes do it if there are many."""
+    chunks = [list(items[start : start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
     if workers <= 1 or len(chunks) < 2:
-        yield from map(_examine_all, chunks)
+        yield from map(read, chunks)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool:
-        yield from pool.map(_examine_all, chunks)
+    with ProcessPoolExecutor(min(workers, len(chunks)), context, initializer=_start_worker) as pool:
+        yield from pool.map(read, chunks)
 
 
 def _start_worker() -> None:
@@ -256,7 +260,7 @@ def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], include_se
             scan.headers.append((file, header))
         else:
             target = scan.unreadable if duplicate.is_conflict else scan.set_aside
-            target.append((file, f"double of {duplicate.of.shown(scan.root)}: {duplicate.reason}"))
+            target.append((file, f"duplicate of {duplicate.of.shown(scan.root)}: {duplicate.reason}"))
     for entries in (scan.set_aside, scan.unreadable):
         entries.sort(key=lambda entry: _place(entry[0]))
 
@@ -373,7 +377,7 @@ def find_duplicates(
         In the order of `found`; no file twice. Rules, the first that fits:
 
         1. The SOPInstanceUID of an earlier file: a double if pixels (or, where not hashed, all header facts) agree,
-           else a conflict, since one of the two files is not what it says.
+           else a conflict, since one of the two files is mislabelled.
         2. FOR PROCESSING beside FOR PRESENTATION of the same exposure in one study: the picture for presentation
            stays. The same exposure is: named as source, the same exposure key, or the same view, kVp and mAs.
         3. The same pixels as an earlier file of the study.
@@ -412,7 +416,7 @@ def _same_uid(
         agree, what = header == its_header, "header facts"
     if agree:
         return Duplicate(file, first, f"the same SOPInstanceUID and {what}")
-    return Duplicate(file, first, f"the same SOPInstanceUID but other {what}: one is not what it says", True)
+    return Duplicate(file, first, f"the same SOPInstanceUID but other {what}: one is mislabelled", True)
 
 
 def _processed_elsewhere(
@@ -421,7 +425,7 @@ def _processed_elsewhere(
     for other, shown in presentations:
         why = _same_exposure(header, shown)
         if why:
-            return Duplicate(file, other, f"FOR PROCESSING; its exposure ({why}) is there FOR PRESENTATION")
+            return Duplicate(file, other, f"FOR PROCESSING; the same exposure ({why}) is present FOR PRESENTATION")
     return None
 
 
@@ -436,7 +440,7 @@ def _same_exposure(raw: Header, shown: Header) -> str | None:
 
 
 def deid_warnings(header: Header) -> list[str]:
-    """What a publisher must look at before pixels or facts of this file leave the house.
+    """What a publisher must look at before pixels or facts of this file are published.
 
     The markers are those of DICOM PS3.15 Annex E. None of them proves anything: they are what a tool wrote.
     """

@@ -35,6 +35,7 @@ __all__ = [
     "otsu_mask",
     "scaled",
     "smoothed",
+    "smoothed_as_published",
 ]
 
 Map = npt.NDArray[np.float32]
@@ -126,17 +127,26 @@ def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float)
     return above
 
 
-def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool) -> BoolArray:
+def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, published_smoothing: int = 0) -> BoolArray:
     """Where the scaled map is above Otsu's level; with its contours filled, as published, or as it is.
+
+    Parameters
+    ----------
+    published_smoothing : side of the box of :func:`smoothed_as_published`, 0 for none
 
     Raises
     ------
     ArgumentError
         As :func:`at_size`.
     ImportError
-        If contours are to be filled and OpenCV is not installed.
+        If OpenCV is needed, for contours or smoothing, and is not installed.
     """
-    levels = (np.float32(_LEVELS - 1) * scaled(at_size(heat_map, size))).astype(np.uint8)
+    fine = scaled(at_size(heat_map, size))
+    if not fine.any():
+        return np.zeros(fine.shape, bool)
+    levels = (np.float32(_LEVELS - 1) * fine).astype(np.uint8)
+    if published_smoothing:
+        levels = smoothed_as_published(levels, published_smoothing)
     above: BoolArray = levels > otsu_level(np.bincount(levels.ravel(), minlength=_LEVELS))
     return fill_contours(above) if fill else above
 
@@ -224,3 +234,23 @@ def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], side: int) -> Map:
         raise ImportError("smoothing needs OpenCV: pip install 'reveal-bench[saliency]'") from None
     fine = at_size(heat_map, size)
     return np.asarray(cv2.blur(fine, (side, side), borderType=cv2.BORDER_REFLECT_101), np.float32)
+
+
+def smoothed_as_published(levels: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:
+    """256 levels as CheXlocalize's code smooths them before Otsu's level is found.
+
+    The levels become OpenCV's "jet" colours, these grey as if blue were red, a box of `side` pixels averages them, and
+    they are turned round. What comes out does not rise with what goes in: 0, 96, 128 and 255 become 217, 29, 53 and
+    240, a rough absolute value for maps with a sign. A map without one has its low and its high end above its middle.
+
+    Raises
+    ------
+    ImportError
+        If OpenCV is not installed.
+    """
+    try:
+        import cv2
+    except ImportError:
+        raise ImportError("smoothing needs OpenCV: pip install 'reveal-bench[saliency]'") from None
+    grey = cv2.cvtColor(cv2.applyColorMap(levels, cv2.COLORMAP_JET), cv2.COLOR_RGB2GRAY)
+    return np.asarray(255 - cv2.blur(grey, (side, side), borderType=cv2.BORDER_REFLECT_101), np.uint8)

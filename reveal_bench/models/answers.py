@@ -42,8 +42,7 @@ from reveal_bench.models.answer_words import (
     statements,
     without_thinking,
 )
-from reveal_bench.models.overlay import SquareView
-from reveal_bench.models.prompts import shown_size
+from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
 
 __all__ = ["PARSER_VERSION", "Reply", "STATUSES", "read_reply"]
@@ -301,7 +300,7 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
         return None, f"passed over {label!r}: x, y, w and h must be numbers"
     x, y, width, height = (float(v) for v in sides)  # type: ignore[arg-type]  # numbers, as just checked
     image = question.images[place - 1]
-    shown_height, shown_width = shown_size(image, settings.side)
+    shown_height, shown_width = whole_size(image.size, settings.side)
     if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= shown_width - x and LEAST_SIDE <= height <= shown_height - y):
         return None, f"passed over {label!r}: outside the picture of {shown_width} x {shown_height} pixels"
     across, down = image.size[1] / shown_width, image.size[0] / shown_height

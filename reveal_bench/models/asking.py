@@ -1,4 +1,4 @@
-"""Asking a model in words: many questions at once to an OpenAI-compatible endpoint, with patience, every answer kept.
+"""Asking a model in words: many questions at once to an OpenAI-compatible endpoint, with retries, every answer kept.
 
 The one place of the project that talks to a model itself (with the SDK ``openai``, extra ``run``); questions with
 pictures go by inspect_ai, see :mod:`reveal_bench.models.running`, under the same rules for endpoints and keys.
@@ -59,7 +59,7 @@ __all__ = [
     "KEY_VARIABLE",
     "LOOPBACK",
     "ModelSettings",
-    "Patience",
+    "RetryPolicy",
     "Request",
     "RunStoppedError",
     "Spending",
@@ -98,7 +98,7 @@ def check_endpoint(endpoint: str, key_variable: str = KEY_VARIABLE) -> None:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ArgumentError("endpoint", "must be an http or https URL", repr(endpoint))
     if url.username or url.password:
-        raise ArgumentError("endpoint", f"must not hold a key: that comes from ${key_variable}")
+        raise ArgumentError("endpoint", f"must not hold a key, which comes from ${key_variable}")
     if os.environ.get(key_variable) and url.scheme == "http" and url.hostname not in LOOPBACK:
         rule = f"must be https when ${key_variable} is set: no key goes to another machine over plain http"
         raise ArgumentError("endpoint", rule, repr(endpoint))
@@ -157,14 +157,7 @@ class ModelSettings:
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON."""
-        return {
-            "model": self.model,
-            "temperature": self.temperature,
-            "seed": self.seed,
-            "max_tokens": self.max_tokens,
-            "structure": self.structure,
-            "extra": dict(self.extra),
-        }
+        return asdict(self)
 
     def body(self, request: Request) -> dict[str, Any]:
         """The body of a request."""
@@ -187,8 +180,8 @@ class ModelSettings:
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long and how often; times in seconds.
+class RetryPolicy:
+    """How long to wait for an answer, and how often to ask again; times in seconds.
 
     `in_a_row` requests without an answer, one after the other, end the run. A pause that the endpoint asks for is kept
     up to `longest_pause`.
@@ -357,7 +350,7 @@ class Asker:
         cache: Path,
         *,
         max_connections: int = 8,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         prices: Prices | None = None,
         key_variable: str = KEY_VARIABLE,
     ) -> None:
@@ -365,7 +358,7 @@ class Asker:
             raise ArgumentError("max_connections", "must be at least 1", max_connections)
         check_endpoint(endpoint, key_variable)
         self.settings, self.endpoint, self.key_variable = settings, endpoint, key_variable
-        self.max_connections, self.patience, self.prices = max_connections, patience or Patience(), prices
+        self.max_connections, self.retry_policy, self.prices = max_connections, retry_policy or RetryPolicy(), prices
         self.spent = Spending(cost=None if prices is None else Decimal(0))
         self._cache = AnswerCache(cache)
         self._used: dict[str, tuple[int | None, int | None, str | None]] = {}
@@ -397,7 +390,7 @@ class Asker:
             finally:
                 runner.run(_end(running, client))
         if self.spent.failures > failed_before and self._n_answers() == answered_before:
-            raise RunStoppedError("not one request was answered; do it again when the endpoint answers")
+            raise RunStoppedError("no request was answered; try again when the endpoint is up")
 
     def counts(self) -> dict[str, Any]:
         """What the answers amount to that were used so far, whichever run paid for them.
@@ -446,11 +439,11 @@ class Asker:
         return outcome
 
     async def _sent(self, body: Mapping[str, Any], client: AsyncOpenAI) -> Answer | Failure:
-        for n_failed in range(self.patience.attempts):
+        for n_failed in range(self.retry_policy.attempts):
             if n_failed:
                 self.spent.retries += 1
             self.spent.requests += 1
-            outcome = await _attempt(client, body, self.patience.attempt_timeout)
+            outcome = await _attempt(client, body, self.retry_policy.attempt_timeout)
             if isinstance(outcome, Answer):
                 self._in_a_row = 0
                 return outcome
@@ -461,13 +454,13 @@ class Asker:
                 )
             if not outcome.is_passing:
                 break
-            if n_failed + 1 < self.patience.attempts:
-                await asyncio.sleep(self.patience.pause(n_failed + 1, outcome.asked_for))
+            if n_failed + 1 < self.retry_policy.attempts:
+                await asyncio.sleep(self.retry_policy.pause(n_failed + 1, outcome.asked_for))
         else:
-            reason = f"{reason} in the last of {self.patience.attempts} attempts"
+            reason = f"{reason} in the last of {self.retry_policy.attempts} attempts"
         self.spent.failures += 1
         self._in_a_row += 1
-        if self._in_a_row >= self.patience.in_a_row:
+        if self._in_a_row >= self.retry_policy.in_a_row:
             raise RunStoppedError(f"{self._in_a_row} requests in a row were not answered, the last: {reason}", status)
         return Failure(reason)
 

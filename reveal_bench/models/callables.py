@@ -333,58 +333,32 @@ class _Work:
 
 def _result(asked: Sequence[Question], outcomes: Mapping[str, _Outcome], run: RunInfo) -> CallableRun:
     found = [(question, outcomes[question.id]) for question in asked]
-    answered = [(question, outcome.answer) for question, outcome in found if outcome.status == "answered"]
     failed = [outcome for _, outcome in found if outcome.status == "failed"]
+    exchanges = [_exchange(question, outcome) for question, outcome in found]
+    kind = KINDS[run.kind]
     return CallableRun(
-        tuple(_labels(q, answer) for q, answer in answered)
-        if "labels" in KINDS[run.kind].forms
-        else tuple(_place(q, answer) for q, answer in answered),
+        tuple(kind.prediction(exchange) for exchange in exchanges if exchange.status == "answered"),
         tuple(outcome.question for _, outcome in found if outcome.status in ("empty", "absent")),
         tuple(Failure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),
         run,
-        tuple(_exchange(question, outcome) for question, outcome in found),
+        tuple(exchanges),
     )
-
-
-def _place(question: Question, answer: Mapping[str, Any]) -> LocalizationPrediction:
-    rle = answer.get("rle")
-    return LocalizationPrediction(
-        question.image.image_id,
-        question.finding or "",
-        points=(tuple(answer["point"]),) if "point" in answer else (),
-        cell=answer.get("cell"),
-        box=tuple(answer["box"]) if "box" in answer else None,
-        mask=None if rle is None else Rle((rle["size"][0], rle["size"][1]), rle["counts"]),
-        score=answer.get("score"),
-    )
-
-
-def _labels(question: Question, answer: Mapping[str, Any]) -> FindingsPrediction:
-    labels = answer.get("labels")
-    return FindingsPrediction(question.id, None if labels is None else tuple(labels), answer.get("probabilities"))
 
 
 def _exchange(question: Question, outcome: _Outcome) -> Exchange:
-    if question.finding is None:
-        labels = outcome.answer.get("labels")
-        return Exchange(
-            question.id,
-            question.id,
-            outcome.status,
-            labels=None if labels is None else tuple(labels),
-            probabilities=outcome.answer.get("probabilities"),
-            error=outcome.error,
-        )
-    place = _place(question, outcome.answer)
+    answer = outcome.answer
+    rle, labels = answer.get("rle"), answer.get("labels")
     return Exchange(
         question.id,
-        question.image.image_id,
+        question.unit,
         outcome.status,
         question.finding,
-        point=place.points[0] if place.points else None,
-        cell=place.cell,
-        box=place.box,
-        mask=place.mask,
-        score=place.score,
+        cell=answer.get("cell"),
+        point=tuple(answer["point"]) if "point" in answer else None,
+        box=tuple(answer["box"]) if "box" in answer else None,
+        mask=None if rle is None else Rle((rle["size"][0], rle["size"][1]), rle["counts"]),
+        score=answer.get("score"),
+        labels=None if labels is None else tuple(labels),
+        probabilities=answer.get("probabilities"),
         error=outcome.error,
     )

@@ -37,6 +37,7 @@ __all__ = [
     "shown_png",
     "square_picture",
     "whole_picture",
+    "whole_size",
     "Form",
 ]
 
@@ -128,9 +129,20 @@ def whole_picture(image: Image, *, side: int) -> Image:
     """
     if side < 1:
         raise ArgumentError("side", "must be at least 1", side)
-    scale = min(1.0, side / max(image.size))
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    return _resized(image, size, (0, 0, image.width, image.height))
+    height, width = whole_size((image.height, image.width), side)
+    return _resized(image, (width, height), (0, 0, image.width, image.height))
+
+
+def whole_size(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """(height, width) at which a whole picture of `size` (height, width) is shown: its long side at most `side`.
+
+    Examples
+    --------
+    >>> whole_size((2000, 3000), 1024)
+    (683, 1024)
+    """
+    scale = min(1.0, side / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def cells_are_named(side: int, grid: Grid) -> bool:

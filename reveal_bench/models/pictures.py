@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.models.questions import CONFIGS
+from reveal_bench.sources.pictures import grey_of_16_bits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -220,19 +221,10 @@ def _decoded(data: bytes, size: tuple[int, int]) -> Image:
             if (image.height, image.width) != size:
                 stated, got = f"{size[1]} x {size[0]}", f"{image.width} x {image.height}"
                 raise ValueError(f"the manifest states {stated} pixels, it has {got}")
-            grey = _scaled(image) if image.mode.startswith(("I", "F")) else image.convert("L")
+            is_deep = image.mode.startswith(("I", "F"))
+            grey = Image.fromarray(grey_of_16_bits(image)) if is_deep else image.convert("L")
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error)
         raise ValueError(f"{len(data)} bytes: {reason}") from None
     grey.info = {}
     return grey
-
-
-def _scaled(image: Image) -> Image:
-    """A picture of 16 bits, from its darkest to its brightest value, in 8 bits."""
-    import numpy as np
-    from PIL import Image
-
-    values = np.asarray(image).astype(np.float64)
-    low, high = values.min(), values.max()
-    return Image.fromarray(np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8))

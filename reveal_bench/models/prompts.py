@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question, ViewedImage
-from reveal_bench.models.overlay import Form, cells_are_named, shown_png
+from reveal_bench.models.overlay import Form, cells_are_named, shown_png, whole_size
 from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Shown
 
 if TYPE_CHECKING:
     from reveal_bench.models.shots import Shot
 
-__all__ = ["STYLES", "VERSION", "compose", "describe", "prompt_text", "shown_size"]
+__all__ = ["STYLES", "VERSION", "compose", "describe", "prompt_text"]
 
 VERSION = "1"
 
@@ -167,19 +167,6 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
     return "\n\n".join([body, thinking, end] if thinks else [body, end])
 
 
-def shown_size(image: ViewedImage, side: int) -> tuple[int, int]:
-    """(height, width) at which a whole picture is shown: its long side at most `side`, as the overlay reduces it.
-
-    Examples
-    --------
-    >>> shown_size(ViewedImage("i1", "PA", (2000, 3000)), 1024)
-    (683, 1024)
-    """
-    height, width = image.size
-    scale = min(1.0, side / max(image.size))
-    return max(1, round(height * scale)), max(1, round(width * scale))
-
-
 def _place_text(question: Question, settings: AskSettings) -> str:
     grid, is_there = Grid(settings.grid), question.present
     return _PLACES[question.form].format(
@@ -199,7 +186,7 @@ def _task_text(question: Question, settings: AskSettings) -> str:
     """The words of an open task: what the pictures are, the indication, the task, and how boxes are to be given."""
     listed = []
     for i, image in enumerate(question.images, start=1):
-        height, width = shown_size(image, settings.side)
+        height, width = whole_size(image.size, settings.side)
         earlier = ", from an earlier examination of the same patient" if image.is_prior else ""
         listed.append(f"Picture {i}: {_film(image)}{earlier}; {width} pixels wide, {height} pixels high.")
     frontal = any(image.view in ("AP", "PA", "FRONTAL") for image in question.images)

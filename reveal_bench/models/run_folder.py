@@ -237,7 +237,7 @@ def check_same_run(out: Path, asked: RunInfo) -> None:
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
             here, there = ({part: side.get(part) for part in parts} for side in (here, there))
-        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, asked for is {there!r}")
+        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, but {there!r} is asked for")
 
 
 @contextlib.contextmanager
@@ -425,11 +425,7 @@ def with_reply(asked: Exchange, reply: Reply, **facts: Any) -> Exchange:
 
 
 _ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")
-
-
 TOKENS = ("tokens_in", "tokens_cached", "tokens_out")
-
-
 _READ = ("cell", "point", "box", "mask", "score", "labels", "probabilities", "answer", "boxes")
 
 

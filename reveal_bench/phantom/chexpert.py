@@ -11,6 +11,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray
 from reveal_bench.findings import CHEXPERT_LABELS
+from reveal_bench.phantom.folders import start_folder
 from reveal_bench.phantom.layouts import NOTICE
 
 __all__ = ["READERS", "write_chexpert_labels"]
@@ -45,13 +46,9 @@ def write_chexpert_labels(
     ValueError
         If `out` is not empty or there is no study.
     """
-    out = Path(out)
     if n_studies < 1:
         raise ArgumentError("n_studies", "must be at least 1", n_studies)
-    if out.exists() and any(out.iterdir()):
-        raise ArgumentError("out", "must be a new or empty folder", out)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
+    out = start_folder(out, NOTICE)
     rng = np.random.default_rng(seed)
     n_valid = 2 * n_studies // 5
     test, valid = (_draw(rng, n) for n in (n_studies, n_valid))

@@ -46,12 +46,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import age_band
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.dicom_headers import draw_header
+from reveal_bench.phantom.folders import start_folder, write_csv
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal import NOTICE, RARE, TRANSFER_SYNTAXES, write_reveal
 from reveal_bench.phantom.reveal_findings import DEVICE_CHANCE, FRONTAL, draw_reveal_film, sides
@@ -159,13 +159,10 @@ def write_pool(
     ValueError
         If `out` is not empty or a number is below 1.
     """
-    out, workers = Path(out), workers if workers is not None else os.cpu_count() or 1
+    workers = workers if workers is not None else os.cpu_count() or 1
     if n_studies < 1 or workers < 1:
         raise ValueError(f"`n_studies` and `workers` must be at least 1, got {n_studies} and {workers}")
-    if out.exists() and any(out.iterdir()):
-        raise ArgumentError("out", "must be a new or empty folder", out)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
+    out = start_folder(out, NOTICE)
     n_right, last_patient, n_patients = 0, -1, 0
     with ExitStack() as stack:
         reports = _csv(stack, out / "reports.csv", ("study", "patient", "report"))
@@ -289,7 +286,7 @@ UNKNOWN, NO, YES = range(3)
 
 def write_readers(path: Path, readers: Mapping[str, int] = READERS) -> None:
     """Write the table of readers and capacities that `assign` reads."""
-    _write(path, ("reader", "capacity"), readers.items())
+    write_csv(path, ("reader", "capacity"), readers.items())
 
 
 def write_curation_world(
@@ -315,7 +312,7 @@ def write_curation_world(
 
 def write_votes(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
     """Write rows of :func:`cast` as the table that `import-votes` reads."""
-    _write(path, VOTE_COLUMNS, ([row[name] for name in VOTE_COLUMNS] for row in rows))
+    write_csv(path, VOTE_COLUMNS, ([row[name] for name in VOTE_COLUMNS] for row in rows))
 
 
 def cast(
@@ -494,10 +491,3 @@ def _beyond(agreement: FloatArray, chance: FloatArray) -> FloatArray:
     room = np.where(np.isclose(chance, 1), np.nan, 1 - chance)
     beyond: FloatArray = (agreement - chance) / room
     return beyond
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)

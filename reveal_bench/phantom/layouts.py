@@ -13,7 +13,6 @@ patient's. A lung's contour is that of the whole pleural space, and runs on behi
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, CHEXPERT_LABELS
 from reveal_bench.masks import empty_rle, rasterize_polygons
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points
+from reveal_bench.phantom.folders import check_sizes, start_folder, write_csv
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.readers import perturb, reader_contours, reader_point
 
@@ -101,17 +101,11 @@ def write_chexlocalize(
     ValueError
         If `out` is not empty or a number is out of range.
     """
-    out = Path(out)
-    if n_images < 1 or (n_val or 0) < 0 or not 64 <= long_side <= 8192:
-        values = f"{n_images}, {n_val}, {long_side}"
-        raise ValueError(f"`n_images`, `n_val`, `long_side` must be >= 1, >= 0 and in [64, 8192], got {values}")
-    if out.exists() and any(out.iterdir()):
-        raise ArgumentError("out", "must be a new or empty folder", out)
-    root = out / "chexlocalize" / "chexlocalize" if traps else out
-    (root / "CheXlocalize").mkdir(parents=True)
+    _check_sizes(n_images, n_val, long_side)
+    inner = "chexlocalize/chexlocalize" if traps else "."
+    root = start_folder(out, NOTICE, inner) / inner
+    (root / "CheXlocalize").mkdir()
     (root / "CheXpert").mkdir()
-    for place in {out, root}:
-        (place / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
     counts: dict[str, int] = {}
     n_done, n_all = 0, n_images + (n_val or 0)
     for split, n_films in (("val", n_val or 0), ("test", n_images)):
@@ -128,8 +122,14 @@ def write_chexlocalize(
         counts[f"{split} films"] = n_films
         counts[f"{split} masks"] = sum(len(entry) - 1 for entry in files.gt_annotations.values())
     if traps:
-        _write_litter(root)
+        _write_unrelated_files(root)
     return counts
+
+
+def _check_sizes(n_images: int, n_val: int | None, long_side: int) -> None:
+    check_sizes(n_images=n_images, long_side=long_side)
+    if (n_val or 0) < 0:
+        raise ArgumentError("n_val", "must be at least 0", n_val)
 
 
 def _write_film(root: Path, film: Film, files: _Files, trap: str, *, long_side: int, pixels: bool) -> None:
@@ -233,12 +233,11 @@ def _write_files(root: Path, split: str, files: _Files, *, traps: bool) -> None:
         heads[i], heads[j] = heads[j], heads[i]
         for row in rows:
             row[1 + i], row[1 + j] = row[1 + j], row[1 + i]
-    with (root / "CheXpert" / f"{split}_labels.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([["Path", *facts, *heads], *rows])
+    write_csv(root / "CheXpert" / f"{split}_labels.csv", ["Path", *facts, *heads], rows)
 
 
-def _write_litter(root: Path) -> None:
-    """What a download leaves lying about: interrupted parts, and pickles that nobody must open."""
+def _write_unrelated_files(root: Path) -> None:
+    """What else a download leaves in its folders: interrupted parts, and pickles that nobody must open."""
     pictures = sorted((root / "CheXpert").rglob("*.jpg"))[:2]
     for i, path in enumerate(pictures):
         part = path.with_name(f".azDownload-{i:08d}-0000-0000-0000-000000000000-{path.name}")
@@ -283,9 +282,7 @@ def write_anatomy(path: Path, n_images: int, *, n_val: int | None = None, seed: 
     ValueError
         If a number is out of range.
     """
-    if n_images < 1 or (n_val or 0) < 0 or not 64 <= long_side <= 8192:
-        values = f"{n_images}, {n_val}, {long_side}"
-        raise ValueError(f"`n_images`, `n_val`, `long_side` must be >= 1, >= 0 and in [64, 8192], got {values}")
+    _check_sizes(n_images, n_val, long_side)
     drawn = (
         _line(film, draw_film(film)[0], long_side)
         for split, n_films in (("val", n_val or 0), ("test", n_images))

@@ -11,7 +11,8 @@ synthetic, and ``SYNTHETIC.txt`` says so. ::
     truth.jsonl                 what was drawn: labels, sides, how every film is stored
 
 With ``traps`` some films are stored in ways that are rare (:data:`RARE`), some studies come with files that are no
-further films (:data:`EXTRA_FILES`), one in seven lies in a folder with others, and things lie about that are no DICOM.
+further films (:data:`EXTRA_FILES`), one in seven lies in a folder with others, and
+files that are not DICOM lie among them.
 
 The layout of MIDRC: ``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a
 manifest in JSON; one table per node of the data model, tab separated, required columns with a leading ``*``, arrays as
@@ -43,6 +44,7 @@ from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.dicom_headers import draw_header
 from reveal_bench.phantom.findings_drawn import Drawn
+from reveal_bench.phantom.folders import check_sizes, start_folder
 from reveal_bench.phantom.radiograph import render
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_findings import DEVICES, draw_reveal_film, sides
@@ -353,8 +355,8 @@ def _write_small_picture(study: RevealStudy, image: RevealImage, path: Path, kin
     return attributes
 
 
-def write_litter(root: Path) -> None:
-    """What lies about in a folder that people and programs have used."""
+def write_unrelated_files(root: Path) -> None:
+    """What else is in a folder that people and programs have used."""
     (root / "Thumbs.db").write_bytes(b"\xd0\xcf\x11\xe0" + bytes(60))
     (root / ".DS_Store").write_bytes(bytes(8))
     (root / "readme.txt").write_text("Films in any order; see labels.csv.\n", encoding="utf-8")
@@ -430,10 +432,8 @@ def write_reveal(
     ImportError
         If the extra `dicom` is not installed.
     """
-    out = Path(out)
-    _check(out, n_studies, long_side, layout, stage)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
+    _check(n_studies, long_side, layout, stage)
+    out = start_folder(out, NOTICE)
     place: Layout = MidrcLayout(out) if layout == "midrc" else TreeLayout(out, traps=traps)
     counts = {"studies": n_studies, "films": 0, "extra files": 0}
     with Tables(out, has_demographics=layout == "dicom") as tables:
@@ -451,7 +451,7 @@ def write_reveal(
                 progress(n_done, n_studies)
     place.finish()
     if traps:
-        write_litter(out)
+        write_unrelated_files(out)
     return counts
 
 
@@ -460,9 +460,13 @@ def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, in
     return write_reveal(out, n_studies, layout="midrc", **options)
 
 
-def reveal_film(study: RevealStudy, image: RevealImage, long_side: int) -> npt.NDArray[np.uint8]:
-    """Grey levels of a film, as every viewer should show it."""
-    return _develop(study, image, draw_reveal_film(study, image), long_side)
+def reveal_film(
+    study: RevealStudy, image: RevealImage, long_side: int, *, body: Body | None = None
+) -> npt.NDArray[np.uint8]:
+    """Grey levels of a film, as every viewer should show it; `body` is what is drawn, if it is known already."""
+    anatomy, drawn = body or draw_reveal_film(study, image)
+    size = round(image.size[0] * long_side), round(image.size[1] * long_side)
+    return render(anatomy, drawn.shapes, study.rng(20, image.number), size)
 
 
 class TreeLayout:
@@ -489,21 +493,12 @@ class TreeLayout:
         """Nothing lists the files."""
 
 
-def _check(out: Path, n_studies: int, long_side: int, layout: str, stage: str) -> None:
-    if n_studies < 1 or not 64 <= long_side <= 8192:
-        raise ValueError(f"`n_studies`, `long_side` must be >= 1 and in [64, 8192], got {n_studies}, {long_side}")
+def _check(n_studies: int, long_side: int, layout: str, stage: str) -> None:
+    check_sizes(n_studies=n_studies, long_side=long_side)
     if layout not in ("dicom", "midrc"):
         raise ArgumentError("layout", "must be 'dicom' or 'midrc'", repr(layout))
     if stage not in ("benchmark", "pool"):
         raise ArgumentError("stage", "must be 'benchmark' or 'pool'", repr(stage))
-    if out.exists() and any(out.iterdir()):
-        raise ArgumentError("out", "must be a new or empty folder", out)
-
-
-def _develop(study: RevealStudy, image: RevealImage, body: Body, long_side: int) -> npt.NDArray[np.uint8]:
-    anatomy, drawn = body
-    size = round(image.size[0] * long_side), round(image.size[1] * long_side)
-    return render(anatomy, drawn.shapes, study.rng(20, image.number), size)
 
 
 def _write_film(
@@ -516,7 +511,7 @@ def _write_film(
     rare = RARE.get(study.index, {}) if traps else {}
     storage = draw_storage(rng, force={name: value for name, value in rare.items() if name not in ("syntax", "meta")})
     syntax = rare.get("syntax") or choose(rng, TRANSFER_SYNTAXES)
-    grey = _develop(study, image, body, long_side)
+    grey = reveal_film(study, image, long_side, body=body)
     attributes = {**draw_header(study, image, rng), **storage.attributes}
     path = layout.place(study, image)
     write_dicom(

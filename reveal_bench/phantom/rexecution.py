@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.tasks.records import CRITERIA, QUESTION_SCORES, TAGS, Rating
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points, area
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
+from reveal_bench.phantom.folders import check_sizes, start_folder
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.rexecution_text import (
     Course,
@@ -213,15 +213,10 @@ def write_rexecution(
     ValueError
         If `out` is not empty or a number is out of range.
     """
-    out = Path(out)
-    if n_tasks < 1 or not 64 <= long_side <= 8192:
-        raise ValueError(f"`n_tasks`, `long_side` must be >= 1 and in [64, 8192], got {n_tasks}, {long_side}")
-    if out.exists() and any(out.iterdir()):
-        raise ArgumentError("out", "must be a new or empty folder", out)
-    tree = out / (TREE_OF_WGET if traps else TREE)
-    tree.mkdir(parents=True)
-    for place in (out, tree):
-        (place / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
+    check_sizes(n_tasks=n_tasks, long_side=long_side)
+    inner = TREE_OF_WGET if traps else TREE
+    out = start_folder(out, NOTICE, inner)
+    tree = out / inner
     tables = _Tables()
     for j, films_of_study in zip(range(n_tasks), _studies(seed), strict=False):
         _write_task(tree, tables, j, films_of_study, seed, long_side, traps=traps)
@@ -229,7 +224,7 @@ def write_rexecution(
             progress(j + 1, n_tasks)
     n_films = len(tables.metadata)
     if traps:
-        _add_strangers(tables, n_tasks, seed, long_side)
+        _add_studies_without_pictures(tables, n_tasks, seed, long_side)
     _write_tree_tables(tree, tables, traps=traps)
     (out / "tasks.csv").write_text(_csv_text(list(tables.tasks[0]), tables.tasks), encoding="utf-8", newline="")
     ratings = draw_ratings([(row["task_id"], row["requires_boxes"] == "Yes") for row in tables.tasks], seed=seed)
@@ -412,7 +407,7 @@ def _boxes(topic: Topic, visit: _Visit, long_side: int) -> list[dict[str, Any]]:
     return boxes
 
 
-def _add_strangers(tables: _Tables, n_tasks: int, seed: int, long_side: int) -> None:
+def _add_studies_without_pictures(tables: _Tables, n_tasks: int, seed: int, long_side: int) -> None:
     """Studies that the metadata knows and whose pictures nobody downloaded."""
     for j in range(n_tasks, n_tasks + max(3, n_tasks // 10)):
         visit = _visit([], [], j, 0, seed)

@@ -5,22 +5,20 @@ Coordinates are pixels of the written picture. A box is of one contour; its corn
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from reveal_bench.arguments import ArgumentError
 from reveal_bench.phantom.curves import Points
+from reveal_bench.phantom.folders import check_sizes, start_folder
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.radiograph import render
 
-__all__ = ["FRAME", "Corners", "Picture", "Progress", "draw_pictures", "start_download", "write_csv"]
+__all__ = ["FRAME", "Corners", "Picture", "Progress", "draw_pictures", "start_download"]
 
 FRAME = 1024
 """Side of the square frames of NIH ChestX-ray14 and of what was made of it, in pixels."""
@@ -115,18 +113,5 @@ def start_download(out: Path, source: str, *, n_images: int, long_side: int) -> 
     ValueError
         If `out` is not empty or a number is out of range.
     """
-    out = Path(out)
-    if n_images < 1 or not 64 <= long_side <= 8192:
-        raise ValueError(f"`n_images` and `long_side` must be >= 1 and in [64, 8192], got {n_images}, {long_side}")
-    if out.exists() and any(out.iterdir()):
-        raise ArgumentError("out", "must be a new or empty folder", out)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "SYNTHETIC.txt").write_text(NOTICE.format(source=source), encoding="utf-8")
-    return out
-
-
-def write_csv(path: Path, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A CSV file with a header."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([heads, *rows])
+    check_sizes(n_images=n_images, long_side=long_side)
+    return start_folder(out, NOTICE.format(source=source))

@@ -24,6 +24,7 @@ from PIL import Image, ImageDraw
 
 from reveal_bench.dicom import write_dicom
 from reveal_bench.findings import VINBIGDATA_FINDINGS, VINDR_CXR_FINDINGS, VINDR_GLOBAL_LABELS
+from reveal_bench.phantom.folders import write_csv
 from reveal_bench.phantom.radiograph import jpeg_bytes
 from reveal_bench.phantom.source_films import (
     FRAME,
@@ -32,7 +33,6 @@ from reveal_bench.phantom.source_films import (
     Progress,
     draw_pictures,
     start_download,
-    write_csv,
 )
 
 __all__ = [
@@ -380,19 +380,8 @@ def write_ms_cxr(
                 coco["annotations"].append({**annotation, "bbox": box, "label_text": phrase, "split": split})
                 whole = [int(v) for v in box]
                 table.append([dicom_id, category, phrase, path, *whole, width, height, split])
-    heads = [
-        "dicom_id",
-        "category_name",
-        "label_text",
-        "path",
-        "x",
-        "y",
-        "w",
-        "h",
-        "image_width",
-        "image_height",
-        "split",
-    ]
+    heads = ["dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h"]
+    heads += ["image_width", "image_height", "split"]
     write_csv(out / "MS_CXR_Local_Alignment_v1.1.0.csv", heads, table)
     (out / "MS_CXR_Local_Alignment_v1.1.0.json").write_text(json.dumps(coco), encoding="utf-8")
     names = ["dicom_id", "subject_id", "study_id", "ViewPosition", "Rows", "Columns"]

@@ -4,14 +4,17 @@ Conventions
 -----------
 A reading is what one reader said of one case with one modality: a score, which is larger the surer the reader is, or 0
 or 1. The truth of a case is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once.
-Errors come from the cases, and their covariance is the jackknife's, patients left out one after another: a patient may
-have several cases.
+Where it is said beforehand, readers may read different cases, each the same ones with every modality: then a figure is
+that of the cases that its reader read. Errors come from the cases, and their covariance is the jackknife's, patients
+left out one after another: a patient may have several cases, and readers without a common patient have none.
 
 ================  ====================================================================================================
 figure of merit   of one reader and modality
 ================  ====================================================================================================
 ``auc``           area under the empirical ROC curve: the share of pairs of a case with and a case without in which the
                   one with has the higher score, equal ones counting half
+``lroc``          area under the empirical LROC curve: the same share, in which a case with whose finding the reader did
+                  not locate has never the higher score
 ``sensitivity``   share of the cases with that were called 1
 ``specificity``   share of the cases without that were called 0
 ``accuracy``      share of all cases that were called what they are
@@ -22,6 +25,9 @@ figure of merit   of one reader and modality
 A system beside the readers is compared with them by :func:`beside_readers`: it becomes a modality of its own, in which
 every reader says what the system says. The analysis of that study is the one of the readers' differences from the
 system, with the same interval and p, since nothing of the system varies from reader to reader.
+
+Readers of different cases are analysed with the same formulas: the mean covariance of all pairs of readers, zeros too,
+is what their mean figure needs (marginal means, Hillis 2014).
 
 Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143; Hillis (2014),
 Statistics in Medicine 33; Chakraborty (2017), Observer Performance Methods for Diagnostic Imaging, chapter 22.
@@ -37,26 +43,28 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["COLUMNS", "FIGURES", "ReaderStudy", "beside_readers", "figures_of", "read_study"]
 
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
-           "patient": "patient"}  # fmt: skip
-"""What is read from which column; `modality`, `truth` and `patient` may be missing."""
+           "patient": "patient", "located": "located"}  # fmt: skip
+"""What is read from which column; `modality`, `truth`, `patient` and `located` may be missing."""
 _MOST_TOLD = 10
 
 
 @dataclass(frozen=True)
 class ReaderStudy:
-    """A fully crossed study.
+    """A study.
 
     Attributes
     ----------
     modalities, readers, cases : names, in the order in which they come
-    scores : float array (n_modalities, n_readers, n_cases)
+    scores : float array (n_modalities, n_readers, n_cases), NaN where a reader did not read a case
     truth : int array (n_cases,), 0 or 1; all -1 if the table has none
     patients : int array (n_cases,), code of each case's patient
+    located : bool array of the shape of `scores`, whether the reader found the place, of cases with; None where nothing
+        was said of places
     """
 
     modalities: tuple[str, ...]
@@ -65,15 +73,19 @@ class ReaderStudy:
     scores: FloatArray
     truth: IntArray
     patients: IntArray
+    located: BoolArray | None = None
 
 
-def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> ReaderStudy:
+def read_study(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None, *, partly_crossed: bool = False
+) -> ReaderStudy:
     """Read a long table: a row per reader, case and modality.
 
     Parameters
     ----------
     rows : with the columns of :data:`COLUMNS`; one modality, and every case its own patient, where a column is missing
     columns : name in :data:`COLUMNS` -> what the table calls it
+    partly_crossed : whether readers may have read different cases
 
     Raises
     ------
@@ -95,6 +107,7 @@ def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | N
     truth: dict[str, int] = {}
     patients: dict[str, str] = {}
     scores: dict[tuple[str, str, str], float] = {}
+    located: dict[tuple[str, str, str], bool] = {}
     for number, row in enumerate(rows, start=1):
         modality, reader, case, patient = (
             _text(row, named[name], number) if named[name] in found else None
@@ -108,9 +121,17 @@ def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | N
         places[key] = number
         scores[key] = _score(row.get(named["score"]), number)
         if named["truth"] in found:
-            _same(truth, case, _truth(row.get(named["truth"]), number), "truth", number)
+            _same(truth, case, _zero_or_one(row.get(named["truth"]), "truth", number), "truth", number)
+        if named["located"] in found and truth.get(case) == 1:
+            located[key] = _zero_or_one(row.get(named["located"]), "located", number) == 1
         _same(patients, case, patient or case, "patient", number)
-    return _crossed(scores, truth, patients)
+    study = _crossed(scores, truth, patients, partly_crossed)
+    if named["located"] not in found:
+        return study
+    found_places = [
+        [[located.get((m, r, c), False) for c in study.cases] for r in study.readers] for m in study.modalities
+    ]
+    return replace(study, located=np.array(found_places))
 
 
 def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
@@ -137,11 +158,11 @@ def _score(value: Any, number: int) -> float:
     return score
 
 
-def _truth(value: Any, number: int) -> int:
+def _zero_or_one(value: Any, what: str, number: int) -> int:
     text = str(value).strip().lower()
     known = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
     if text not in known:
-        raise ArgumentError("rows", f"must have 0 or 1 as `truth`, in row {number}", repr(value))
+        raise ArgumentError("rows", f"must have 0 or 1 as `{what}`, in row {number}", repr(value))
     return known[text]
 
 
@@ -152,18 +173,25 @@ def _same(known: dict[str, Any], case: str, value: Any, what: str, number: int) 
 
 
 def _crossed(
-    scores: Mapping[tuple[str, str, str], float], truth: Mapping[str, int], patients: Mapping[str, str]
+    scores: Mapping[tuple[str, str, str], float],
+    truth: Mapping[str, int],
+    patients: Mapping[str, str],
+    partly_crossed: bool,
 ) -> ReaderStudy:
     modalities, readers, cases = (tuple(dict.fromkeys(key[i] for key in scores)) for i in range(3))
-    missing = [(m, r, c) for m in modalities for r in readers for c in cases if (m, r, c) not in scores]
+    read = {key[1:] for key in scores} if partly_crossed else {(r, c) for r in readers for c in cases}
+    missing = [(m, *both) for m in modalities for both in sorted(read) if (m, *both) not in scores]
     if missing:
         m, r, c = missing[0]
-        rule = "must hold every case by every reader with every modality; " + (
-            f"{len(missing):,} of {len(modalities) * len(readers) * len(cases):,} readings are missing"
-        )
-        raise ArgumentError("rows", rule, f"none of case {c!r} by reader {r!r} with modality {m!r}")
+        place = f"none of case {c!r} by reader {r!r} with modality {m!r}"
+        of = f"{len(missing):,} of {len(modalities) * len(read):,} readings are missing"
+        if partly_crossed:
+            rule = f"must hold what a reader read with one modality with every modality; {of}"
+            raise ArgumentError("rows", rule, place)
+        rule = f"must hold every case by every reader with every modality, or `partly_crossed` be set; {of}"
+        raise ArgumentError("rows", rule, place, ("partly_crossed",))
     code = {name: i for i, name in enumerate(dict.fromkeys(patients[case] for case in cases))}
-    table = [[[scores[m, r, c] for c in cases] for r in readers] for m in modalities]
+    table = [[[scores.get((m, r, c), math.nan) for c in cases] for r in readers] for m in modalities]
     return ReaderStudy(
         modalities, readers, cases, np.array(table),
         np.array([truth.get(case, -1) for case in cases]), np.array([code[patients[case]] for case in cases]),
@@ -187,9 +215,17 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
     others = np.delete(study.scores[0], at, axis=0)
     if not len(others):
         raise ArgumentError("system", "must have a reader beside it", f"{system!r} alone")
-    scores = np.stack([np.broadcast_to(study.scores[0, at], others.shape), others])
-    return replace(study, modalities=(system, "readers"), readers=study.readers[:at] + study.readers[at + 1 :],
-                   scores=scores)  # fmt: skip
+    of_system = np.where(np.isnan(others), math.nan, study.scores[0, at])  # on the cases that each of the others read
+    unread = np.flatnonzero((np.isnan(of_system) & ~np.isnan(others)).any(axis=0))
+    if len(unread):
+        rule = f"must have read every case that another reader read, {len(unread):,} are missing"
+        raise ArgumentError("system", rule, f"no reading of case {study.cases[unread[0]]!r} by {system!r}")
+    scores, located = np.stack([of_system, others]), study.located
+    if located is not None:
+        of_others = np.delete(located[0], at, axis=0)
+        located = np.stack([np.broadcast_to(located[0, at], of_others.shape), of_others])
+    readers = study.readers[:at] + study.readers[at + 1 :]
+    return replace(study, modalities=(system, "readers"), readers=readers, scores=scores, located=located)
 
 
 def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
@@ -205,31 +241,38 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
         raise ArgumentError("merit", f"must be one of {', '.join(FIGURES)}", repr(merit))
     if merit != "hit_rate" and (study.truth < 0).any():
         raise ArgumentError("truth", f"must be a column of the table for {merit}", "none")
-    if merit != "auc" and not np.isin(study.scores, (0, 1)).all():
-        odd = study.scores[~np.isin(study.scores, (0, 1))][0]
+    scores = study.scores
+    if merit == "lroc":
+        if study.located is None:
+            raise ArgumentError("located", f"must be a column of the table for {merit}", "none")
+        scores = np.where((study.truth == 1) & ~study.located & ~np.isnan(scores), -math.inf, scores)
+    given = scores[~np.isnan(scores)]
+    if merit not in ("auc", "lroc") and not np.isin(given, (0, 1)).all():
+        odd = given[~np.isin(given, (0, 1))][0]
         raise ArgumentError("score", f"must be 0 or 1 for {merit}", f"{odd:g}")
-    t, r, _ = study.scores.shape
+    t, r, _ = scores.shape
     n_patients = int(study.patients.max()) + 1
     if n_patients < 2:
         raise ArgumentError("rows", "must be of at least two patients", n_patients)
     values, left_out = np.empty((t, r)), np.empty((n_patients, t * r))
     for i in range(t):
         for j in range(r):
-            values[i, j], left_out[:, i * r + j] = FIGURES[merit](study.scores[i, j], study.truth, study.patients)
+            read = ~np.isnan(scores[i, j])
+            own = scores[i, j, read], study.truth[read], study.patients[read]
+            values[i, j], left_out[:, i * r + j] = FIGURES[merit](*own, n_patients)
     if np.isnan(values).any() or np.isnan(left_out).any():
-        rule = f"must leave {merit} defined, also without any one patient: cases with and without are needed"
+        rule = f"must leave {merit} defined, also without any one patient: each reader needs cases with and without"
         raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} cases with")
     deviations = left_out - left_out.mean(axis=0)
     return values, (n_patients - 1) / n_patients * deviations.T @ deviations
 
 
-Figure = Callable[[FloatArray, IntArray, IntArray], tuple[float, FloatArray]]
+Figure = Callable[[FloatArray, IntArray, IntArray, int], tuple[float, FloatArray]]
 
 
-def _auc(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float, FloatArray]:
+def _auc(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
     """The area, and the areas without each patient: what its cases won and lost is taken away."""
     with_, without = np.flatnonzero(truth == 1), np.flatnonzero(truth == 0)
-    n_patients = int(patients.max()) + 1
     n_with, n_without = (np.bincount(patients[part], minlength=n_patients) for part in (with_, without))
     ranked = np.sort(scores[without]), np.sort(scores[with_])
     won = (np.searchsorted(ranked[0], scores[with_], "left") + np.searchsorted(ranked[0], scores[with_], "right")) / 2
@@ -251,8 +294,7 @@ def _auc(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float
 def _of_counts(statistic: Callable[[FloatArray], FloatArray]) -> Figure:
     """A figure of the counts of called and true: (..., called, true) -> value."""
 
-    def figure(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float, FloatArray]:
-        n_patients = int(patients.max()) + 1
+    def figure(scores: FloatArray, truth: IntArray, patients: IntArray, n_patients: int) -> tuple[float, FloatArray]:
         place = 4 * patients + 2 * scores.astype(np.int64) + np.maximum(truth, 0)
         counts = np.bincount(place, minlength=4 * n_patients).reshape(n_patients, 2, 2).astype(np.float64)
         total = counts.sum(axis=0)
@@ -276,6 +318,7 @@ def _kappa(counts: FloatArray) -> FloatArray:
 
 FIGURES: dict[str, Figure] = {
     "auc": _auc,
+    "lroc": _auc,  # of scores that places count in
     "sensitivity": _of_counts(lambda c: _share(c[..., 1, 1], c[..., :, 1].sum(axis=-1))),
     "specificity": _of_counts(lambda c: _share(c[..., 0, 0], c[..., :, 0].sum(axis=-1))),
     "accuracy": _of_counts(lambda c: _share(c[..., 0, 0] + c[..., 1, 1], c.sum(axis=(-2, -1)))),

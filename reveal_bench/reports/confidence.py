@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from reveal_bench.evaluation.confidence import POOLED, Judged, NetBenefit
+from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (
     DASHED,
     INK,
-    LINE,
     RULE,
     SOFT,
-    WIDE,
     Illustration,
     check_extra,
-    columns_for,
-    new_figure,
     paints,
-    place_axes,
-    plain_axes,
-    style,
-    wrap,
 )
 
 if TYPE_CHECKING:
@@ -32,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["figures_of"]
 
-_PANELS = 4
-_HEIGHT = 34.0
 _LARGEST = 7.0  # diameter in points of the bin with most cases
 
 
@@ -76,34 +66,6 @@ def figures_of(judged: Judged) -> list[Illustration]:
     return drawn
 
 
-def _panels(names: Sequence[str], width: float, draw: Callable[[Axes, str], None], x: str, y: str) -> Figure:
-    """A panel per name in rows, their titles above; `x` and `y` say what the axes measure."""
-    columns = columns_for(len(names), _PANELS if width == WIDE else 2)
-    label, ticks = 5.0, 10.0  # room for the name of the axis, and for the numbers left of each panel
-    slot = (width - label) / columns
-    with style():
-        from matplotlib.ticker import MaxNLocator
-
-        titles = [wrap(name, slot - ticks) for name in names]
-        rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
-        tops = [LINE * max(title.count("\n") + 1 for title in row) + 3 for row in rows]
-        figure = new_figure(sum(tops) + _HEIGHT * len(rows) + 6 * (len(rows) - 1) + 13, width)
-        height = figure.get_figheight() * 25.4
-        for number, name in enumerate(names):
-            row, column = divmod(number, columns)
-            low = height - sum(tops[: row + 1]) - (_HEIGHT + 6) * row - _HEIGHT
-            axes = place_axes(figure, label + column * slot + ticks, low, slot - ticks - 4, _HEIGHT)
-            axes.set_title(titles[number], fontsize=8, loc="left", pad=5)
-            draw(axes, name)
-            axes.set_xlim(0, 100)
-            axes.set_xticks([0, 50, 100])
-            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-            plain_axes(axes)
-        figure.supxlabel(x, fontsize=8, color=INK, y=1.5 / height)
-        figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width)
-    return figure
-
-
 def _reliability(judged: Judged, width: float) -> Figure:
     event = judged.confidences.event
 
@@ -120,7 +82,7 @@ def _reliability(judged: Judged, width: float) -> Figure:
             )  # fmt: skip
         axes.set_ylim(0, 100)
 
-    return _panels(list(judged.bins), width, draw, "Probability said (%)", f"Rate of {event} (%)")
+    return panels(list(judged.bins), width, draw, "Probability said (%)", f"Rate of {event} (%)")
 
 
 def _coverage(judged: Judged, width: float) -> Figure:
@@ -133,14 +95,14 @@ def _coverage(judged: Judged, width: float) -> Figure:
         axes.set_ylim(0, 105 * max(highest, 0.01))
 
     names = [name for name in judged.curves if name != POOLED or len(judged.curves) > 2]
-    return _panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)")
+    return panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)")
 
 
 def _benefit(judged: Judged, width: float) -> Figure:
     of_finding: dict[str, list[NetBenefit]] = {}
     for row in judged.benefits:
         of_finding.setdefault(row.finding, []).append(row)
-    return _panels(
+    return panels(
         list(of_finding),
         width,
         partial(_draw_benefit, of_finding),

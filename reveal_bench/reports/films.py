@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
     from PIL import ImageDraw
 
-__all__ = ["Chosen", "Drawing", "Example", "Film", "PALETTE", "Shown", "drawings_of", "example", "make_film"]
+__all__ = [
+    "Chosen",
+    "Drawing",
+    "Example",
+    "Film",
+    "PALETTE",
+    "Shown",
+    "drawings_of",
+    "example",
+    "legend_of",
+    "make_film",
+]
 
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 READER_NAMES = {
@@ -308,7 +319,7 @@ def _image(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Exampl
     note = f"Present, without a ground-truth drawing: {missing}" if missing else ""
     caption = f"{row['image_id']} · {view} · {row['width']} × {row['height']} pixels"
     spoken = f"{view} radiograph; drawn on it: {drawn or 'nothing'}"
-    return Example(subjects, [Shown(film, caption, spoken, _legend(drawings))], note=note)
+    return Example(subjects, [Shown(film, caption, spoken, legend_of(drawings))], note=note)
 
 
 def _study(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Example:
@@ -345,14 +356,14 @@ def _plain_films(
         view = VIEWS[entry["view"]]
         earlier = "earlier · " if word.startswith("earlier") else ""
         caption = f"{earlier}{entry['image_id']} · {view} · {entry['width']} × {entry['height']} pixels"
-        yield Shown(film, caption, f"{view} {word}", _legend(drawn))
+        yield Shown(film, caption, f"{view} {word}", legend_of(drawn))
 
 
 def _bytes(picture: Any) -> bytes | None:
     return None if picture is None else picture["bytes"]
 
 
-def _legend(drawings: Sequence[Drawing]) -> list[tuple[str, str, bool]]:
+def legend_of(drawings: Sequence[Drawing]) -> list[tuple[str, str, bool]]:
     """One line per finding: its colour, its number and who drew what, and whether it has a reference."""
     by_number: dict[int, list[Drawing]] = {}
     for drawing in drawings:

@@ -19,7 +19,7 @@ from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
 from reveal_bench.reports.runs import Progress, load_runs, open_world
 from reveal_bench.reports.style import check_extra
 
-__all__ = ["PAGE", "REPORTS", "write_run_report"]
+__all__ = ["PAGE", "REPORTS", "write_files", "write_run_report"]
 
 REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport, "answers": AnswerReport}
 """`Kind.run_report` -> the report."""
@@ -81,12 +81,12 @@ def write_run_report(
     options = Options(place, anatomy, reviews, findings, n_resamples, seed, progress)
     report = REPORTS[world.kind.run_report](world, loaded, options)
     warnings = report.write()
-    _write(out, report.files)
+    write_files(out, report.files)
     return warnings
 
 
-def _write(out: Path, texts: Mapping[str, str | bytes]) -> None:
-    """Write all files beside their names, then bring them to these; figures and tables of an earlier report go."""
+def write_files(out: Path, texts: Mapping[str, str | bytes]) -> None:
+    """Write all files of a report beside their names, then bring them to these; those of an earlier one go."""
     files = {out / name: content for name, content in texts.items()}
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)

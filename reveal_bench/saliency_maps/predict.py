@@ -45,12 +45,14 @@ class MapOptions:
     fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
     gate : probability below which the mask is empty: a number, one per finding, or None
     smooth : side in pixels of the box over which the map is averaged at the size of the image; 0 for none
+    published_smoothing : whether that is the published code's, which changes masks at Otsu's level alone
     """
 
     threshold: Literal["otsu"] | PerFinding | None = "otsu"
     fill: bool = True
     gate: PerFinding | None = None
     smooth: int = 0
+    published_smoothing: bool = False
 
     def __post_init__(self) -> None:
         if self.threshold != "otsu":
@@ -58,6 +60,9 @@ class MapOptions:
         _check_numbers("gate", self.gate, "at least 0 and at most 1", lambda value: 0 <= value <= 1)
         if isinstance(self.smooth, bool) or not isinstance(self.smooth, int) or self.smooth < 0:
             raise ArgumentError("smooth", "must be a whole number of pixels, 0 for none", repr(self.smooth))
+        if self.published_smoothing and (self.threshold != "otsu" or not self.smooth):
+            rule = "must be used with a `smooth` and Otsu's threshold"
+            raise ArgumentError("published_smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
 
 
 def _check_numbers(name: str, given: PerFinding | str | None, rule: str, is_in: Callable[[float], bool]) -> None:
@@ -188,7 +193,8 @@ def _line(job: Job, options: MapOptions) -> dict[str, Any]:
     files, (image_id, finding), size = job
     heat = _mean([read_map(file) for file in files], files)
     line: dict[str, Any] = {"image_id": image_id, "finding": finding}
-    values = smoothed(heat.values, size, options.smooth) if options.smooth else heat.values
+    smooths = options.smooth and not options.published_smoothing
+    values = smoothed(heat.values, size, options.smooth) if smooths else heat.values
     point = largest_point(values, size)
     if point is not None:
         line["point"] = list(point)
@@ -213,7 +219,8 @@ def _mask(
         if heat.probability < gate:
             return None
     if options.threshold == "otsu":
-        return otsu_mask(values, size, fill=options.fill)
+        published = options.smooth if options.published_smoothing else 0
+        return otsu_mask(values, size, fill=options.fill, published_smoothing=published)
     assert options.threshold is not None
     return mask_above(values, size, _of(options.threshold, finding, "threshold"))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.sources.boxes import Faults, Gallery, PictureKind, count_warnings, is_synthetic
+from reveal_bench.sources.boxes import Faults, PictureFolder, PictureKind, count_warnings, is_synthetic
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading, Record
 
 __all__ = ["BoxBuild", "BoxSource"]
@@ -36,7 +36,7 @@ class BoxBuild(Generic[Parsed]):
     pictures: Path | None
     workers: int
 
-    def gallery(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> Gallery:
+    def films(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> PictureFolder:
         """The pictures of the download, or of the folder that the user names, as `pixels` needs them.
 
         Raises
@@ -46,7 +46,7 @@ class BoxBuild(Generic[Parsed]):
         """
         folder = self.root if self.root.is_dir() else self.root.parent
         embed = self.pixels == "embed"
-        return Gallery.below(
+        return PictureFolder.below(
             folder if self.pictures is None else Path(self.pictures),
             suffixes,
             kind=kind,

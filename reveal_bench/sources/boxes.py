@@ -10,7 +10,7 @@ Conventions
 * Files are found below the root by name; a folder with very many folders is a tree of pictures and is not searched.
 * A picture belongs to the image whose id is the stem of its file name; two of one name are a problem of that image.
 * Where pixels are embedded every image needs its picture. Where they are withheld a picture is still looked for, to
-  have the hashes that an own copy is verified with; what has none is counted in a warning.
+  have the hashes that a user's own copy is verified against; what has none is counted in a warning.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ import math
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding, hint
 from reveal_bench.kinds.images import PictureFile
-from reveal_bench.kinds.localization.records import Annotation, Polygons, Reader
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
 from reveal_bench.sources.source import BuildError, Problem
@@ -42,7 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Faults",
-    "Gallery",
+    "PictureFolder",
+    "NIH_SIDE",
     "NO_PATIENTS",
     "SLACK",
     "TableRow",
@@ -57,16 +56,19 @@ __all__ = [
     "find_files",
     "is_synthetic",
     "known_finding",
+    "nih_record",
     "no_pictures",
     "read_box",
     "read_table",
     "xyxy_to_xywh",
 ]
 
-NO_PATIENTS = "the source names no patients: a holdout is divided by image"
+NO_PATIENTS = "the source does not identify patients, so a holdout is split by image"
 """Warning of a source in which two images of one patient cannot be told."""
 SLACK = 1.0
 """Pixels that a box may stick out of its image."""
+NIH_SIDE = 1024
+"""Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
 DEPTH, MANY = 5, 60
 """How deep tables are looked for, and how many folders in one make it a tree of pictures."""
 
@@ -186,7 +188,7 @@ def read_table(
             if lacking:
                 return []
             unknown = [head for head in heads if head and head not in (*columns, *optional)]
-            warnings += [f"{path.name}: the column {head!r} is not known and is not read" for head in unknown]
+            warnings += [f"{path.name}: the column {head!r} is unknown and is ignored" for head in unknown]
             n_named = len("\n".join(heads).rstrip("\n").split("\n"))
             for fields in reader:
                 if not any(fields):
@@ -308,6 +310,31 @@ def annotate_mask(
     )
 
 
+def nih_record(
+    image_id: str,
+    label_status: Mapping[str, int | None],
+    annotations: Iterable[Annotation],
+    picture: PictureFile | None,
+    *,
+    patient_id: str | None = None,
+    view: str = "UNKNOWN",
+    view_raw: str | None = None,
+) -> LocalizationRecord:
+    """The record of a frame of NIH ChestX-ray14; a source that names neither study nor patient has image ids there."""
+    return LocalizationRecord(
+        image_id=image_id,
+        patient_id=patient_id or image_id,
+        study_id=image_id,
+        view=view,
+        view_raw=view_raw,
+        width=NIH_SIDE,
+        height=NIH_SIDE,
+        label_status=label_status,
+        annotations=tuple(annotations),
+        picture=picture,
+    )
+
+
 def counted(n: int, noun: str) -> str:
     """A number with its noun.
 
@@ -322,19 +349,17 @@ def counted(n: int, noun: str) -> str:
 def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:
     """Where the counts of a download differ from the published ones."""
     return [
-        f"{what}: published are {expected:,}, here are {counts[what]:,}"
+        f"{what}: the source publishes {expected:,}, this download has {counts[what]:,}"
         for what, expected in published.items()
         if what in counts and counts[what] != expected
     ]
 
 
 PictureKind = Literal["picture", "dicom", "png16"]
-CHUNK = 64
-"""Headers that a process reads at a time."""
 
 
 @dataclass(frozen=True)
-class Gallery:
+class PictureFolder:
     """Pictures below a folder by the stem of their file names; a stem that occurs twice is in `doubles`.
 
     `need_all` says whether an image without a picture is a problem.
@@ -356,7 +381,7 @@ class Gallery:
         skip: Sequence[str] = (),
         need_all: bool = True,
         may_be_empty: bool = False,
-    ) -> Gallery:
+    ) -> PictureFolder:
         """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`.
 
         Raises
@@ -411,7 +436,7 @@ class Gallery:
         found = []
         if n_unused:
             verbs = "has no label here and is" if n_unused == 1 else "have no label here and are"
-            found.append(f"{counted(n_unused, 'picture')} {verbs} no part of the dataset")
+            found.append(f"{counted(n_unused, 'picture')} {verbs} not part of the dataset")
         if self.need_all:
             return found
         return found + no_pictures(
@@ -427,7 +452,7 @@ def no_pictures(n_images: int, what_else: str = "") -> list[str]:
     if not n_images:
         return []
     verb = "has" if n_images == 1 else "have"
-    lost = "no hash to verify an own copy with" + (f", {what_else}" if what_else else "")
+    lost = "no hash to verify a copy against" + (f", {what_else}" if what_else else "")
     return [f"{counted(n_images, 'image')} {verb} no picture here: {lost}"]
 
 
@@ -440,18 +465,12 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
     workers : processes that read; with more than one the calling script needs the ``__main__`` guard of
         `multiprocessing`
     """
-    ids = list(pictures)
-    chunks = [[pictures[image_id].path for image_id in ids[i : i + CHUNK]] for i in range(0, len(ids), CHUNK)]
-    found: list[Header | str] = []
-    if workers <= 1 or len(chunks) < 2:
-        for chunk in chunks:
-            found += _read_headers(chunk)
-    else:
-        with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=get_context("spawn")) as pool:
-            for part in pool.map(_read_headers, chunks):
-                found += part
+    from reveal_bench.dicom.scan import in_chunks
+
+    paths = [picture.path for picture in pictures.values()]
+    found = [header for chunk in in_chunks(_read_headers, paths, workers) for header in chunk]
     headers: dict[str, Header] = {}
-    for image_id, header in zip(ids, found, strict=True):
+    for image_id, header in zip(pictures, found, strict=True):
         if isinstance(header, str):
             rule = "must be a readable DICOM file"
             faults.add(Problem(pictures[image_id].shown, image_id, "picture", rule, header), image_id)

@@ -24,26 +24,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.files import parse_json
 from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import rasterize_polygons
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
+    NIH_SIDE,
     NO_PATIENTS,
     Faults,
     annotate_mask,
     find_files,
     known_finding,
+    nih_record,
     xyxy_to_xywh,
 )
-from reveal_bench.sources.source import Extra, Problem, Records
+from reveal_bench.sources.source import Extra, Problem, Records, read_json
 
-__all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
-
-SIDE = 1024
-"""Width and height of every picture, in pixels."""
+__all__ = ["PUBLISHED", "detect", "inspect", "read"]
 
 PUBLISHED = {"test images": 553, "test instances": 1734, "test images without a finding": 64}
 """Counts of the published test file."""
@@ -55,13 +53,13 @@ Entry = dict[str, Any]
 
 def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, Records], list[Extra]]:
     parsed, faults = build.parsed, build.faults
-    gallery = build.gallery([".png"])
+    films = build.films([".png"])
     images: dict[str, PictureFile | None] = {}
     for split, entries in parsed.entries.items():
         for image_id, number, _ in entries:
             file = build.files[f"annotations_{split}"].name
-            images[image_id] = gallery.picture(image_id, faults, file=file, row=number)
-    build.warnings += gallery.warnings(images)
+            images[image_id] = films.picture(image_id, faults, file=file, row=number)
+    build.warnings += films.warnings(images)
     build.settle()
     build.warnings.append(NO_PATIENTS)
     kept = {
@@ -87,7 +85,7 @@ class _Parsed:
         return parsed
 
     def _add(self, split: str, path: Path, faults: Faults) -> None:
-        everything = _read_entries(path, faults)
+        everything = read_json(path, list, lambda problem: faults.add(problem, None))
         good = self.entries[split] = []
         for number, entry in enumerate(everything, start=1):
             found = _entry_problems(entry, number, path.name)
@@ -105,18 +103,6 @@ class _Parsed:
         self.counts[f"{split} images"] = len(everything)
         self.counts[f"{split} instances"] = sum(len(entry["syms"]) for _, _, entry in good)
         self.counts[f"{split} images without a finding"] = sum(not entry["syms"] for _, _, entry in good)
-
-
-def _read_entries(path: Path, faults: Faults) -> list[Any]:
-    try:
-        entries = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        faults.add(Problem(path.name, None, "file", "must be UTF-8 JSON", str(error)), None)
-        return []
-    if not isinstance(entries, list):
-        faults.add(Problem(path.name, None, "file", "must be a JSON list", type(entries).__name__), None)
-        return []
-    return entries
 
 
 def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
@@ -140,18 +126,18 @@ def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
         if finding is None or not isinstance(sym, str):
             problems.append(problem("syms", "must be one of the 13 findings", shown))
         if not _is_box(box):
-            problems.append(problem("boxes", f"must be x0 < x1, y0 < y1 in [0, {SIDE}]", box))
+            problems.append(problem("boxes", f"must be x0 < x1, y0 < y1 in [0, {NIH_SIDE}]", box))
         if not isinstance(polygon, list) or len(polygon) < 2:
             problems.append(problem("polygons", "must have at least 2 vertices", str(polygon)[:80]))
         else:
             outside = next((vertex for vertex in polygon if not _is_vertex(vertex)), None)
             if outside is not None:
-                problems.append(problem("polygons", f"must have vertices [x, y] in [0, {SIDE}]", outside))
+                problems.append(problem("polygons", f"must have vertices [x, y] in [0, {NIH_SIDE}]", outside))
     return problems
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= SIDE
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= NIH_SIDE
 
 
 def _is_vertex(vertex: object) -> bool:
@@ -173,16 +159,11 @@ def _record(image_id: str, entry: Entry, picture: PictureFile | None) -> Localiz
     drawn: dict[str, list[int]] = {}
     for i, sym in enumerate(entry["syms"]):
         drawn.setdefault(canonical_finding(sym, CHESTX_DET_FINDINGS) or sym, []).append(i)
-    return LocalizationRecord(
-        image_id=image_id,
-        patient_id=image_id,
-        study_id=image_id,
-        view="UNKNOWN",
-        width=SIDE,
-        height=SIDE,
-        label_status={finding: int(finding in drawn) for finding in CHESTX_DET_FINDINGS},
-        annotations=tuple(_annotation(f, entry, drawn[f]) for f in CHESTX_DET_FINDINGS if f in drawn),
-        picture=picture,
+    return nih_record(
+        image_id,
+        {finding: int(finding in drawn) for finding in CHESTX_DET_FINDINGS},
+        (_annotation(f, entry, drawn[f]) for f in CHESTX_DET_FINDINGS if f in drawn),
+        picture,
     )
 
 
@@ -191,7 +172,7 @@ def _annotation(finding: str, entry: Entry, instances: list[int]) -> Annotation:
     corners = [[float(value) for value in entry["boxes"][i]] for i in instances]
     return annotate_mask(
         finding,
-        rasterize_polygons(polygons, (SIDE, SIDE)),
+        rasterize_polygons(polygons, (NIH_SIDE, NIH_SIDE)),
         len(instances),
         polygons=polygons,
         boxes=[xyxy_to_xywh((x0, y0, x1, y1)) for x0, y0, x1, y1 in corners],

@@ -92,7 +92,7 @@ def parse_splits(
         labels = download.labels(suffix)
         truth = download.annotations / f"gt_segmentations_{suffix}.json"
         if labels is None and not truth.exists():
-            warnings.append(f"split {split!r} is not here: neither {LABELS[suffix][0]} nor {truth.name}")
+            warnings.append(f"split {split!r} is missing: there is neither {LABELS[suffix][0]} nor {truth.name}")
             continue
         absent = [name for name, here in ((LABELS[suffix][0], labels), (truth.name, truth.exists())) if not here]
         problems += [Problem(name, None, "file", f"must be there for split {split!r}", "none") for name in absent]
@@ -123,7 +123,7 @@ def _parse_annotations(parsed: SplitFiles, suffix: str, problems: list[Problem],
             else:
                 parsed.reader_polygons = polygons
         elif reader == "gt" or suffix == "test":
-            warnings.append(f"{path.name} is not here: no contours of it")
+            warnings.append(f"{path.name} is missing: no contours are read from it")
     path = folder / f"hb_segmentations_{suffix}.json"
     if path.exists():
         parsed.readers = parse_masks_file(path, problems)
@@ -370,7 +370,7 @@ def _download(root: Path, pictures: Path | None) -> Download:
 def _passed_over(download: Download) -> list[str]:
     counts = Counter(reason.split(",")[0] for _, reason in set_aside(download))
     found = {
-        f"interrupted downloads ({PARTIAL}*) are passed over": counts["interrupted download"],
+        f"interrupted downloads ({PARTIAL}*) are ignored": counts["interrupted download"],
         "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
         "heat maps of a model are not read: they are no references": counts["heat map of a model"],
     }

@@ -33,12 +33,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.files import parse_json
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, hint
 from reveal_bench.kinds.localization.records import Polygons
-from reveal_bench.masks import PackedMasks, Rle, parse_masks
+from reveal_bench.masks import Rle, parse_masks
 from reveal_bench.sources.boxes import counted
-from reveal_bench.sources.source import Problem
+from reveal_bench.sources.source import Problem, folders_in, read_json
 
 __all__ = [
     "Download",
@@ -46,7 +45,6 @@ __all__ = [
     "Masks",
     "find_download",
     "index_pictures",
-    "load_json",
     "parse_annotations",
     "parse_groundtruth",
     "parse_labels",
@@ -143,7 +141,7 @@ def find_download(root: Path, pictures: Path | None = None) -> Download | None:
                 own = [] if pictures is None else [Path(pictures)]
                 folder = place.parent if place.name == ANNOTATIONS else place
                 return Download(root, folder, place, tuple(dict.fromkeys([*own, folder, *reversed(outer)])))
-        inner = [path for path in _folders(folder) if path.name.casefold() == "chexlocalize"]
+        inner = [path for path in folders_in(folder) if path.name.casefold() == "chexlocalize"]
         if len(inner) != 1:
             return None
         folder = inner[0]
@@ -231,14 +229,7 @@ def _heat_maps(download: Download, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _named_chexpert(folder: Path) -> list[Path]:
-    return [path for path in _folders(folder) if path.name.casefold().startswith("chexpert")]
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_dir())
-    except OSError:
-        return []
+    return [path for path in folders_in(folder) if path.name.casefold().startswith("chexpert")]
 
 
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}
@@ -269,7 +260,6 @@ class Masks:
     rles: list[Rle] = field(default_factory=list)
     index: dict[tuple[str, str], int] = field(default_factory=dict)
     sizes: dict[str, Size] = field(default_factory=dict)
-    packed: PackedMasks | None = None
     areas: list[int] = field(default_factory=list)
     boxes: list[list[float]] = field(default_factory=list)
 
@@ -277,21 +267,6 @@ class Masks:
         """Pixels of a mask; 0 if there is none."""
         i = self.index.get((image_id, finding))
         return 0 if i is None else self.areas[i]
-
-
-def load_json(path: Path, problems: list[Problem]) -> dict[str, Any]:
-    """A JSON object; a repeated key anywhere in it is a problem."""
-    repeated: list[str] = []
-    try:
-        content = parse_json(path.read_text(encoding="utf-8"), repeated)
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(Problem(path.name, None, "file", "must be readable UTF-8 JSON", str(error)))
-        return {}
-    problems.extend(Problem(path.name, key, "key", "must not be repeated", repr(key)) for key in repeated)
-    if not isinstance(content, dict):
-        problems.append(Problem(path.name, None, "file", "must be a JSON object", type(content).__name__))
-        return {}
-    return content
 
 
 def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, LabelRow]:
@@ -356,7 +331,7 @@ def _label_columns(
         finding = canonical_finding(head, CHEXLOCALIZE_FINDINGS)
         if finding is None:
             if head not in OTHER_LABELS | FACTS | {key}:
-                warnings.append(f"{file}: the column {head!r} is not known and is not read")
+                warnings.append(f"{file}: the column {head!r} is unknown and is ignored")
         elif finding in columns:
             value = f"{columns[finding]!r} and {head!r}"
             problems.append(Problem(file, 1, finding, "must have one column", value))
@@ -418,7 +393,7 @@ def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
     packed, broken = parse_masks(masks.rles)
     for i, reason in broken.items():
         problems.append(Problem(path.name, owners[i][0], owners[i][1], "must be a well-formed mask", str(reason)))
-    masks.packed, masks.areas, masks.boxes = packed, packed.areas.tolist(), packed.boxes_xywh().tolist()
+    masks.areas, masks.boxes = packed.areas.tolist(), packed.boxes_xywh().tolist()
     return masks
 
 
@@ -474,7 +449,10 @@ def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, lis
 
 def _entries(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str | None, Any]]:
     """(image id, canonical finding or None for img_size, value) of a file keyed by image and finding."""
-    for image_id, entry in load_json(path, problems).items():
+    repeated: list[str] = []
+    content = read_json(path, dict, problems.append, repeated=repeated)
+    problems += [Problem(path.name, key, "key", "must not be repeated", repr(key)) for key in repeated]
+    for image_id, entry in content.items():
         if _ID.fullmatch(image_id) is None:
             rule = "must look like patient1_study1_view1_frontal"
             problems.append(Problem(path.name, image_id, "image id", rule, repr(image_id)))

@@ -113,7 +113,8 @@ def read_tree(
     n_secondary = sum(set_aside(header) is not None for _, header in scan.headers)
     if n_secondary:
         tree.warnings.append(
-            f"{n_secondary:,} secondary captures are taken as radiographs: see that none shows a name before publishing"
+            f"{n_secondary:,} secondary captures are taken as radiographs: before publishing, check that none shows a "
+            "patient's name"
         )
     for file, header in scan.headers:
         shown = file.shown(scan.root)

@@ -96,7 +96,7 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
             mode = os.fstat(file.fileno()).st_mode & 0o777
             text = file.read(1 << 16)
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such file of the secret") from None
+        raise ValueError(f"{path}: no such file; it must hold the secret that ids are made with") from None
     if os.name == "posix" and mode & 0o077:
         raise ValueError(f"{path}: the secret must be readable by its owner alone (chmod 600), got mode {mode:04o}")
     try:

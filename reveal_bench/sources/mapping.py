@@ -153,7 +153,7 @@ def _load(path: Path, problems: list[Problem]) -> Any:
             key = loader.construct_object(key_node, deep=True)
             if not isinstance(key, str) or key in found:
                 line = key_node.start_mark.line + 1
-                problems.append(Problem(path.name, line, str(key), "must be a text that stands once", "it again"))
+                problems.append(Problem(path.name, line, str(key), "must be text and occur once", "a second time"))
             else:
                 found[key] = loader.construct_object(value_node, deep=True)
         return found
@@ -280,7 +280,7 @@ class _Parser:
 
     def _text(self, value: Any, name: str) -> str:
         if not isinstance(value, str) or not value:
-            self._fail(name, "must be a text", _shown(value))
+            self._fail(name, "must be text", _shown(value))
             return ""
         return value
 

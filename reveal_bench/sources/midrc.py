@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.files import parse_json
 from reveal_bench.findings import hint
 from reveal_bench.kinds.findings.records import RACES, UNKNOWN, age_band
 from reveal_bench.sources.mapping import folded
@@ -42,13 +41,14 @@ from reveal_bench.sources.reveal_cxr import (
     Joined,
     Joining,
     Namer,
+    checked_folder,
     finish_reading,
     join,
     mapping_path,
     needs_key,
     suggestion,
 )
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic, read_json
 from reveal_bench.sources.study_labels import age_of
 from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
 
@@ -205,14 +205,7 @@ def _bare(table: StudyTable) -> StudyTable:
 
 
 def _read_manifest(nodes: Nodes, path: Path, name: str, problems: list[Problem]) -> None:
-    try:
-        entries = parse_json(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(Problem(name, None, "file", "must be UTF-8 JSON", str(error)[:200]))
-        return
-    if not isinstance(entries, list):
-        problems.append(Problem(name, None, "file", "must be a JSON list", type(entries).__name__))
-        return
+    entries = read_json(path, list, problems.append, file=name)
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict) or "object_id" not in entry:
             problems.append(Problem(name, number, "entry", "must be an object with `object_id`", str(entry)[:80]))
@@ -281,7 +274,7 @@ def _keyed(
         key = row.text(column)
         if not key or key in known:
             value = f"{key!r} again" if key else "a blank cell"
-            problems.append(Problem(table.file, row.number, column, "must be there and stand in one row only", value))
+            problems.append(Problem(table.file, row.number, column, "must be there, and in one row only", value))
         else:
             yield row, key
 
@@ -332,7 +325,7 @@ def inspect(
     ValueError
         If `root` holds neither a table or manifest of MIDRC nor a DICOM file.
     """
-    root = _folder(Path(root))
+    root = checked_folder(Path(root), WANTED)
     problems: list[Problem] = []
     nodes = read_nodes(root, problems)
     path = mapping_path(root, mapping)
@@ -377,7 +370,7 @@ def read(
     ValueError
         If there is no mapping of a table of labels, or `id_key` is missing.
     """
-    root = _folder(Path(root))
+    root = checked_folder(Path(root), WANTED)
     path = mapping_path(root, mapping)
     if path is None:
         raise ArgumentError(
@@ -408,12 +401,6 @@ def read(
     if scores:
         reading.extras = [*reading.extras, Extra("mrale", _score_features, scores, key="study_id")]
     return reading
-
-
-def _folder(root: Path) -> Path:
-    if not root.is_dir():
-        raise ArgumentError("root", f"must be a folder with {WANTED}", root)
-    return root
 
 
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:

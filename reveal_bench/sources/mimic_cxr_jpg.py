@@ -34,7 +34,7 @@ from typing import NamedTuple, TextIO
 
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import Problem
+from reveal_bench.sources.source import Problem, entries_in, folders_in
 
 __all__ = [
     "PROJECTIONS",
@@ -110,9 +110,7 @@ def find_trees(root: Path) -> list[Path]:
             if {"metadata", "IMAGE_FILENAMES"} & tree_files(folder).keys():
                 found.append(folder)
             elif n_seen < MOST_FOLDERS:
-                below += [
-                    path for path in _listed(folder) if path.is_dir() and not re.fullmatch(r"p\d+|\..*", path.name)
-                ]
+                below += [path for path in folders_in(folder) if not re.fullmatch(r"p\d+|\..*", path.name)]
         level = below
     return found
 
@@ -123,7 +121,7 @@ def tree_files(tree: Path) -> dict[str, Path]:
     Of a table that is there as ``.csv.gz`` and as ``.csv`` the first is taken: it is what was published.
     """
     files: dict[str, Path] = {}
-    for path in _listed(tree):
+    for path in entries_in(tree):
         match = _TABLE.fullmatch(path.name)
         if match is not None and (match[1] not in files or match[2]):
             files[match[1]] = path
@@ -188,13 +186,6 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
 
 def _by(size: Size | None) -> str:
     return "unknown" if size is None else f"{size[1]} x {size[0]}"
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
 
 
 def _image(tree: Path, subject: str, study: str, dicom_id: str) -> MimicImage:

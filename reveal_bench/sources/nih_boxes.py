@@ -26,21 +26,20 @@ from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
+    NIH_SIDE,
     Faults,
     TableRow,
     annotate_boxes,
     find_file,
     find_files,
     known_finding,
+    nih_record,
     read_box,
     read_table,
 )
 from reveal_bench.sources.source import Extra
 
-__all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
-
-SIDE = 1024
-"""Width and height of every picture, in pixels."""
+__all__ = ["PUBLISHED", "detect", "inspect", "read"]
 
 PUBLISHED = {"boxes": 984, "images": 880}
 """Counts of the published list."""
@@ -62,9 +61,9 @@ def _make(build: BoxBuild[_List]) -> tuple[dict[str, list[LocalizationRecord]], 
     boxes, first_of = build.parsed.boxes, build.parsed.first_of
     entries = find_file(build.root if build.root.is_dir() else build.root.parent, *ENTRIES)
     views = {} if entries is None else _read_views(entries, build.faults, build.warnings)
-    gallery = build.gallery([".png"])
-    files = gallery.pictures_of(first_of, build.faults)
-    build.warnings += gallery.warnings(first_of)
+    films = build.films([".png"])
+    files = films.pictures_of(first_of, build.faults)
+    build.warnings += films.warnings(first_of)
     build.settle()
     records = [
         _record(image_id, found, views.get(image_id), files.get(image_id))
@@ -85,7 +84,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _L
         finding, shown = known_finding(row[LABEL], NIH_BOX_FINDINGS)
         if finding is None:
             faults.add(row.problem(LABEL, f"must be one of the {len(NIH_BOX_FINDINGS)} findings", shown), image_id)
-        box = read_box(row, BOX, faults, image_id, form="xywh", size=(SIDE, SIDE))
+        box = read_box(row, BOX, faults, image_id, form="xywh", size=(NIH_SIDE, NIH_SIDE))
         if finding is not None and box is not None:
             parsed.boxes.setdefault(image_id, {}).setdefault(finding, []).append(box)
     return parsed
@@ -115,19 +114,14 @@ def _patient(image_id: str) -> str:
 def _record(
     image_id: str, found: dict[str, list[Box]], view: str | None, picture: PictureFile | None
 ) -> LocalizationRecord:
-    return LocalizationRecord(
-        image_id=image_id,
+    return nih_record(
+        image_id,
+        {finding: 1 if finding in found else None for finding in NIH_BOX_FINDINGS},
+        (annotate_boxes(f, found[f], (NIH_SIDE, NIH_SIDE)) for f in NIH_BOX_FINDINGS if f in found),
+        picture,
         patient_id=_patient(image_id),
-        study_id=image_id,
         view=view if view in ("AP", "PA") else "UNKNOWN",
         view_raw=view or None,
-        width=SIDE,
-        height=SIDE,
-        label_status={finding: 1 if finding in found else None for finding in NIH_BOX_FINDINGS},
-        annotations=tuple(
-            annotate_boxes(finding, found[finding], (SIDE, SIDE)) for finding in NIH_BOX_FINDINGS if finding in found
-        ),
-        picture=picture,
     )
 
 

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.files import archive_at
-from reveal_bench.files import parse_json
 from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -43,7 +42,7 @@ from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
-    Gallery,
+    PictureFolder,
     annotate_boxes,
     box_problem,
     find_files,
@@ -52,7 +51,7 @@ from reveal_bench.sources.boxes import (
     xyxy_to_xywh,
 )
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import Extra, Problem
+from reveal_bench.sources.source import Extra, Problem, read_json
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -147,7 +146,7 @@ class Study:
 class Pictures:
     """PNG files below a folder, or members of the zip archives below it."""
 
-    gallery: Gallery | None
+    films: PictureFolder | None
     members: Mapping[str, tuple[Path, str]]
     root: Path
 
@@ -161,7 +160,7 @@ class Pictures:
             If there is neither; the message says how to join an archive that is still in parts.
         """
         try:
-            return cls(Gallery.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
+            return cls(PictureFolder.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
         except ValueError:
             members = _members(root)
             if members:
@@ -186,11 +185,11 @@ class Pictures:
 
     def _picture(self, study: Study, faults: Faults) -> PictureFile | None:
         name = f"{study.image_id}.png"
-        if self.gallery is None and study.image_id in self.members:
+        if self.films is None and study.image_id in self.members:
             path, member = self.members[study.image_id]
             return PictureFile(path, name, f"{path.relative_to(self.root).as_posix()}!{member}", "png16", member)
-        if self.gallery is not None and study.image_id in self.gallery.paths:
-            return self.gallery.picture(study.image_id, faults)
+        if self.films is not None and study.image_id in self.films.paths:
+            return self.films.picture(study.image_id, faults)
         faults.add(study.problem("ImageID", "must have a picture", f"no file {name}"), study.image_id)
         return None
 
@@ -227,16 +226,13 @@ def find_tables(root: Path) -> dict[str, Path]:
 def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[Study]:
     """Entries of the reports with patient and split; each study and each image once."""
     path = files["reports"]
-    try:
-        entries = parse_json(path.read_text(encoding="utf-8"))
-        if not isinstance(entries, list):
-            raise TypeError(f"a {type(entries).__name__} instead of a list")
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        faults.add(Problem(path.name, None, "file", "must be a JSON list in UTF-8", str(error)), None)
+    n_before = len(faults.problems)
+    entries = read_json(path, list, lambda problem: faults.add(problem, None))
+    if len(faults.problems) > n_before:
         return []
     table = _read_master(files["table"], faults, warnings) if "table" in files else None
     if table is None:
-        warnings.append(f"master_table.csv is not here: all studies are of the split 'test', and {NO_PATIENTS}")
+        warnings.append(f"master_table.csv is missing: all studies are of the split 'test', and {NO_PATIENTS}")
     studies: list[Study] = []
     first_of: dict[str, int] = {}
     for number, entry in enumerate(entries, start=1):

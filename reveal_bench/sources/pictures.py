@@ -20,10 +20,16 @@ import io
 import zipfile
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reveal_bench.kinds.images import Developed, PictureFile
 
-__all__ = ["CLEANED", "ORIGINAL", "PNG16", "develop", "picture_size", "without_metadata"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from PIL.Image import Image
+
+__all__ = ["CLEANED", "ORIGINAL", "PNG16", "develop", "grey_of_16_bits", "picture_size", "without_metadata"]
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs"}
@@ -191,19 +197,26 @@ def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
         raise ValueError(_reason(error, path)) from None
 
 
-def _from_png16(picture: PictureFile, data: bytes) -> Developed:
+def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
+    """The pixels of a picture of 16 bits in 8, from its lowest to its highest value; array (height, width)."""
     import numpy as np
+
+    values = np.asarray(image).astype(np.float64)
+    low, high = values.min(), values.max()
+    grey: npt.NDArray[np.uint8] = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    return grey
+
+
+def _from_png16(picture: PictureFile, data: bytes) -> Developed:
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if not image.mode.startswith("I"):
                 raise ValueError(f"a picture of mode {image.mode} instead of 16 bits")
-            values = np.asarray(image).astype(np.float64)
+            grey = grey_of_16_bits(image)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(_reason(error, picture.path)) from None
-    low, high = values.min(), values.max()
-    grey = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(grey).save(buffer, "PNG", compress_level=1)
     height, width = grey.shape

@@ -34,6 +34,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
+from reveal_bench.sources.boxes import count_warnings
 from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, read_tree
 from reveal_bench.sources.ids import IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import StudyMapping, read_mapping
@@ -61,6 +62,7 @@ __all__ = [
     "Namer",
     "PUBLISHED",
     "UNDIVIDED",
+    "checked_folder",
     "detect",
     "finish_reading",
     "inspect",
@@ -99,17 +101,17 @@ def join_rows(
     tree: StudyTree,
     problems: list[Problem],
     *,
-    spoiled: Iterable[str] = (),
+    faulty: Iterable[str] = (),
 ) -> list[Joined]:
     """Rows with their studies, in the order of the rows, but for those with a problem.
 
-    `spoiled` are the keys of rows that have a problem already: their studies are not also reported as without a row.
+    `faulty` are the keys of rows that have a problem already: their studies are not also reported as without a row.
     """
     by_key: dict[str, list[TreeStudy]] = {}
     for study in tree.studies.values():
         for key in study.keys(mapping.key_matches):
             by_key.setdefault(key, []).append(study)
-    taken = {study.uid: 0 for key in spoiled for study in by_key.get(key, ())}
+    taken = {study.uid: 0 for key in faulty for study in by_key.get(key, ())}
     joined, n_hints = [], 0
     for row in rows:
         found = by_key.get(row.key, [])
@@ -217,7 +219,7 @@ def make_records(
         splits.setdefault(row.split or UNDIVIDED, []).append(record)
     problems += namer.problems(file)
     if n_alone:
-        warnings.append(f"{n_alone:,} studies name no patient: each counts as a patient of its own")
+        warnings.append(f"{n_alone:,} studies name no patient: each counts as a separate patient")
     return splits
 
 
@@ -281,6 +283,7 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
 
 
 MAPPING_NAME = "mapping.yaml"
+WANTED = "DICOM radiographs and a table of labels"
 
 PUBLISHED = {"studies": 100, "images": 109}
 """Of the released half (paper 004, Tables 1 and S2); compared if the download claims to be it."""
@@ -315,10 +318,10 @@ def inspect(
     ValueError
         If `root` is no folder or holds no DICOM file.
     """
-    root = Path(root)
-    joining = join(_folder(root), mapping_path(root, mapping), workers=workers, include_secondary=include_secondary)
+    root = checked_folder(Path(root), WANTED)
+    joining = join(root, mapping_path(root, mapping), workers=workers, include_secondary=include_secondary)
     if joining.is_empty:
-        raise ArgumentError("root", "must hold DICOM radiographs and a table of labels", root)
+        raise ArgumentError("root", f"must hold {WANTED}", root)
     warnings = list(joining.warnings)
     if joining.mapping is None and not joining.problems:
         warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
@@ -364,7 +367,7 @@ def read(
     ValueError
         If there is no mapping (with one to start from), or `id_key` is missing.
     """
-    root = _folder(Path(root))
+    root = checked_folder(Path(root), WANTED)
     path = mapping_path(root, mapping)
     if path is None:
         found = suggestion(root, read_tree(root, workers=workers, include_secondary=include_secondary))
@@ -467,19 +470,15 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         path = base / read.table
         joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
         if joining.table is not None and check_columns(read, joining.table, joining.problems):
-            joining.rows, spoiled = labelled_studies(read, joining.table, joining.problems)
-            joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, spoiled=spoiled)
-            joining.warnings += _left_out(joining, spoiled)
+            joining.rows, faulty = labelled_studies(read, joining.table, joining.problems)
+            joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, faulty=faulty)
+            joining.warnings += _left_out(joining, faulty)
         else:
             joining.table = None
     if not tree.studies and not tree.problems:
         joining.problems.append(Problem(".", None, "images", "must be DICOM radiographs", "none"))
     if joining.claims:
-        joining.warnings += [
-            f"{what}: published are {expected:,}, here are {joining.counts[what]:,}"
-            for what, expected in PUBLISHED.items()
-            if joining.counts[what] != expected
-        ]
+        joining.warnings += count_warnings(joining.counts, PUBLISHED)
     return joining
 
 
@@ -489,11 +488,11 @@ def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Pa
     return mapping.parent if mapping is not None and is_beside else root
 
 
-def _left_out(joining: Joining, spoiled: set[str]) -> list[str]:
+def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
     """How many studies have no row, where that is as the mapping wants it."""
     if joining.mapping is None or not joining.mapping.leaves_out_others:
         return []
-    keys = {row.key for row in joining.rows} | spoiled
+    keys = {row.key for row in joining.rows} | faulty
     n = sum(not keys & set(study.keys(joining.mapping.key_matches)) for study in joining.tree.studies.values())
     return [f"{n:,} studies have no row and are left out, as the mapping says"] if n else []
 
@@ -531,19 +530,26 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
     return own if own.is_file() else None
 
 
-def _folder(root: Path) -> Path:
+def checked_folder(root: Path, wanted: str) -> Path:
+    """`root`, if it is a folder.
+
+    Raises
+    ------
+    ValueError
+        If not; the message says what it must hold.
+    """
     if not root.is_dir():
-        raise ArgumentError("root", "must be a folder with DICOM radiographs and a table of labels", root)
+        raise ArgumentError("root", f"must be a folder with {wanted}", root)
     return root
 
 
 def _passed_over(tree: StudyTree) -> list[str]:
     """What was set aside, by reason, and how many files are no DICOM."""
-    reasons = Counter(re.sub(r"^double of .*?: ", "a double: ", reason) for _, reason in tree.set_aside)
+    reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
     found = [f"{n:,} files set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
         found.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
-        found.append(f"{sum(tree.n_others.values()):,} files are no DICOM: {kinds}")
+        found.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")
     return found

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import hint
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, RUBRIC, ReferenceBox, TaskRecord
 from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
@@ -37,7 +38,6 @@ from reveal_bench.sources.rexecution_files import (
     RatingLine,
     TaskLine,
     find_tables,
-    nearest,
     parse_ratings,
     parse_tasks,
 )
@@ -203,9 +203,8 @@ def _check_rated_tasks(found: _Found) -> None:
     for line in found.ratings if known else ():
         task_id = line.rating.task_id
         if task_id and task_id not in known:
-            value = f"{task_id!r}{nearest(task_id, known)}"
             rule = f"must be a task of {_name(found.task_file)}"
-            found.problems.append(Problem(_name(found.rating_file), line.line, "task_id", rule, value))
+            found.problems.append(Problem(_name(found.rating_file), line.line, "task_id", rule, hint(task_id, known)))
 
 
 def _check_studies(found: _Found, *, need_pictures: bool) -> None:
@@ -253,7 +252,7 @@ def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[Fault]:
         image = images[0] if box.image_id is None and len(images) == 1 else by_id.get(box.image_id or "")
         if image is None:
             rule = f"must name one of the {len(images)} images of the task"
-            value = "none" if box.image_id is None else f"{box.image_id}{nearest(box.image_id, by_id)}"
+            value = "none" if box.image_id is None else hint(box.image_id, by_id)
             faults.append(Fault("reference_boxes", rule, value))
             continue
         x, y, width, height = box.bbox_xywh

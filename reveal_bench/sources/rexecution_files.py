@@ -42,7 +42,6 @@ nearest one that is known.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import math
 import re
@@ -51,6 +50,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reveal_bench.findings import nearest_names
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, ReferenceBox
 from reveal_bench.sources import study_table
@@ -62,7 +62,6 @@ __all__ = [
     "SUFFIXES",
     "TaskLine",
     "find_tables",
-    "nearest",
     "parse_ratings",
     "parse_tasks",
     "read_ratings_table",
@@ -158,9 +157,7 @@ def _canonical(
     for head in raw.columns:
         column = canonical.get(fold(head))
         if column is None:
-            near = difflib.get_close_matches(fold(head), canonical, n=1)
-            hint = f" (nearest: {canonical[near[0]]})" if near else ""
-            warnings.append(f"{raw.file}: the column {head!r} is not known and is not read{hint}")
+            warnings.append(f"{raw.file}: the column {_named(head, canonical)} is unknown and is ignored")
         elif column in known.values():
             first = next(other for other, other_column in known.items() if other_column == column)
             problems.append(Problem(raw.file, None, column, "must be one column", f"{first!r} and {head!r}"))
@@ -241,10 +238,10 @@ class RatingLine:
     rating: Rating
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The hint " (nearest: ...)" of an error message; empty when nothing is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" (nearest: {near[0]})" if near else ""
+def _named(text: str, known: Mapping[str, str]) -> str:
+    """`text` for a message, with what the nearest of the `known` folded texts stands for."""
+    near = nearest_names(text, known, most=1)
+    return f"{text!r}" + (f" (nearest: {known[near[0]]!r})" if near else "")
 
 
 class _Cells:
@@ -316,9 +313,7 @@ class _Cells:
         text = self.text("category", required=True)
         category = _CATEGORY.get(fold(text or ""))
         if text is not None and category is None:
-            near = difflib.get_close_matches(fold(text), _CATEGORY, n=1)
-            hint = f" (nearest: {_CATEGORY[near[0]]})" if near else ""
-            self.refuse("category", f"must be one of {', '.join(CATEGORIES)}", f"{text!r}{hint}")
+            self.refuse("category", f"must be one of {', '.join(CATEGORIES)}", _named(text, _CATEGORY))
         return category or ""
 
     def boxes(self) -> tuple[ReferenceBox, ...]:

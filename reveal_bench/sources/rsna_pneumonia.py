@@ -29,6 +29,7 @@ from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
+    NIH_SIDE,
     NO_PATIENTS,
     Faults,
     TableRow,
@@ -36,6 +37,7 @@ from reveal_bench.sources.boxes import (
     counted,
     dicom_headers,
     find_files,
+    nih_record,
     read_box,
     read_table,
 )
@@ -46,10 +48,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.dicom.header import Header
 
-__all__ = ["CLASSES", "PUBLISHED", "SIDE", "class_features", "detect", "inspect", "read"]
-
-SIDE = 1024
-"""Width and height of every picture, in pixels."""
+__all__ = ["CLASSES", "PUBLISHED", "class_features", "detect", "inspect", "read"]
 
 CLASSES = ("Normal", "No Lung Opacity / Not Normal", "Lung Opacity")
 PUBLISHED = {"images": 26684, "images with boxes": 6012, "boxes": 9555}
@@ -77,10 +76,10 @@ class _Tables:
 
 def _make(build: BoxBuild[_Tables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables = build.parsed
-    gallery = build.gallery([".dcm"], kind="dicom")
-    found = gallery.pictures_of(tables.first_of, build.faults)
+    films = build.films([".dcm"], kind="dicom")
+    found = films.pictures_of(tables.first_of, build.faults)
     headers = dicom_headers(found, build.faults, workers=build.workers)
-    build.warnings += gallery.warnings(tables.boxes)
+    build.warnings += films.warnings(tables.boxes)
     build.settle()
     records = [
         _record(image_id, own, tables.patients.get(image_id, image_id), found.get(image_id), headers.get(image_id))
@@ -129,7 +128,7 @@ def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes,
         elif target != first["Target"]:
             faults.add(row.problem("Target", f"must be that of line {first.line}", target), image_id)
         elif target == "1":
-            box = read_box(row, BOX, faults, image_id, form="xywh", size=(SIDE, SIDE))
+            box = read_box(row, BOX, faults, image_id, form="xywh", size=(NIH_SIDE, NIH_SIDE))
             found += [box] if box is not None else []
         elif any(row[column] for column in BOX):
             texts = ", ".join(row[column] for column in BOX)
@@ -151,7 +150,7 @@ def _counts(tables: _Tables) -> dict[str, int]:
 def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
     """Class by image; its rows are repeated as often as there are boxes."""
     if path is None:
-        warnings.append("stage_2_detailed_class_info.csv is not here: no config 'classes'")
+        warnings.append("stage_2_detailed_class_info.csv is missing: no config 'classes'")
         return {}
     classes: dict[str, str] = {}
     for row in read_table(path, ("patientId", "class"), faults, warnings):
@@ -172,7 +171,7 @@ def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: lis
 def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
     """Patient of ChestX-ray14 by image."""
     if path is None:
-        warnings.append(f"no mapping to ChestX-ray14 is here: {NO_PATIENTS}")
+        warnings.append(f"there is no mapping to ChestX-ray14: {NO_PATIENTS}")
         return {}
     patients: dict[str, str] = {}
     try:
@@ -185,24 +184,21 @@ def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: li
     n_lacking = len(boxes.keys() - patients.keys())
     if n_lacking:
         alone = f"{path.name}: {counted(n_lacking, 'image')} without an entry"
-        warnings.append(f"{alone}, each counts as a patient of its own")
+        warnings.append(f"{alone}, each counts as a separate patient")
     return patients
 
 
 def _record(
     image_id: str, boxes: list[Box], patient_id: str, picture: PictureFile | None, header: Header | None
 ) -> LocalizationRecord:
-    return LocalizationRecord(
-        image_id=image_id,
+    return nih_record(
+        image_id,
+        {FINDING: int(bool(boxes))},
+        [annotate_boxes(FINDING, boxes, (NIH_SIDE, NIH_SIDE))] if boxes else [],
+        picture,
         patient_id=patient_id,
-        study_id=image_id,
         view="UNKNOWN" if header is None else header.view,
         view_raw=None if header is None else header.view_raw,
-        width=SIDE,
-        height=SIDE,
-        label_status={FINDING: int(bool(boxes))},
-        annotations=(annotate_boxes(FINDING, boxes, (SIDE, SIDE)),) if boxes else (),
-        picture=picture,
     )
 
 

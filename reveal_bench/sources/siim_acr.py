@@ -31,6 +31,7 @@ from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import PackedMasks, Rle, union_masks
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
+    NIH_SIDE,
     NO_PATIENTS,
     Faults,
     TableRow,
@@ -38,6 +39,7 @@ from reveal_bench.sources.boxes import (
     counted,
     dicom_headers,
     find_file,
+    nih_record,
     read_table,
 )
 from reveal_bench.sources.source import Extra
@@ -45,10 +47,7 @@ from reveal_bench.sources.source import Extra
 if TYPE_CHECKING:
     from reveal_bench.dicom.header import Header
 
-__all__ = ["PUBLISHED", "SIDE", "MaskError", "decode_relative", "detect", "inspect", "read"]
-
-SIDE = 1024
-"""Width and height of every picture, in pixels."""
+__all__ = ["PUBLISHED", "MaskError", "decode_relative", "detect", "inspect", "read"]
 
 PUBLISHED = {"rows": 12954, "images": 12047}
 """Counts of the published table."""
@@ -68,10 +67,10 @@ class _Table:
 
 def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     masks, rows_of = build.parsed.masks, build.parsed.rows_of
-    gallery = build.gallery([".dcm"], kind="dicom")
-    found = gallery.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, build.faults)
+    films = build.films([".dcm"], kind="dicom")
+    found = films.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, build.faults)
     headers = dicom_headers(found, build.faults, workers=build.workers)
-    build.warnings += gallery.warnings(masks)
+    build.warnings += films.warnings(masks)
     build.settle()
     kept = [image_id for image_id in masks if image_id not in build.faults.bad]
     patients = _patients(kept, headers, build.warnings)
@@ -90,7 +89,7 @@ class MaskError(ValueError):
         self.rule, self.value = rule, value
 
 
-def decode_relative(text: str, *, side: int = SIDE) -> PackedMasks:
+def decode_relative(text: str, *, side: int = NIH_SIDE) -> PackedMasks:
     """One mask of `side` x `side` pixels from the challenge's pairs of a gap and a length.
 
     Raises
@@ -171,24 +170,21 @@ def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: lis
     if n_alone == len(image_ids):
         warnings.append(NO_PATIENTS)
     elif n_alone:
-        warnings.append(f"{counted(n_alone, 'image')} without a patient: each counts as a patient of its own")
+        warnings.append(f"{counted(n_alone, 'image')} without a patient: each counts as a separate patient")
     return patients
 
 
 def _record(
     image_id: str, masks: list[PackedMasks], patient_id: str, picture: PictureFile | None, header: Header | None
 ) -> LocalizationRecord:
-    return LocalizationRecord(
-        image_id=image_id,
+    return nih_record(
+        image_id,
+        {FINDING: int(bool(masks))},
+        [annotate_mask(FINDING, _union(masks), len(masks))] if masks else [],
+        picture,
         patient_id=patient_id,
-        study_id=image_id,
         view="UNKNOWN" if header is None else header.view,
         view_raw=None if header is None else header.view_raw,
-        width=SIDE,
-        height=SIDE,
-        label_status={FINDING: int(bool(masks))},
-        annotations=(annotate_mask(FINDING, _union(masks), len(masks)),) if masks else (),
-        picture=picture,
     )
 
 

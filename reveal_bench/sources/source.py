@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from reveal_bench.files import parse_json
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.tasks.records import TaskRecord
@@ -39,10 +40,14 @@ __all__ = [
     "Reading",
     "Record",
     "Records",
+    "entries_in",
     "finish",
+    "folders_in",
     "is_synthetic",
+    "read_json",
 ]
 
+Form = TypeVar("Form", list[Any], dict[str, Any])
 Pixels = Literal["embed", "withhold"]
 Record = LocalizationRecord | StudyRecord | TaskRecord
 
@@ -190,6 +195,49 @@ class Builder:
     inspect: Callable[..., Inspection]
     read: Callable[..., Reading]
     options: tuple[str, ...] = ()
+
+
+def read_json(
+    path: Path,
+    form: type[Form],
+    note: Callable[[Problem], object],
+    *,
+    file: str = "",
+    repeated: list[str] | None = None,
+) -> Form:
+    """The JSON list or object of a UTF-8 file; an empty one after noting what is wrong with the file.
+
+    Parameters
+    ----------
+    form : list or dict
+    note : takes the problem, if there is one
+    file : name for messages; that of `path` by default
+    repeated : takes the keys that stand twice in one object, which are an error without it
+    """
+    name = "list" if form is list else "object"
+    try:
+        content = parse_json(path.read_text(encoding="utf-8-sig"), repeated)
+    except (OSError, ValueError, RecursionError) as error:
+        note(Problem(file or path.name, None, "file", f"must be a JSON {name} in UTF-8", str(error)[:200]))
+        return form()
+    if not isinstance(content, form):
+        got = f"a {type(content).__name__}"
+        note(Problem(file or path.name, None, "file", f"must be a JSON {name} in UTF-8", got))
+        return form()
+    return content
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, sorted; none if it cannot be read."""
+    return [path for path in entries_in(folder) if path.is_dir()]
+
+
+def entries_in(folder: Path) -> list[Path]:
+    """Everything in a folder, sorted; nothing if it cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def is_synthetic(root: Path) -> bool:

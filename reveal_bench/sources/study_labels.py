@@ -79,30 +79,30 @@ def labelled_studies(
 ) -> tuple[list[LabelledStudy], set[str]]:
     """Every row without a problem, and the study keys of the others."""
     found: list[LabelledStudy] = []
-    spoiled: set[str] = set()
+    faulty: set[str] = set()
     first_row: dict[str, int] = {}
     for row in table.rows:
         reader = _Row(mapping, table.file, row)
         study = reader.read()
         if study.key in first_row:
             value = f"{study.key!r} again, first in row {first_row[study.key]}"
-            reader.fail(mapping.key_column, "must stand in one row only", value)
+            reader.fail(mapping.key_column, "must occur in one row only", value)
         elif study.key:
             first_row[study.key] = row.number
         problems += reader.problems
         if reader.problems:
-            spoiled.add(study.key)
+            faulty.add(study.key)
         else:
             found.append(study)
-    return [study for study in found if study.key not in spoiled], spoiled
+    return [study for study in found if study.key not in faulty], faulty
 
 
 Fail = Callable[[str, str, str], None]
-"""Told of (column, rule, value): what is wrong with a cell."""
+"""Called with (column, rule, value) of what is wrong with a cell."""
 
 
 def labels_of_cell(entries: Iterable[object], column: str, fail: Fail) -> tuple[str, ...]:
-    """The labels that the entries of a cell name, in the order of REVEAL_LABELS; `fail` is told what is wrong.
+    """The labels that the entries of a cell name, in the order of REVEAL_LABELS; `fail` is called for what is wrong.
 
     Spelling is that of :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` stands alone.
     """

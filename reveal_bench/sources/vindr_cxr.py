@@ -54,7 +54,7 @@ from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
-    Gallery,
+    PictureFolder,
     TableRow,
     annotate_boxes,
     counted,
@@ -218,7 +218,7 @@ def _label_columns(
         if label is not None:
             columns[label] = head
         elif head and head not in needed:
-            warnings.append(f"{file}: the column {head!r} is not known and is not read")
+            warnings.append(f"{file}: the column {head!r} is unknown and is ignored")
     lacking = [label for label in LABELS if label not in columns]
     for label in lacking:
         faults.add(TableRow(file, 1, {}).problem(label, "must be a column", ", ".join(heads)), None)
@@ -254,9 +254,9 @@ def _counts(parsed: _Parsed) -> dict[str, int]:
 def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables, faults, warnings = build.parsed.tables, build.faults, build.warnings
     _check_splits(tables, faults)
-    gallery = Gallery.below(build.pictures if build.pictures is not None else build.root, SUFFIXES, kind="dicom")
+    films = PictureFolder.below(build.pictures if build.pictures is not None else build.root, SUFFIXES, kind="dicom")
     first_rows = {image_id: image.first for images in tables.values() for image_id, image in images.items()}
-    found = gallery.pictures_of(first_rows, faults)
+    found = films.pictures_of(first_rows, faults)
     headers = dicom_headers(found, faults, workers=build.workers)
     splits: dict[str, list[LocalizationRecord]] = {}
     for split, images in tables.items():
@@ -267,7 +267,7 @@ def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, list[LocalizationRecord]]
             if image_id in headers
         ]
         warnings += maker.warnings()
-    warnings += gallery.warnings(first_rows)
+    warnings += films.warnings(first_rows)
     build.settle()
     warnings.append(NO_PATIENTS)
     kept = {

@@ -1,4 +1,7 @@
-"""docs/python.md, "Ten everyday tasks": every line runs, and takes as many calls as the table says."""
+"""docs/python.md, "Ten everyday tasks": every line takes as many calls as the table says, and runs.
+
+The report's does not run here, since others write many.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +61,12 @@ def test_a_task_takes_the_calls_and_commands_that_the_table_says(
     _, code, n_calls, words, n_commands = task
     expression = ast.parse(code.strip("`"), mode="eval")
     assert sum(isinstance(node, ast.Call) for node in ast.walk(expression)) == int(n_calls)
-    assert eval(compile(expression, "python.md", "eval"), {"rb": rb, "frame": pd.read_csv("mine.csv")}) is not None
     commands = re.findall(r"`reveal-bench ([^`]+)`", words)
     assert len(commands) == (0 if n_commands == "-" else int(n_commands))
-    for command in commands if task[0] != "make a report" else ():  # five seconds; tests/reports writes many
+    if task[0] == "make a report":
+        return
+    assert eval(compile(expression, "python.md", "eval"), {"rb": rb, "frame": pd.read_csv("mine.csv")}) is not None
+    for command in commands:
         done = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
         assert done.exit_code == 0, done.output
         assert done.output

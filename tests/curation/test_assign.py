@@ -201,7 +201,7 @@ def test_the_step(tmp_path):
     digest = sha256(folder.path("assignments.parquet").read_bytes()).hexdigest()
     assert not assign(folder, path).is_new
     written(tmp_path, "reader,capacity\ndan,5\neve,0\ncyd,15\nbob,20\nann,20\n")
-    with pytest.raises(CurationError, match="readers has changed: --redo"):
+    with pytest.raises(CurationError, match="readers has changed: do it again with --redo"):
         assign(folder, path)
     assert assign(folder, path, redo=True).outputs["assignments.parquet"] == digest
     with pytest.raises(CurationError, match="10 are missing"):

@@ -160,7 +160,7 @@ def test_again_nothing_is_done_and_another_reviser_must_be_wanted(tmp_path: Path
     assert not consensus(folder, revise=stub, n_resamples=10).is_new
     assert not stub.asked
     stub.signature = "stub v2"
-    with pytest.raises(CurationError, match=re.escape("revise was 'stub v1', is 'stub v2': --redo does it anew")):
+    with pytest.raises(CurationError, match=re.escape("revise was 'stub v1', is 'stub v2': do it again with --redo")):
         consensus(folder, revise=stub, n_resamples=10)
     assert consensus(folder, revise=stub, n_resamples=10, redo=True).counts["tied_labels"] == 1
     consensus(folder, revise=Stub({"c": (AO,)}), n_resamples=10, redo=True)

@@ -209,7 +209,7 @@ def test_a_changed_text_file_is_noticed(folder: CurationFolder, tmp_path: Path) 
 def test_ready_labels_need_no_engine(folder: CurationFolder, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('study,patient,labels\n1,p,"COPD; Lung mass"\n2,q,None\n')
     source = SuggestionTable(tmp_path / "t.csv", SuggestionColumns("study", "patient", "labels"))
-    with pytest.raises(CurationError, match=r"ready labels are not read by an engine, got rules\|v:2"):
+    with pytest.raises(CurationError, match=r"labels from a table need no engine, got rules\|v:2"):
         extract(folder, source, engine=Rules())
     record = extract(folder, source)
     assert [row.labels for row in read_table(folder.path("suggestions.parquet"), Suggestion)] == [

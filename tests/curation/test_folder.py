@@ -75,7 +75,7 @@ def test_the_same_step_again_does_nothing(folder: CurationFolder, reports: Path)
 
 def test_other_settings_and_inputs_are_refused_until_told(folder: CurationFolder, reports: Path) -> None:
     extract(folder, reports, engine="rules")
-    with pytest.raises(CurationError, match=r"done already, engine was 'rules', is 'model': --redo does it anew"):
+    with pytest.raises(CurationError, match=r"done already, engine was 'rules', is 'model': do it again with --redo"):
         extract(folder, reports, engine="model")
     reports.write_text("b\n", encoding="utf-8")
     with pytest.raises(CurationError, match="reports has changed"):
@@ -187,7 +187,7 @@ def test_a_folder_begins_empty_and_has_a_state(tmp_path: Path) -> None:
 
 def test_only_one_process_at_a_time(folder: CurationFolder, reports: Path) -> None:
     def nested(scratch: Path) -> Mapping[str, Any]:
-        with pytest.raises(CurationError, match="another process works in"):
+        with pytest.raises(CurationError, match="another process is working in"):
             extract(CurationFolder(folder.root), reports)
         return writing("outer")(scratch)  # type: ignore[no-any-return]
 

@@ -29,7 +29,7 @@ from reveal_bench.models.asking import (
     Asker,
     Failure,
     ModelSettings,
-    Patience,
+    RetryPolicy,
     RunStoppedError,
 )
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
@@ -38,7 +38,7 @@ TRUTH = phantom_reports(30, seed=15)
 REPORTS = [Report(f"study-{i:02d}", f"patient-{i % 20:02d}", text) for i, text in enumerate(TRUTH)]
 ABNORMAL = [report for report in REPORTS if TRUTH[report.text]]
 NORMAL = [report for report in REPORTS if not TRUTH[report.text]]
-QUICK = Patience(attempts=3, attempt_timeout=60, first_pause=0.005)
+QUICK = RetryPolicy(attempts=3, attempt_timeout=60, first_pause=0.005)
 
 Calls = Literal["two", "one"]
 CALLS: tuple[Calls, ...] = ("two", "one")
@@ -52,7 +52,7 @@ def model() -> Iterator[ModelServer]:
 
 def engine(url: str, cache: Path, calls: Calls = "two", **given: Any) -> ModelEngine:
     more_tries = given.pop("more_tries", 2)
-    asker = Asker(ModelSettings("phantom-1"), url, cache, **{"patience": QUICK, "max_connections": 4, **given})
+    asker = Asker(ModelSettings("phantom-1"), url, cache, **{"retry_policy": QUICK, "max_connections": 4, **given})
     return ModelEngine(asker, calls, more_tries=more_tries)
 
 
@@ -261,7 +261,7 @@ def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
 
 def extracted(url: str, cache: Path, out: Path, reports: list[Report]) -> None:
     sys.addaudithook(only_loopback)
-    found = run(engine(url, cache, patience=Patience()), reports)
+    found = run(engine(url, cache, retry_policy=RetryPolicy()), reports)
     out.write_text(json.dumps([asdict(found[study_id]) for study_id in sorted(found)]), encoding="utf-8")
 
 
@@ -351,7 +351,7 @@ def in_order_of_studies(revisions: Iterator[Revision]) -> list[Revision]:
 
 
 def reviser(url: str, cache: Path) -> ModelReviser:
-    return ModelReviser(Asker(ModelSettings("phantom-1"), url, cache, patience=QUICK))
+    return ModelReviser(Asker(ModelSettings("phantom-1"), url, cache, retry_policy=QUICK))
 
 
 def test_notes_become_labels(tmp_path: Path) -> None:

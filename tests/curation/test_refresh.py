@@ -209,7 +209,10 @@ def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_
     ("rows", "rule"),
     [
         ([["x", "COPD", "w"]], "c.csv:2: `study` must be a study of the version before, got x"),
-        ([["r1", "COPD", "w"], ["r1", "None", "w"]], "c.csv:3: `study` must stand in one row only, got r1"),
+        (
+            [["r1", "COPD", "w"], ["r1", "None", "w"]],
+            "c.csv:3: `study` must occur in one row only, got 'r1' again, first in row 2",
+        ),
         ([["r1", "", "w"]], 'c.csv:2: `labels` must name labels, or "None" for a study without any, got a blank'),
         ([["r1", "COPDD", "w"]], r"`labels` must be one of the twelve labels, got 'COPDD' \(nearest: 'COPD'\)"),
         ([["r1", "COPD; none", "w"]], 'c.csv:2: `labels` must not have "None" beside a label, got COPD, none'),
@@ -226,7 +229,7 @@ def test_wrong_corrections_are_all_told(tmp_path: Path, rows: Rows, rule: str) -
 
 
 def test_corrections_need_their_columns(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="`columns` must have why, got study, labels"):
+    with pytest.raises(BuildError, match=r"must be a column of c\.csv, got 'why'; it has study, labels"):
         read_corrections(table(tmp_path / "c.csv", [["r1", "COPD"]], ("study", "labels")), BEFORE)
 
 
@@ -238,7 +241,7 @@ def test_a_refresh_changes_something_in_a_folder_of_its_own(before: CurationFold
         refresh(after, before, corrections=tmp_path / "c.csv", retire_holdout=True)
     with pytest.raises(CurationError, match="must bring in new patients, got none in 2 studies"):
         refresh(after, before, additions=new(tmp_path / "new", ["p1", "p2"]))
-    with pytest.raises(CurationError, match="begins a curation folder of its own"):
+    with pytest.raises(CurationError, match="must start in a curation folder of its own"):
         refresh(before, before, additions=new(tmp_path / "newer", ["q"]))
     with pytest.raises(CurationError, match="split must be done first"):
         refresh(after, CurationFolder.create(tmp_path / "empty", name="Chest"), corrections=tmp_path / "c.csv")
@@ -252,11 +255,11 @@ def test_a_refresh_does_not_write_over_what_it_reads(before: CurationFolder, tmp
     (tmp_path / "link").symlink_to(tmp_path / "v2")
     written = second.path("split.parquet").read_bytes()
     for same in (second, CurationFolder(tmp_path / "link"), CurationFolder(tmp_path / "v1" / ".." / "v2")):
-        with pytest.raises(CurationError, match="a curation folder of its own, got `before` for it"):
+        with pytest.raises(CurationError, match="a curation folder of its own, got that of `before`"):
             refresh(second, same, corrections=again, redo=True)
     assert second.path("split.parquet").read_bytes() == written
     additions = new(tmp_path / "new", ["q1", "q2"])
-    with pytest.raises(CurationError, match="a curation folder of its own, got `additions` for it"):
+    with pytest.raises(CurationError, match="a curation folder of its own, got that of `additions`"):
         refresh(additions, before, additions=additions)
     with pytest.raises(CurationError, match="must be another curation than `before`, got the same folder"):
         refresh(CurationFolder.create(tmp_path / "v3", name="Chest"), before, additions=before)
@@ -271,5 +274,5 @@ def test_a_folder_with_another_step_is_refused_and_one_with_a_report_is_not(
     assert refresh(after, before, corrections=corrections).is_new
     other = CurationFolder.create(tmp_path / "other", name="Chest")
     other.run("extract", {}, lambda scratch: {}, writes=())
-    with pytest.raises(CurationError, match="in this one was done: extract"):
+    with pytest.raises(CurationError, match="in this one these steps were done: extract"):
         refresh(other, before, corrections=corrections)

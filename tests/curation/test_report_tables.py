@@ -96,7 +96,7 @@ def test_every_problem_of_every_row_is_told(tmp_path: Path) -> None:
         (2, "study", "must be an id", "a blank cell"),
         (2, "patient", "must be an id", "a blank cell"),
         (3, "report", "must hold a report", "an empty text"),
-        (4, "study", "must stand in one row only", "'1' again, first in row 1"),
+        (4, "study", "must occur in one row only", "'1' again, first in row 1"),
         (5, "study", rule, r"'a\u200bb'"),
         (5, "patient", rule, repr("p" * 80)),
         (6, "report", "must be the text of a report", "a list"),

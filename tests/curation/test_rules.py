@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from reveal_bench.curation.report_tables import Quarantined, Report
-from reveal_bench.curation.rules import TERMS, Rules, find_findings, labels_of, mentions
+from reveal_bench.curation.rules import TERMS, Rules, find_findings, mentions
 from reveal_bench.curation.sentences import clauses, denials, normalised, sentences, told_sections
-from reveal_bench.curation.tables import Finding, Suggestion
+from reveal_bench.curation.tables import Finding, Suggestion, labels_of
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_studies import studies

@@ -159,7 +159,7 @@ def test_draws_of_a_smaller_number_are_among_those_of_a_larger_and_all_are_count
     one = balance_of(folder)["rule"]
     files = {name: folder.path(name).read_bytes() for name in first.outputs}
     assert not split(folder).is_new
-    with pytest.raises(CurationError, match="best_of was 1, is 5: --redo does it anew"):
+    with pytest.raises(CurationError, match="best_of was 1, is 5: do it again with --redo"):
         split(folder, best_of=5)
     split(folder, best_of=5, redo=True)
     five = balance_of(folder)["rule"]

@@ -206,7 +206,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             develop_dicom(tmp_path / "x")
     with pytest.raises(DicomError, match="no such file"):
         develop_dicom(tmp_path / "y")
-    with pytest.raises(DicomError, match="no regular file"):
+    with pytest.raises(DicomError, match="not a regular file"):
         develop_dicom(tmp_path)
 
 
@@ -248,7 +248,7 @@ def test_an_unknown_transfer_syntax(tmp_path: Path) -> None:
     path = tmp_path / "x.dcm"
     write_dicom(path, RAMP, {}, bits_stored=8)
     path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.1\x00", b"1.2.840.10008.1.2.7\x00"))
-    with pytest.raises(DicomError, match=r"transfer syntax 1.2.840.10008.1.2.7: nothing decodes it"):
+    with pytest.raises(DicomError, match=r"transfer syntax 1.2.840.10008.1.2.7: not supported"):
         develop_dicom(path)
 
 

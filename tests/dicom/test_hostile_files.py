@@ -47,7 +47,7 @@ def test_what_is_no_regular_file_is_set_aside(tmp_path: Path, monkeypatch: pytes
         listener.bind("socket.dcm")
         scan = scan_tree(tmp_path)
     names = ("linked.zip", "pipe", "pipe.dcm", "pipe.zip", "socket.dcm")
-    assert shown(scan.set_aside, tmp_path) == dict.fromkeys(names, "no regular file")
+    assert shown(scan.set_aside, tmp_path) == dict.fromkeys(names, "not a regular file")
     assert [file.shown(tmp_path) for file, _ in scan.headers] == ["good.dcm"]
     assert (scan.unreadable, scan.others) == ([], [])
 
@@ -57,7 +57,7 @@ def test_pipes_and_devices_that_are_named_are_not_opened(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         for read in (lambda: develop_dicom(path), lambda: read_header(DicomFile(path, "x")), lambda: archive_at(path)):  # noqa: B023
-            with pytest.raises(DicomError, match=r"^no regular file$"):
+            with pytest.raises(DicomError, match=r"^not a regular file$"):
                 read()
 
 
@@ -75,7 +75,7 @@ def test_links_that_lead_out_of_the_folder(tmp_path: Path) -> None:
     names = ("a/file.dcm", "a/nowhere.dcm", "a/relative", "folder", "within.dcm")
     assert shown(scan.set_aside, root) == {
         **dict.fromkeys(names, OUT),
-        "round.dcm": "double of a/1.dcm: the same SOPInstanceUID and pixels",
+        "round.dcm": "duplicate of a/1.dcm: the same SOPInstanceUID and pixels",
     }
     assert (len(scan.headers), scan.unreadable, scan.others) == (1, [], [])
 

@@ -125,7 +125,7 @@ def test_jpeg_extended_of_12_bits_is_refused_by_name(name: str) -> None:
     path = get_testdata_file(name, download=False)
     assert isinstance(path, str)
     with pytest.raises(
-        DicomError, match=r"JPEG Extended .*1\.2\.840\.10008\.1\.2\.4\.51\) with 12 bits: nothing permitted"
+        DicomError, match=r"JPEG Extended .*1\.2\.840\.10008\.1\.2\.4\.51\) with 12 bits: not supported"
     ):
         develop_dicom(Path(path))
 

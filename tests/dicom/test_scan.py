@@ -58,13 +58,13 @@ def check(scan: Scan, root: Path) -> None:
         "a/IM0001", "b/1 (copy).dcm", "b/2.dicom", "c/series.zip!inner/one", "c/series.zip!inner/two.dcm",
     ]  # fmt: skip
     assert shown(scan.set_aside, root) == {
-        "b/1.dcm": "double of b/1 (copy).dcm: the same SOPInstanceUID and pixels",
+        "b/1.dcm": "duplicate of b/1 (copy).dcm: the same SOPInstanceUID and pixels",
         "c/capture.dcm": "a secondary capture (SOP class)",
     }
     assert shown(scan.unreadable, root) == {
         "c/broken.dcm": "not DICOM",
         "c/broken.zip": "not a readable archive: BadZipFile",
-        "c/conflict.dcm": "double of b/2.dicom: the same SOPInstanceUID but other pixels: one is not what it says",
+        "c/conflict.dcm": "duplicate of b/2.dicom: the same SOPInstanceUID but other pixels: one is mislabelled",
         "c/empty.dcm": "an empty file",
     }
     assert [file.shown(root) for file in scan.others] == ["c/series.zip!inner/readme.txt", "c/thumb.png", "labels.csv"]

@@ -93,7 +93,7 @@ def test_one_uid_on_different_pictures_is_a_conflict_not_a_double(header: Header
     assert by_header.is_conflict
     (by_pixels,) = find_duplicates([(a, header), (b, header)], {a: "x", b: "y"})
     assert by_pixels.is_conflict
-    assert by_pixels.reason == "the same SOPInstanceUID but other pixels: one is not what it says"
+    assert by_pixels.reason == "the same SOPInstanceUID but other pixels: one is mislabelled"
     # another encoding of the same picture: header facts differ, pixels do not
     (double,) = find_duplicates([(a, header), (b, replace(header, transfer_syntax="z"))], {a: "x", b: "x"})
     assert not double.is_conflict
@@ -145,7 +145,7 @@ def test_the_picture_for_presentation_stays(
         else:
             (double,) = doubles
             assert (double.file, double.of, double.is_conflict) == (a, b, False)
-            assert double.reason == f"FOR PROCESSING; its exposure ({why}) is there FOR PRESENTATION"
+            assert double.reason == f"FOR PROCESSING; the same exposure ({why}) is present FOR PRESENTATION"
 
 
 def test_a_raw_picture_alone_stays(header: Header) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import warnings
 from pathlib import Path
 
@@ -25,6 +26,10 @@ from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.masks import Rle
 from reveal_bench.phantom import LAYOUTS
+from reveal_bench.reports.example_cases import choose_cases
+from reveal_bench.reports.style import Illustration
+from reveal_bench.reports.tuning import figure_of, read_curves
+from reveal_bench.saliency_maps.tuning import Tuned
 from tests.cli.test_score import call
 from tests.conftest import made_once
 
@@ -63,7 +68,7 @@ def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(root: Path) -> None:
         LAYOUTS["chexlocalize"](root / "raw", 45, seed=4, long_side=64, n_val=2)
-        call("build", root / "raw", "--out", root / "folder", "--images", "withhold")
+        call("build", root / "raw", "--out", root / "folder", "--images", "withhold", "--workers", 1)
 
     return made_once(tmp_path_factory, "human-benchmark", make)
 
@@ -144,8 +149,9 @@ def published_decrease(model: pd.DataFrame, human: pd.DataFrame) -> pd.DataFrame
 
 
 def test_the_published_convention_is_that_of_a_plain_script(
-    phantom: Path, model: Path, human: Path, tmp_path: Path
+    phantom: Path, model: Path, human: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Illustration, "file", lambda self, kind: b"")  # figures are drawn in other tests
     lines = [json.loads(line) for line in model.read_text(encoding="utf-8").splitlines()]
     masks: dict[str, dict[str, object]] = {}
     points: dict[str, dict[str, list[list[float]]]] = {}
@@ -242,3 +248,93 @@ def test_files_without_masks_have_no_empty_masks(phantom: Path, tmp_path: Path) 
     call("baseline", "chance", folder, "--split", "test", "--out", file)
     said = call("score", file, folder, "--split", "test", "--missing", "empty", expect=1).stderr
     assert "--missing must be 'miss' where no mask is predicted, got 'empty'" in said
+
+
+def test_one_page_holds_everything(
+    phantom: Path, model: Path, human: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Illustration, "file", lambda self, kind: b"")  # figures are drawn in other tests
+    monkeypatch.setattr(Illustration, "for_page", lambda self: [("wide", f"<svg>{self.name}</svg>")])
+    lines = [json.loads(line) for line in model.read_text(encoding="utf-8").splitlines()]
+    scored = tmp_path / "a<b>.jsonl"
+    scored.write_text("".join(json.dumps({**line, "score": i % 7 / 7}) + "\n" for i, line in enumerate(lines)))
+    curves = {"Edema": np.array([0.1, 0.25, np.nan]), "Atelectasis": np.array([0.3, 0.2, 0.1])}
+    best, n_cases = {"Edema": 0.3, "Atelectasis": 0.2}, {"Edema": 4, "Atelectasis": 9}
+    tuned = Tuned("validation", (0.2, 0.3, 0.4), best, curves, n_cases)
+    Path(f"{scored}.tuning.csv").write_text(tuned.to_csv(), encoding="utf-8")
+    out = tmp_path / "out"
+    options = ("--split", "test", "--human", human, "--missing", "empty", "--out", out)
+    call("report", scored, "--folder", phantom / "folder", *options)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    assert headings == [
+        "Localization", "Decrease from human", "Pixels", "Shapes of the references",
+        "What goes with a bad localization", "Confidence", "Example films", "Thresholds",
+    ]  # fmt: skip
+    assert "<b>" not in page
+    assert re.findall(r"<svg>(.*?)</svg>", page)[0] == "both_point_hit"
+    assert "a&lt;b&gt;" in page
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()} - {"report.html"}
+    assert set(re.findall(r'href="((?:figures|tables)/[^"]+)"', page)) == files
+    macro = rb.pixels(human, phantom / "folder", split="test", allow_missing=True).rows_shown()[0]
+    assert macro["recall"] in page
+    assert str(tmp_path) not in page
+    assert "3 Edema: human" in page or "3 Atelectasis: human" in page or "3 Support Devices: human" in page
+    assert "pixels withheld" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("{model}", "{model}", "--folder", "{folder}", "--human", "{human}", "--out", "x"),
+            "takes one prediction file",
+        ),
+        (("{model}", "--folder", "{folder}", "--human", "{human}"), "a report of runs needs `--out`"),
+        (("{folder}", "--human", "{human}"), "a report of runs needs `--folder`"),
+        (
+            ("{model}", "--folder", "{folder}", "--human", "{human}", "--out", "{folder}/x"),
+            "must not lie in the dataset",
+        ),
+    ],
+)
+def test_a_page_asked_wrongly_is_refused(
+    words: tuple[str, ...], said: str, phantom: Path, model: Path, human: Path
+) -> None:
+    named = {"model": model, "human": human, "folder": phantom / "folder"}
+    assert said in call("report", *(word.format(**named) for word in words), "--split", "test", expect=1).stderr
+
+
+def test_films_are_of_the_largest_gaps_each_of_another_finding() -> None:
+    ious = {
+        ("i1", "Edema"): (0.1, 0.9), ("i2", "Edema"): (0.2, 0.9), ("i3", "Atelectasis"): (0.3, 0.5),
+        ("i4", "Pneumothorax"): (0.0, 0.1), ("i5", "Lung Lesion"): (0.05, 0.1), ("i6", "Cardiomegaly"): (0.9, 0.6),
+        ("i7", "Consolidation"): (0.4, 0.4), ("i8", "Cardiomegaly"): (math.nan, 0.6), ("i9", "Edema"): (0.6, 0.5),
+    }  # fmt: skip
+    chosen = [(one.image_id, one.finding) for one in choose_cases(ious)]
+    behind = [("i1", "Edema"), ("i3", "Atelectasis"), ("i4", "Pneumothorax")]
+    assert chosen == [*behind, ("i6", "Cardiomegaly"), ("i9", "Edema")]
+    assert choose_cases({("i7", "Consolidation"): (0.4, 0.4)}) == []
+
+
+def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
+    curves = {"Edema": np.array([0.1, 0.25, np.nan])}
+    file = tmp_path / "tuning.csv"
+    file.write_text(
+        Tuned("validation", (0.2, 0.3, 0.4), {"Edema": 0.3}, curves, {"Edema": 4}).to_csv(), encoding="utf-8"
+    )
+    (curve,) = read_curves(file).values()
+    assert (curve.best, curve.n_cases, list(curve.thresholds)) == (0.3, 4, [0.2, 0.3, 0.4])
+    assert curve.values[:2] == [0.1, 0.25]
+    (axes,) = figure_of({"Edema": curve}).draw(180.0).axes
+    line, mark = axes.lines
+    assert line.get_ydata()[0] == pytest.approx(10)
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))
+    for text, said in [
+        ("finding,threshold\nEdema,0.2\n", "must have the columns finding, threshold, mean_iou"),
+        (file.read_text().replace(",1\n", ",0\n"), "one best threshold per finding, got others for 'Edema'"),
+        (file.read_text().replace("0.25", "a quarter"), "must have numbers"),
+    ]:
+        file.with_name("wrong.csv").write_text(text, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=said):
+            read_curves(file.with_name("wrong.csv"))

@@ -19,6 +19,7 @@ from reveal_bench.metrics.heat_maps import (
     otsu_mask,
     scaled,
     smoothed,
+    smoothed_as_published,
 )
 
 
@@ -164,6 +165,22 @@ def test_smoothing_is_the_mean_over_a_box(rng: np.random.Generator) -> None:
     found = smoothed(heat, (9, 9), 3)
     assert found[4, 4] == pytest.approx(heat[3:6, 3:6].mean(), rel=1e-6)
     assert found[0, 0] == pytest.approx(np.pad(heat, 1, mode="reflect")[:3, :3].mean(), rel=1e-6)
+
+
+def test_published_smoothing_does_not_rise_with_its_input() -> None:
+    levels = np.repeat(np.array([0, 96, 128, 255], np.uint8), 9).reshape(4, 3, 3)
+    assert [int(smoothed_as_published(level, 1)[1, 1]) for level in levels] == [217, 29, 53, 240]
+
+
+def test_masks_of_published_smoothing_equal_the_published_steps(rng: np.random.Generator) -> None:
+    for heat, size in maps(rng):
+        fine = at_size(heat, size)
+        if fine.min() == fine.max():
+            continue
+        levels = (np.float32(255) * scaled(fine)).astype(np.uint8)
+        grey = cv2.cvtColor(cv2.applyColorMap(levels, cv2.COLORMAP_JET), cv2.COLOR_RGB2GRAY)
+        expected = published(255 - cv2.blur(grey, (5, 5)))
+        assert np.array_equal(otsu_mask(heat, size, fill=True, published_smoothing=5), expected)
 
 
 @pytest.mark.parametrize(

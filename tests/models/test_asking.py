@@ -1,4 +1,4 @@
-"""Asking an endpoint that misbehaves: patience, what ends a run, what is kept, what it costs."""
+"""Asking an endpoint that misbehaves: retries, what ends a run, what is kept, what it costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.curation.prompts import labelled_findings_prompt
+from reveal_bench.curation.report_prompts import labelled_findings_prompt
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.models.asking import (
     KEY_VARIABLE,
@@ -23,8 +23,8 @@ from reveal_bench.models.asking import (
     Dialogue,
     Failure,
     ModelSettings,
-    Patience,
     Request,
+    RetryPolicy,
     RunStoppedError,
     content_key,
 )
@@ -34,7 +34,7 @@ from tests.curation.model_server import BODIES, ModelServer, phantom_reports, ru
 
 TRUTH = phantom_reports(12)
 REPORTS = list(TRUTH)
-QUICK = Patience(attempts=3, attempt_timeout=30, first_pause=0.005, longest_pause=0.05)
+QUICK = RetryPolicy(attempts=3, attempt_timeout=30, first_pause=0.005, longest_pause=0.05)
 KEY = "sk-do-not-tell-anybody"
 
 
@@ -46,7 +46,7 @@ def model() -> Iterator[ModelServer]:
 
 def asker(url: str, cache: Path, **given: Any) -> Asker:
     settings = given.pop("settings", ModelSettings("phantom-1"))
-    return Asker(settings, url, cache, **{"patience": QUICK, "max_connections": 4, **given})
+    return Asker(settings, url, cache, **{"retry_policy": QUICK, "max_connections": 4, **given})
 
 
 def questions(n: int = len(REPORTS)) -> list[Request]:
@@ -110,8 +110,8 @@ def test_what_passes_is_outlasted(model: ModelServer, tmp_path: Path) -> None:
 def test_a_hang_is_not_waited_for(model: ModelServer, tmp_path: Path) -> None:
     """Neither is a body that never ends, though no single read of it is slow."""
     model.faults = {REPORTS[0]: ["hang"], REPORTS[1]: ["trickle"]}
-    patience = Patience(attempts=9, attempt_timeout=0.5, first_pause=0.005)
-    asking = asker(model.url, tmp_path, patience=patience)
+    retry_policy = RetryPolicy(attempts=9, attempt_timeout=0.5, first_pause=0.005)
+    asking = asker(model.url, tmp_path, retry_policy=retry_policy)
     answers = outcomes(asking, questions(4))
     assert all(isinstance(answer, Answer) for answer in answers)
     assert model.faults == {REPORTS[0]: [], REPORTS[1]: []}
@@ -121,13 +121,13 @@ def test_a_hang_is_not_waited_for(model: ModelServer, tmp_path: Path) -> None:
 def test_the_pause_that_the_endpoint_asks_for_is_heeded(model: ModelServer, tmp_path: Path) -> None:
     asked_for: list[float | None] = []
 
-    class Noting(Patience):
+    class Noting(RetryPolicy):
         def pause(self, n_failed: int, asked: float | None) -> float:
             asked_for.append(asked)
             return 0.0
 
     model.faults = {REPORTS[0]: ["429", "503", "500"]}
-    list(ask_all(asker(model.url, tmp_path, patience=Noting()), questions(1)))
+    list(ask_all(asker(model.url, tmp_path, retry_policy=Noting()), questions(1)))
     assert asked_for == [0.02, 0.0, None]
 
 
@@ -169,16 +169,16 @@ def test_what_every_request_would_get_ends_the_run(
 
 def test_failures_in_a_row_end_the_run(model: ModelServer, tmp_path: Path) -> None:
     model.faults = {report: ["400"] for report in REPORTS[4:]}
-    patience = Patience(attempts=1, in_a_row=3)
+    retry_policy = RetryPolicy(attempts=1, in_a_row=3)
     with pytest.raises(RunStoppedError, match="3 requests in a row were not answered, the last: HTTP 400"):
-        list(ask_all(asker(model.url, tmp_path, max_connections=1, patience=patience), questions()))
+        list(ask_all(asker(model.url, tmp_path, max_connections=1, retry_policy=retry_policy), questions()))
     assert len(model.asked) == 7
 
 
 def test_an_endpoint_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
     with running_model(TRUTH) as model:
         gone = model.url
-    with pytest.raises(RunStoppedError, match="not one request was answered"):
+    with pytest.raises(RunStoppedError, match="no request was answered"):
         list(ask_all(asker(gone, tmp_path), questions(2)))
 
 
@@ -191,7 +191,7 @@ def test_so_many_requests_as_allowed_are_under_way(model: ModelServer, tmp_path:
 
     opener = threading.Thread(target=open_at_four)
     opener.start()
-    asked = list(ask_all(asker(model.url, tmp_path, max_connections=4, patience=Patience()), questions()))
+    asked = list(ask_all(asker(model.url, tmp_path, max_connections=4, retry_policy=RetryPolicy()), questions()))
     opener.join()
     assert len(asked) == 12
     assert model.peak == 4

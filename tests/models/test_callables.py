@@ -279,7 +279,9 @@ def test_a_later_version_goes_on(world: World, tmp_path: Path, monkeypatch: pyte
 
 def test_another_run_is_not_continued(world: World, tmp_path: Path) -> None:
     run(world, by_name, out=tmp_path, limit=3)
-    with pytest.raises(ValueError, match=r"holds another run: run\.json says model 'by_name', asked for is 'other'"):
+    with pytest.raises(
+        ValueError, match=r"holds another run: run\.json says model 'by_name', but 'other' is asked for"
+    ):
         run(world, by_name, out=tmp_path, name="other")
     with (tmp_path / WORK_FILE).open("ab") as file:
         file.write(b"not json\n")

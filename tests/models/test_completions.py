@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reveal_bench.evaluation.prices import Prices
-from reveal_bench.models.asking import Answer, Fault, ModelSettings, Patience, read_completion, retry_after
+from reveal_bench.models.asking import Answer, Fault, ModelSettings, RetryPolicy, read_completion, retry_after
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ from reveal_bench.models.asking import Answer, Fault, ModelSettings, Patience, r
         (lambda: ModelSettings(" "), "`model` must name a model"),
         (lambda: ModelSettings("m", structure="xml"), "`structure` must be"),  # type: ignore[arg-type]
         (lambda: ModelSettings("m", extra={"messages": []}), "`extra` must not set messages"),
-        (lambda: Patience(attempts=0), "`attempts` and `in_a_row` must be at least 1, got 0"),
-        (lambda: Patience(attempt_timeout=0), "must be positive"),
-        (lambda: Patience(first_pause=9, longest_pause=3), "`first_pause` <= `longest_pause`"),
+        (lambda: RetryPolicy(attempts=0), "`attempts` and `in_a_row` must be at least 1, got 0"),
+        (lambda: RetryPolicy(attempt_timeout=0), "must be positive"),
+        (lambda: RetryPolicy(first_pause=9, longest_pause=3), "`first_pause` <= `longest_pause`"),
         (lambda: Prices(Decimal("-1"), Decimal(1)), "`tokens_in` must be a Decimal of at least 0"),
         (lambda: Prices(Decimal(1), 0.6), "`tokens_out` must be a Decimal of at least 0, got 0.6"),  # type: ignore[arg-type]
         (lambda: Prices(Decimal(1), Decimal("NaN")), "`tokens_out` must be a Decimal"),
@@ -34,13 +34,13 @@ def test_bad_settings_are_refused(make: Any, message: str) -> None:
 
 
 def test_pauses_grow_and_heed_the_endpoint() -> None:
-    patience = Patience(first_pause=1, longest_pause=60)
-    assert 0.75 <= patience.pause(1, None) <= 1
-    assert 3 <= patience.pause(3, None) <= 4
-    assert 45 <= patience.pause(2000, None) <= 60
-    assert patience.pause(1, 7.5) == 7.5
-    assert 3 <= patience.pause(3, 0.5) <= 4
-    assert patience.pause(1, 86_400) == 60
+    retry_policy = RetryPolicy(first_pause=1, longest_pause=60)
+    assert 0.75 <= retry_policy.pause(1, None) <= 1
+    assert 3 <= retry_policy.pause(3, None) <= 4
+    assert 45 <= retry_policy.pause(2000, None) <= 60
+    assert retry_policy.pause(1, 7.5) == 7.5
+    assert 3 <= retry_policy.pause(3, 0.5) <= 4
+    assert retry_policy.pause(1, 86_400) == 60
 
 
 LATER, EARLIER = (datetime.now(UTC) + timedelta(hours=sign) for sign in (2, -2))

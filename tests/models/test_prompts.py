@@ -13,8 +13,8 @@ from PIL import Image
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.overlay import Form, shown_png, whole_picture
-from reveal_bench.models.prompts import VERSION, compose, describe, prompt_text, shown_size
+from reveal_bench.models.overlay import Form, shown_png, whole_picture, whole_size
+from reveal_bench.models.prompts import VERSION, compose, describe, prompt_text
 from reveal_bench.models.questions import AskSettings, Message, Shown
 from reveal_bench.models.shots import Shot
 
@@ -217,7 +217,7 @@ def test_no_frontal_film_no_word_on_its_sides() -> None:
 @pytest.mark.parametrize("size", [(120, 160), (2991, 3007), (1, 5000), (1024, 1024), (17, 1025)])
 def test_shown_size_is_that_of_the_picture(size: tuple[int, int]) -> None:
     picture = whole_picture(Image.new("L", (size[1], size[0])), side=1024)
-    assert shown_size(ViewedImage("i", "PA", size), 1024) == (picture.height, picture.width)
+    assert whole_size(size, 1024) == (picture.height, picture.width)
 
 
 @pytest.mark.parametrize("form", ["cell", "point", "box"])

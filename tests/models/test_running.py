@@ -211,7 +211,7 @@ def test_another_run_is_not_mixed_in(done: Done, films: Path) -> None:
     for settings, choice, told in (
         (AskSettings(style="chain-of-thought"), done.choice, "settings .*'style': 'zero-shot'.*'chain-of-thought'"),
         (AskSettings(), replace(done.choice, temperature=0.7), r"parameters \{'temperature': 0.0\}.*0.7"),
-        (AskSettings(), replace(done.choice, label="Other"), "model 'Played Model', asked for is 'Other'"),
+        (AskSettings(), replace(done.choice, label="Other"), "model 'Played Model', but 'Other' is asked for"),
     ):
         with pytest.raises(ValueError, match=f"holds another run: run.json says {told}"):
             run_model(films, "test", done.out, settings, choice)

@@ -189,9 +189,16 @@ def test_same_arguments_same_bytes_and_nothing_is_left_behind(tmp_path):
     assert max(line["size"]) == 256
 
 
-@pytest.mark.parametrize(("n", "options"), [(0, {}), (1, {"n_val": -1}), (1, {"long_side": 32})])
-def test_numbers_out_of_range(tmp_path, n, options):
-    with pytest.raises(ValueError, match="`n_images`, `n_val`, `long_side` must be"):
+@pytest.mark.parametrize(
+    ("n", "options", "message"),
+    [
+        (0, {}, "`n_images` must be at least 1, got 0"),
+        (1, {"n_val": -1}, "`n_val` must be at least 0, got -1"),
+        (1, {"long_side": 32}, r"`long_side` must lie in \[64, 8192\], got 32"),
+    ],
+)
+def test_numbers_out_of_range(tmp_path, n, options, message):
+    with pytest.raises(ValueError, match=message):
         write_anatomy(tmp_path / "a", n, **options)
     assert not list(tmp_path.iterdir())
 

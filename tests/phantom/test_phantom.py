@@ -83,9 +83,11 @@ def test_progress_counts_to_the_end(tmp_path):
     assert seen == [(i, 5) for i in range(1, 6)]
 
 
-@pytest.mark.parametrize(("change", "got"), [({"n_images": 0}, "0, None, 128"), ({"long_side": 9}, "5, None, 9")])
+@pytest.mark.parametrize(
+    ("change", "got"), [({"n_images": 0}, "be at least 1, got 0"), ({"long_side": 9}, "lie in .64, 8192., got 9")]
+)
 def test_bad_arguments(tmp_path, change, got):
-    with pytest.raises(ValueError, match=f"must be >= 1, >= 0 and in .*, got {got}"):
+    with pytest.raises(ValueError, match=f"must {got}"):
         write_chexlocalize(tmp_path / "new", **{"n_images": 5, "n_val": None, "long_side": 128, **change})
 
 

@@ -6,13 +6,16 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import reveal_bench as rb
+from reveal_bench.api.conversion import rows_of
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import app
 from reveal_bench.reader_studies.analysis import Difference
+from reveal_bench.reader_studies.study import figures_of, read_study
 from tests.conftest import ROOT
 from tests.transcripts import plain, steps
 
@@ -68,3 +71,23 @@ def test_json_is_strict_where_degrees_of_freedom_are_infinite(folder: Path) -> N
 def test_a_margin_below_zero_is_refused(folder: Path) -> None:
     with pytest.raises(ArgumentError, match=r"`margin` must be above 0, got -0\.1"):
         rb.readers(folder / "readings.csv", margin=-0.1)
+
+
+def test_a_table_with_gaps_is_analysed_where_that_is_said(folder: Path) -> None:
+    """Of readers as they are, the difference has the jackknife's variance of the difference of means, but that a
+    negative cov_2 - cov_3 counts as 0.
+    """
+    rows = (folder / "readings.csv").read_text(encoding="utf-8").splitlines()
+    gaps = folder / "gaps.csv"
+    gaps.write_text("\n".join(row for row in rows if not row.startswith(("R1,case1,", "R2,case7"))), encoding="utf-8")
+    done = CliRunner().invoke(app, ["readers", str(gaps), "--partly-crossed", "--fixed-readers"])
+    assert done.output.startswith("AUC of 4 readers on 80 cases of 80 patients, 69 to 80 by each, readers fixed")
+    result = rb.readers(gaps, partly_crossed=True, readers_are="fixed")
+    _, matrix = figures_of(read_study(rows_of(gaps), partly_crossed=True), "auc")
+    contrast = np.repeat([1, -1], 4) / 4
+    (difference,) = result.analysis.differences
+    below = min(result.components["cov_2"] - result.components["cov_3"], 0)
+    assert below < 0
+    assert difference.error**2 == pytest.approx(contrast @ matrix @ contrast - 2 * 3 / 4 * below)
+    with pytest.raises(ArgumentError, match=r"in which every reader read every case, .* got 69 or more of 80"):
+        rb.plan_readers(gaps, difference=0.05)

@@ -11,8 +11,19 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
-from reveal_bench.reader_studies.study import FIGURES, figures_of, read_study
+from reveal_bench.reader_studies.study import FIGURES, beside_readers, figures_of, read_study
 from tests.reader_studies.studies import drawn
+
+
+def lroc_area(truth: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], located: np.ndarray[Any, Any]) -> float:
+    """Every pair of a case with and one without, one after another."""
+    pairs = [
+        (float(scores[i] > scores[j]) + float(scores[i] == scores[j]) / 2) * float(located[i])
+        for i in np.flatnonzero(truth == 1)
+        for j in np.flatnonzero(truth == 0)
+    ]
+    return float(np.mean(pairs))
+
 
 ORACLES: dict[str, Callable[..., float]] = {
     "auc": roc_auc_score,
@@ -25,10 +36,10 @@ ORACLES: dict[str, Callable[..., float]] = {
 
 
 def test_every_figure_of_merit_has_an_oracle() -> None:
-    assert ORACLES.keys() == FIGURES.keys()
+    assert {*ORACLES, "lroc"} == {*FIGURES}
 
 
-@pytest.mark.parametrize("merit", FIGURES)
+@pytest.mark.parametrize("merit", ORACLES)
 @pytest.mark.parametrize("per_patient", [1, 3])
 def test_figures_and_their_covariance_equal_deletion_of_each_patient(
     rng: np.random.Generator, merit: str, per_patient: int
@@ -45,6 +56,29 @@ def test_figures_and_their_covariance_equal_deletion_of_each_patient(
     ])  # fmt: skip
     expected = (len(patients) - 1) * np.cov(left_out.T, bias=True)
     assert covariance == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("merit", ["auc", "kappa"])
+def test_readers_of_different_cases_have_figures_of_their_own(rng: np.random.Generator, merit: str) -> None:
+    """scikit-learn on what each reader read, whole and without each patient of all readers together."""
+    study = drawn(rng, t=2, r=3, n=48, per_patient=2)
+    scores = study.scores.copy() if merit == "auc" else (study.scores > 3).astype(float)
+    scores[:, 0, 24:], scores[:, 1, :24], scores[:, 2, ::3] = np.nan, np.nan, np.nan
+    truth = (np.arange(48) % 4 < 2).astype(np.int64)
+    study = replace(study, scores=scores, truth=truth)
+    figures, covariance = figures_of(study, merit)
+    read = ~np.isnan(scores)
+
+    def of(kept: np.ndarray[Any, Any]) -> list[float]:
+        return [
+            ORACLES[merit](truth[read[i, j] & kept], scores[i, j, read[i, j] & kept]) for i in (0, 1) for j in range(3)
+        ]
+
+    assert figures.ravel() == pytest.approx(of(np.ones(48, bool)))
+    left_out = np.array([of(study.patients != p) for p in range(24)])
+    assert covariance == pytest.approx(23 * np.cov(left_out.T, bias=True))
+    own = np.array([[row for row in range(6) if row % 3 == j] for j in (0, 1)])
+    assert np.abs(covariance[np.ix_(own[0], own[1])]).max() < 0.05 * covariance.diagonal().min()  # no common patient
 
 
 ROWS = [
@@ -94,7 +128,7 @@ def test_a_table_that_is_no_study_is_refused(rows: list[dict[str, Any]], told: s
 @pytest.mark.parametrize(
     ("rows", "merit", "told"),
     [
-        (ROWS, "f1", "`merit` must be one of auc, sensitivity, specificity, accuracy, kappa, hit_rate, got 'f1'"),
+        (ROWS, "f1", "`merit` must be one of auc, lroc, sensitivity, specificity, accuracy, kappa, hit_rate, got 'f1'"),
         (ROWS, "kappa", "`score` must be 0 or 1 for kappa, got 5"),
         ([{k: v for k, v in row.items() if k != "truth"} for row in ROWS], "auc", "`truth` must be a column"),
         ([row | {"truth": int(row["case"] == "a")} for row in ROWS], "auc", "1 cases with"),
@@ -111,3 +145,59 @@ def test_constant_scores_have_an_area_of_a_half() -> None:
     figures, covariance = figures_of(read_study([row | {"score": 3} for row in ROWS]), "auc")
     assert (figures == 0.5).all()
     assert (covariance == 0).all()
+
+
+def test_readers_may_have_read_different_cases_where_that_is_said() -> None:
+    rows = [row for row in ROWS if (row["reader"], row["case"]) not in {("R1", "a"), ("R2", "d")}]
+    study = read_study(rows, partly_crossed=True)
+    assert np.isnan(study.scores[:, :, study.cases.index("a")]).tolist() == [[True, False]] * 2
+    with pytest.raises(ValueError, match=r"or `partly_crossed` be set; 4 of 16 readings are missing"):
+        read_study(rows)
+    with pytest.raises(ValueError, match=r"with every modality; 1 of 12 readings are missing, got none of case 'c' by"):
+        read_study(rows[:-1], partly_crossed=True)
+
+
+def test_a_system_must_have_read_what_readers_read() -> None:
+    rows = [row for row in ROWS if row["modality"] == "CR" and (row["reader"], row["case"]) != ("R1", "a")]
+    study = read_study(rows, partly_crossed=True)
+    assert np.isnan(beside_readers(study, "R2").scores[0, 0]).tolist() == np.isnan(study.scores[0, 0]).tolist()
+    with pytest.raises(
+        ValueError, match=r"every case that another reader read, 1 are missing, got no reading of .*'a'"
+    ):
+        beside_readers(study, "R1")
+
+
+def test_places_count_in_the_lroc_area(rng: np.random.Generator) -> None:
+    """Two of four pairs by hand; then every pair, without each patient, of readers and beside a system."""
+    cases = [("a", 1, 5.0, 1), ("b", 1, 4.0, 0), ("c", 0, 3.0, None), ("d", 0, 4.5, None)]
+    rows = [
+        {"reader": reader, "case": case, "truth": truth, "score": score, "located": place}
+        for reader in ("R1", "R2", "R3") for case, truth, score, place in cases
+    ]  # fmt: skip
+    study = read_study(rows)
+    assert study.located is not None
+    assert study.located[0, 0].tolist() == [True, False, False, False]
+    assert figures_of(study, "lroc")[0].tolist() == [[0.5] * 3]
+    assert figures_of(study, "auc")[0].tolist() == [[0.75] * 3]
+    drawing = drawn(rng, t=1, r=3, n=30, per_patient=2)
+    drawing = replace(drawing, located=rng.random(drawing.scores.shape) < 0.7)
+    beside = beside_readers(drawing, "r1")
+    figures, covariance = figures_of(beside, "lroc")
+
+    def of(kept: np.ndarray[Any, Any]) -> list[float]:
+        places = [drawing.located[0, j] for j in (1, 1, 0, 2)] if drawing.located is not None else []
+        return [
+            lroc_area(drawing.truth[kept], drawing.scores[0, j, kept], place[kept])
+            for j, place in zip((1, 1, 0, 2), places, strict=True)
+        ]
+
+    assert figures.ravel() == pytest.approx(of(np.ones(30, bool)))
+    left_out = np.array([of(drawing.patients != p) for p in range(15)])
+    assert covariance == pytest.approx(14 * np.cov(left_out.T, bias=True))
+
+
+def test_places_are_needed_for_the_lroc_area() -> None:
+    with pytest.raises(ValueError, match="`located` must be a column of the table for lroc, got none"):
+        figures_of(read_study(ROWS), "lroc")
+    with pytest.raises(ValueError, match="must have 0 or 1 as `located`, in row 1, got 'left lung'"):
+        read_study([row | {"located": "left lung"} for row in ROWS])

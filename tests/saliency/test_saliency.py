@@ -65,7 +65,13 @@ def test_predictions_are_those_of_each_map_by_itself(world: Any, folder_of_maps:
     macro = {row["metric"]: row["value"] for row in scored.records if row["finding"] == "macro"}
     assert macro["point_hit"] > 0.7
     record = json.loads((tmp_path / "cam.jsonl.options.json").read_text())
-    assert record["options"] == {"threshold": "otsu", "fill": True, "gate": None, "smooth": 0}
+    assert record["options"] == {
+        "threshold": "otsu",
+        "fill": True,
+        "gate": None,
+        "smooth": 0,
+        "published_smoothing": False,
+    }
     assert rb.saliency(folder_of_maps, world.folder, out=tmp_path / "again.jsonl").n_predictions == len(lines)
     assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
 
@@ -92,6 +98,11 @@ def test_every_option_says_what_it_does(world: Any, folder_of_maps: Path, tmp_pa
     assert [not mask(line).any() for line in gated] == [line["score"] < 0.3 for line in gated]
     assert all("point" in line for line in gated)  # hits are not gated
     assert made(smooth=5)[0]["rle"] != made()[0]["rle"]
+    published = made(smooth=5, published_smoothing=True)
+    assert np.array_equal(mask(published[0]), otsu_mask(heat, size, fill=True, published_smoothing=5))
+    assert published[0]["point"] == made()[0]["point"]
+    with pytest.raises(ArgumentError, match="must be used with a `smooth` and Otsu's threshold"):
+        made(published_smoothing=True)
     assert made(n_processes=2) == made()
     rb.saliency([folder_of_maps, folder_of_maps], world.folder, out=tmp_path / "mean.jsonl")
     assert lines_of(tmp_path / "mean.jsonl") == made()

@@ -1,4 +1,4 @@
-"""Small trees of DICOM files with a table and a mapping, to be spoiled by tests."""
+"""Small trees of DICOM files with a table and a mapping, to be faulty by tests."""
 
 import numpy as np
 

@@ -15,7 +15,7 @@ from reveal_bench.masks import rasterize_polygons
 from reveal_bench.sources.box_source import BoxBuild
 from reveal_bench.sources.boxes import (
     Faults,
-    Gallery,
+    PictureFolder,
     annotate_boxes,
     annotate_mask,
     box_problem,
@@ -69,7 +69,7 @@ def test_columns_are_found_by_name_whatever_their_order_case_and_spaces(tmp_path
     faults, warnings = Faults(), list[str]()
     rows = read_table(path, ("name", "x"), faults, warnings)
     assert [(row.line, row["name"], row["x"]) for row in rows] == [(3, "a\nb", "1"), (5, "c", "2")]
-    assert warnings == [f"{path.name}: the column 'extra' is not known and is not read"]
+    assert warnings == [f"{path.name}: the column 'extra' is unknown and is ignored"]
     assert faults.problems == []
 
 
@@ -135,17 +135,17 @@ def test_a_gallery_knows_visible_pictures_by_their_stem(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    gallery = Gallery.below(tmp_path, [".png"], skip=["old"])
-    assert sorted(gallery.paths) == ["x", "y"]
-    assert gallery.warnings(["x"]) == ["1 picture has no label here and is no part of the dataset"]
-    assert gallery.warnings(["x", "y", "z"]) == []
+    films = PictureFolder.below(tmp_path, [".png"], skip=["old"])
+    assert sorted(films.paths) == ["x", "y"]
+    assert films.warnings(["x"]) == ["1 picture has no label here and is not part of the dataset"]
+    assert films.warnings(["x", "y", "z"]) == []
 
 
 def gallery_of(
     root: Path, pictures: Path | None, suffixes: list[str], *, pixels: Pixels, kind: str = "picture"
-) -> Gallery:
+) -> PictureFolder:
     build = BoxBuild(root, {}, None, Faults(), [], pixels, False, pictures, 1)
-    return build.gallery(suffixes, kind=kind)  # type: ignore[arg-type]
+    return build.films(suffixes, kind=kind)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -153,20 +153,20 @@ def gallery_of(
     [
         ("embed", True, ["pictures:z: `picture` must be there for z, got no such file"], []),
         ("embed", False, ["pictures:z: `picture` must be there for z, got no such file"], []),
-        ("withhold", True, [], ["1 image has no picture here: no hash to verify an own copy with"]),
-        ("withhold", False, [], ["1 image has no picture here: no hash to verify an own copy with"]),
+        ("withhold", True, [], ["1 image has no picture here: no hash to verify a copy against"]),
+        ("withhold", False, [], ["1 image has no picture here: no hash to verify a copy against"]),
     ],
 )
 def test_a_missing_picture_is_a_problem_only_if_embedded(
     tmp_path: Path, pixels: Pixels, given: bool, problems: list[str], warnings: list[str]
 ) -> None:
     (tmp_path / "x.png").touch()
-    gallery = gallery_of(tmp_path, tmp_path if given else None, [".png"], pixels=pixels)
+    films = gallery_of(tmp_path, tmp_path if given else None, [".png"], pixels=pixels)
     faults = Faults()
-    found = [gallery.picture(image_id, faults) for image_id in ("x", "z")]
+    found = [films.picture(image_id, faults) for image_id in ("x", "z")]
     assert found == [PictureFile(tmp_path / "x.png", "x.png", "x.png"), None]
     assert [str(problem) for problem in faults.problems] == problems
-    assert gallery.warnings(["x", "z"]) == warnings
+    assert films.warnings(["x", "z"]) == warnings
 
 
 def test_no_picture_at_all(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_no_picture_at_all(tmp_path: Path) -> None:
             gallery_of(root, None, [".png"], pixels="embed")
         with pytest.raises(ValueError, match=r"`pictures` must hold .png files"):
             gallery_of(root, tmp_path, [".png"], pixels="withhold")
-        gallery = gallery_of(root, None, [".png"], pixels="withhold", kind="dicom")
-        lost = "no hash to verify an own copy with, no view from a header"
-        assert gallery.warnings(["x", "y"]) == [f"2 images have no picture here: {lost}"]
+        films = gallery_of(root, None, [".png"], pixels="withhold", kind="dicom")
+        lost = "no hash to verify a copy against, no view from a header"
+        assert films.warnings(["x", "y"]) == [f"2 images have no picture here: {lost}"]
 
 
 def test_headers_are_the_same_whatever_the_number_of_processes(tmp_path: Path) -> None:

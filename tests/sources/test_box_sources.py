@@ -219,5 +219,5 @@ def test_a_twin_is_not_written_over_something(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(ValueError, match="`out` must be a new or empty folder, got "):
         LAYOUTS["nih-boxes"](tmp_path, n_images=1, seed=0, long_side=64)
-    with pytest.raises(ValueError, match=r"`n_images` and `long_side` must be >= 1 and in \[64, 8192\], got 0, 64"):
+    with pytest.raises(ValueError, match="`n_images` must be at least 1, got 0"):
         LAYOUTS["ms-cxr"](tmp_path / "new", n_images=0, seed=0, long_side=64)

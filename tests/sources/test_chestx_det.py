@@ -89,8 +89,8 @@ def test_masks_are_the_union_of_a_findings_polygons(request, tmp_path, source):
 def test_the_real_file_becomes_a_valid_folder(real_reading, tmp_path):
     """Its first 81 images; the transcript in the README builds all of it, and tells halves and questions."""
     assert real_reading.warnings == [
-        "553 images have no picture here: no hash to verify an own copy with",
-        "the source names no patients: a holdout is divided by image",
+        "553 images have no picture here: no hash to verify a copy against",
+        "the source does not identify patients, so a holdout is split by image",
     ]
     assert not real_reading.synthetic
     # 1,172 pairs of an image and a finding, the transcript's 598 + 574: the distinct labels per entry of the file
@@ -123,11 +123,11 @@ def test_counts_by_hand(tmp_path):
 def test_other_counts_are_warnings(tmp_path):
     warnings = chestx_det.read(write(tmp_path, TWIN), pixels="withhold").warnings
     assert warnings == [
-        "test images: published are 553, here are 2",
-        "test instances: published are 1,734, here are 3",
-        "test images without a finding: published are 64, here are 1",
-        "2 images have no picture here: no hash to verify an own copy with",
-        "the source names no patients: a holdout is divided by image",
+        "test images: the source publishes 553, this download has 2",
+        "test instances: the source publishes 1,734, this download has 3",
+        "test images without a finding: the source publishes 64, this download has 1",
+        "2 images have no picture here: no hash to verify a copy against",
+        "the source does not identify patients, so a holdout is split by image",
     ]
     assert "SYNTHETIC" not in " ".join(path.name for path in tmp_path.iterdir())
     (tmp_path / "SYNTHETIC.txt").touch()

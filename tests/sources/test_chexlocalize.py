@@ -213,7 +213,7 @@ def test_partial_downloads_are_passed_over_and_pickles_never_opened(download, co
     pickled.unlink()
     pickled.mkdir()  # opening a folder fails on every system
     found = chexlocalize.inspect(copy)
-    assert "3 interrupted downloads (.azDownload-*) are passed over" in found.warnings
+    assert "3 interrupted downloads (.azDownload-*) are ignored" in found.warnings
     assert "1 pickled heat maps are never opened (a pickle can run code)" in found.warnings
     assert found.problems == []
     assert [r.image_id for r in chexlocalize.read(copy).splits["test"]]
@@ -321,4 +321,4 @@ def test_files_of_one_split_are_enough(copy):
         path.unlink()
     reading = chexlocalize.read(copy)
     assert list(reading.splits) == ["test"]
-    assert reading.warnings[0].startswith("split 'validation' is not here")
+    assert reading.warnings[0].startswith("split 'validation' is missing")

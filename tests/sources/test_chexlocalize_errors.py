@@ -151,7 +151,7 @@ def test_repeated_json_keys_are_errors(copy):
     path.write_text('{"patient64741_study1_view1_frontal": {}, "patient64741_study1_view1_frontal": {}}')
     refused(copy, "`key` must not be repeated")
     path.write_text("[1")
-    refused(copy, "must be readable UTF-8 JSON")
+    refused(copy, "must be a JSON object in UTF-8")
 
 
 def edited_labels(root, edit):

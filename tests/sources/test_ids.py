@@ -94,6 +94,6 @@ def test_a_secret_that_is_none(tmp_path, content, message):
 
 
 def test_a_secret_that_is_missing(tmp_path):
-    with pytest.raises(ValueError, match="there is no such file of the secret"):
+    with pytest.raises(ValueError, match="no such file; it must hold the secret that ids are made with"):
         read_id_key(tmp_path / "key")
     assert not (tmp_path / "key").exists()

@@ -30,7 +30,7 @@ def twin(tmp_path_factory):
 
 @pytest.fixture
 def download(twin, tmp_path):
-    """A copy to be spoiled."""
+    """A copy to be faulty."""
     shutil.copytree(twin, tmp_path / "d")
     return tmp_path / "d"
 
@@ -135,8 +135,11 @@ SPOILT = [
         lambda root: manifest(root, object_id="a", file_name="../../etc/passwd"),
         r"`file_name` must have been downloaded",
     ),
-    (lambda root: (root / "manifest.json").write_text("{}"), r"manifest.json: `file` must be a JSON list, got dict"),
-    (lambda root: (root / "manifest.json").write_text("["), r"manifest.json: `file` must be UTF-8 JSON"),
+    (
+        lambda root: (root / "manifest.json").write_text("{}"),
+        r"manifest.json: `file` must be a JSON list in UTF-8, got a dict",
+    ),
+    (lambda root: (root / "manifest.json").write_text("["), r"manifest.json: `file` must be a JSON list in UTF-8"),
     (
         lambda root: change(root / "case.tsv", "Male", "Mael"),
         r"case.tsv:\d+: `sex` must be one of .* got 'Mael' \(nearest: 'male'\)",
@@ -151,7 +154,7 @@ SPOILT = [
     ),
     (
         lambda root: change(root / "case.tsv", "999999-000001", "999999-000000"),
-        r"case.tsv:3: `submitter_id` must be there and stand in one row only",
+        r"case.tsv:3: `submitter_id` must be there, and in one row only",
     ),
     (
         lambda root: change(root / "imaging_study.tsv", "['999999-000002']", "['999999-000002'"),

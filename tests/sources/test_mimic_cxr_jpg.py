@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from reveal_bench.sources import mimic_cxr_jpg
 from reveal_bench.sources.mimic_cxr_jpg import find_trees, look_up_studies, study_images, tree_files
 
 A, B, C = "02aa804e-bde0afdd", "174413ec-4ec4c1f7", "2a2277a9-b0ded155"
@@ -70,7 +69,8 @@ def test_a_study_is_found_by_its_id_alone(tmp_path: Path) -> None:
 def test_no_folder_of_pictures_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = write_tree(tmp_path, [row(A), row(C, "50000001", "10000045")])
     listed: list[Path] = []
-    monkeypatch.setattr(mimic_cxr_jpg, "_listed", lambda folder: listed.append(folder) or sorted(folder.iterdir()))
+    iterdir = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: listed.append(folder) or iterdir(folder))
     find_trees(tree)
     study_images(look_up(tree, "50414267")[0]["50414267"], need_pictures=True)
     assert set(listed) == {tree}

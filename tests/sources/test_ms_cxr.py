@@ -72,9 +72,9 @@ def test_rows_by_hand(tmp_path: Path) -> None:
     # two boxes of 120,000 pixels that share 50 x 350
     assert (pneumonia.area_px, pneumonia.n_instances) == (240_000 - 17_500, 2)
     assert reading.warnings == [
-        "boxes: published are 1,448, here are 3",
-        "images: published are 1,047, here are 1",
-        "1 image has no picture here: no hash to verify an own copy with",
+        "boxes: the source publishes 1,448, this download has 3",
+        "images: the source publishes 1,047, this download has 1",
+        "1 image has no picture here: no hash to verify a copy against",
     ]
 
 
@@ -220,7 +220,7 @@ def test_pictures_are_hashed_although_withheld(twin: Path) -> None:
     assert withheld == embedded
     assert withheld.synthetic
     (bare,) = [w for w in ms_cxr.read(twin, pixels="withhold").warnings if "no hash" in w]
-    assert bare.endswith("images have no picture here: no hash to verify an own copy with")
+    assert bare.endswith("images have no picture here: no hash to verify a copy against")
 
 
 def test_a_broken_metadata_table_is_no_table_without_views(tmp_path: Path) -> None:

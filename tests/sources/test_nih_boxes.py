@@ -46,7 +46,7 @@ def test_the_published_list_has_the_published_counts() -> None:
     assert (list(found.problems), list(found.warnings), found.synthetic) == ([], [], False)
     reading = nih_boxes.read(REAL, pixels="withhold")
     assert [warning.split(":")[0] for warning in reading.warnings] == [
-        "2 pictures have no label here and are no part of the dataset",
+        "2 pictures have no label here and are not part of the dataset",
         "880 images have no picture here",
     ]
     records = reading.splits["test"]
@@ -79,7 +79,7 @@ def test_real_pictures_that_are_not_in_the_list_are_left_aside() -> None:
     )
     reading = nih_boxes.read(REAL, keep_going=True)
     assert len(reading.splits["test"]) == 0
-    assert reading.warnings[0] == "2 pictures have no label here and are no part of the dataset"
+    assert reading.warnings[0] == "2 pictures have no label here and are not part of the dataset"
     assert reading.warnings[-1] == "880 images are left out for these problems"
 
 
@@ -114,7 +114,7 @@ def test_a_list_is_found_plain_or_zipped_and_below_a_folder(tmp_path: Path, zipp
     assert nih_boxes.inspect(tmp_path).counts["boxes"] == 1
     assert nih_boxes.inspect(tmp_path).files == {"boxes": f"ChestXray-NIHCC/{next(inner.iterdir()).name}"}
     assert nih_boxes.inspect(tmp_path).warnings == [
-        "boxes: published are 984, here are 1", "images: published are 880, here are 1",
+        "boxes: the source publishes 984, this download has 1", "images: the source publishes 880, this download has 1",
     ]  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def test_an_image_with_a_problem_is_left_out_with_all_its_boxes(tmp_path: Path) 
 def test_an_unknown_column_is_told(tmp_path: Path) -> None:
     text = HEADER.replace("h],,,", "h],Reader,,") + GOOD.replace("\n", ",7\n")
     warnings = nih_boxes.read(write(tmp_path, text), pixels="withhold").warnings
-    assert "BBox_List_2017.csv: the column 'Reader' is not known and is not read" in warnings
+    assert "BBox_List_2017.csv: the column 'Reader' is unknown and is ignored" in warnings
 
 
 def test_the_twin_becomes_a_folder_with_pictures_and_views(twin: Path, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_twin_becomes_a_folder_with_pictures_and_views(twin: Path, tmp_path:
     assert validate_folder(tmp_path / "out", load=False) == []  # loaded it is in test_box_sources
     n_pictures = len(list(twin.rglob("*.png")))
     assert n_pictures == found.counts["images"] + 7
-    assert reading.warnings == ["7 pictures have no label here and are no part of the dataset"]
+    assert reading.warnings == ["7 pictures have no label here and are not part of the dataset"]
 
 
 def test_a_picture_of_another_size_is_a_problem_of_the_build(twin: Path, tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def test_without_the_master_table_all_is_test(tmp_path: Path) -> None:
     reading = padchest_gr.read(write(tmp_path, sentence(), table=""))
     (record,) = reading.splits["test"]
     assert record.patient_id == STUDY
-    alone = "the source names no patients: a holdout is divided by image"
-    assert f"master_table.csv is not here: all studies are of the split 'test', and {alone}" in reading.warnings
+    alone = "the source does not identify patients, so a holdout is split by image"
+    assert f"master_table.csv is missing: all studies are of the split 'test', and {alone}" in reading.warnings
 
 
 def test_the_master_table_may_be_zipped(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         padchest_gr.read(tmp_path)
     (tmp_path / "grounded_reports_20240819.json").write_text("{}")
-    with pytest.raises(BuildError, match="`file` must be a JSON list in UTF-8, got a dict instead of a list"):
+    with pytest.raises(BuildError, match="`file` must be a JSON list in UTF-8, got a dict"):
         padchest_gr.read(tmp_path)
     (tmp_path / "grounded_reports_20240819.json").unlink()
     with pytest.raises(ValueError, match=r"`root` must hold grounded_reports_20240819.json, got "):

@@ -90,7 +90,9 @@ def test_what_is_no_film_is_set_aside_with_its_reason(reveal_download):
         "IM0000109": "the same SOPInstanceUID and pixels",
     }
     assert reasons["images/batch001/08/film9.dcm"] == "a secondary capture (SOP class)"
-    assert "its exposure (same exposure key) is there FOR PRESENTATION" in reasons["images/batch001/09/film9.dcm"]
+    assert (
+        "the same exposure (same exposure key) is present FOR PRESENTATION" in reasons["images/batch001/09/film9.dcm"]
+    )
     assert len(reasons) == 4
     warnings = read(reveal_download, id_key=KEY).warnings
     assert "1 files set aside: a secondary capture (SOP class)" in warnings
@@ -110,7 +112,7 @@ def test_secondary_captures_are_taken_if_asked(tmp_path):
     reading = read(tmp_path, id_key=KEY, include_secondary=True)
     assert [len(record.images) for record in reading.splits["test"]] == [1, 2, 1]
     assert dict(reading.set_aside) == {"a/5.dcm": "modality OT, not CR or DX"}
-    warning = "1 secondary captures are taken as radiographs: see that none shows a name before publishing"
+    warning = "1 secondary captures are taken as radiographs: before publishing, check that none shows a patient's name"
     assert warning in reading.warnings
     assert inspect(tmp_path, include_secondary=True).counts["images"] == 4
 
@@ -295,9 +297,12 @@ def test_published_counts_are_compared_if_the_download_claims_to_be_it(tmp_path)
     mine, claimed, named = (tmp_path / name for name in ("mine", "claimed", "REVEAL-CXR_released"))
     for root, mapping in ((mine, MAPPING), (claimed, MAPPING + "source: REVEAL-CXR\n"), (named, MAPPING)):
         write_tree(root, mapping=mapping)
-    expected = ["studies: published are 100, here are 3", "images: published are 109, here are 4"]
+    expected = [
+        "studies: the source publishes 100, this download has 3",
+        "images: the source publishes 109, this download has 4",
+    ]
     for root, texts in ((mine, []), (claimed, expected), (named, expected)):
-        assert [text for text in inspect(root).warnings if "published" in text] == texts
+        assert [text for text in inspect(root).warnings if "publishes" in text] == texts
     (named / "SYNTHETIC.txt").write_text("")
     assert not any("published" in text for text in inspect(named).warnings)
 

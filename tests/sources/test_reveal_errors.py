@@ -15,7 +15,7 @@ TABLES = [
     ("COPD", "airspace_opacity", r"table.csv:2: `labels` must name each label once, got Airspace opacity again"),
     ("1.2.3,", "1.2.4,", r"table.csv:4: `study` must match one study by StudyInstanceUID, got '1.2.4' .*matches none"),
     ("1.2.3,", "1.2.4,", r"c/4.dicom: `study` must have a row in table.csv, got none with StudyInstanceUID 1.2.3"),
-    ("1.2.3,", "1.2.1,", r"table.csv:4: `study` must stand in one row only, got '1.2.1' again, first in row 2"),
+    ("1.2.3,", "1.2.1,", r"table.csv:4: `study` must occur in one row only, got '1.2.1' again, first in row 2"),
     ("1.2.3,", ",", r"table.csv:4: `study` must name the study, got a blank cell"),
     ("1.2.3,lung_nodule,3 of 3,\n", "", r"c/4.dicom: `study` must have a row in table.csv"),
     ("2 of 3", "two", r"table.csv:3: `agree` must be in the mapping's values or one of .*, got 'two'"),
@@ -48,7 +48,7 @@ MAPPINGS = [
     (MAPPING, "", r"mapping.yaml: `file` must be a YAML mapping"),
     (MAPPING, "a: [", r"mapping.yaml: `file` must be YAML in UTF-8, got while parsing"),
     ("table: table.csv", "tabel: table.csv", r"`mapping` must have the keys .*, got 'tabel' \(nearest: 'table'\)"),
-    ("table: table.csv", "tabel: table.csv", r"`table` must be a text, got none"),
+    ("table: table.csv", "tabel: table.csv", r"`table` must be text, got none"),
     ("table.csv", "labels.csv", r"labels.csv: `file` must be there, got none"),
     ("table.csv", "table.parquet", r"`suffix` must be one of .csv, .tsv, .xlsx, .json, .jsonl, got .parquet"),
     ("StudyInstanceUID", "AccessionNumber", r"`study_key.matches` must be one of .*, got 'AccessionNumber'"),
@@ -90,7 +90,7 @@ MAPPINGS = [
     (
         "table: table.csv",
         "table: table.csv\ntable: other.csv",
-        r"mapping.yaml:2: `table` must be a text that stands once",
+        r"mapping.yaml:2: `table` must be text and occur once",
     ),
     (
         "table: table.csv",
@@ -112,7 +112,7 @@ MAPPINGS = [
         "split: {column: agree}\nagreement:",
         r"table.csv:2: `agree` must be the name of a split.* got '3 of 3'",
     ),
-    ("agreement: {column: agree", "agreement: {column: [agree]", r"`agreement.column` must be a text, got \['agree'\]"),
+    ("agreement: {column: agree", "agreement: {column: [agree]", r"`agreement.column` must be text, got \['agree'\]"),
 ]
 
 
@@ -153,7 +153,7 @@ FILES = [
     (lambda root: write_film(root / "5.dcm", "1.2.9"), r"5.dcm: `study` must have a row in table.csv"),
     (
         lambda root: write_film(root / "5.dcm", "1.2.1", value=9),
-        r"a/1.dcm: `file` must be readable DICOM, got double of 5.dcm: .* one is not what it says",
+        r"a/1.dcm: `file` must be readable DICOM, got duplicate of 5.dcm: .* one is mislabelled",
     ),
     (
         lambda root: [path.unlink() for path in root.rglob("*") if path.parent.name in "abc"],

@@ -310,7 +310,7 @@ def test_patients_of_the_table(tmp_path):
         write_film(tmp_path / path, study, number, PatientID=None)
     alone = read(tmp_path, id_key=KEY)
     assert len({record.patient_id for record in alone.splits["test"]}) == 3
-    assert "3 studies name no patient: each counts as a patient of its own" in alone.warnings
+    assert "3 studies name no patient: each counts as a separate patient" in alone.warnings
     (tmp_path / "mapping.yaml").write_text(MAPPING + "patient_key: {column: who}\n", encoding="utf-8")
     patients = [record.patient_id for record in read(tmp_path, id_key=KEY).splits["test"]]
     assert patients[0] == patients[1] != patients[2]

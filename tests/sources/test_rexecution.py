@@ -245,7 +245,7 @@ def test_a_box_needs_no_image_where_there_is_one(copy: Path) -> None:
 def test_unknown_tasks_in_ratings_get_a_hint(copy: Path) -> None:
     change(copy / "ratings.csv", lambda rows: rows[4].update(task_id="task-0020"))
     assert refused(copy) == [
-        "ratings.csv:6: `task_id` must be a task of tasks.csv, got 'task-0020' (nearest: task-020)"
+        "ratings.csv:6: `task_id` must be a task of tasks.csv, got 'task-0020' (nearest: 'task-020')"
     ]
     assert len(rexecution.read(copy, keep_going=True).extras[0].rows) == len(table(copy / "ratings.csv")) - 1
 

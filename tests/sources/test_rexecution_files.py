@@ -152,7 +152,7 @@ BROKEN_CELLS = [
     ({"temporal": "perhaps"}, "`temporal` must be Yes or No, got 'perhaps'"),
     ({"prompt": " "}, "`prompt` must not be blank, got nothing"),
     ({"prompt": "a\x00b"}, "`prompt` must hold no control characters, got 'a\\x00b'"),
-    ({"category": "diagnosis_suport"}, "got 'diagnosis_suport' (nearest: diagnosis_support)"),
+    ({"category": "diagnosis_suport"}, "got 'diagnosis_suport' (nearest: 'diagnosis_support')"),
     ({"category": ""}, "`category` must not be blank"),
     ({"tag_laterality": "None \u2013 Left"}, '`tag_laterality` "None" must stand alone'),
     ({"clarity": "6"}, "`clarity` must be a whole number from 1 to 5, got '6'"),
@@ -244,8 +244,8 @@ def test_unknown_columns_are_told_with_the_nearest(tmp_path: Path) -> None:
     path.write_text(",task_id,study_id,prompt,category,Risk flagg,\n0,t1,5,p,broad_abnormality,No,\n")
     (task,), problems, warnings = tasks_of(path)
     assert (task.risk_flag, problems) == (None, [])
-    assert "tasks.csv: the column 'Risk flagg' is not known and is not read (nearest: risk_flag)" in warnings
-    assert "tasks.csv: the column '' is not known and is not read" in warnings
+    assert "tasks.csv: the column 'Risk flagg' (nearest: 'risk_flag') is unknown and is ignored" in warnings
+    assert "tasks.csv: the column '' is unknown and is ignored" in warnings
     assert "tasks.csv: there is no column requires_boxes: no task asks for boxes" in warnings
 
 

@@ -48,8 +48,8 @@ def test_rows_by_hand(tmp_path: Path) -> None:
         ("aa", "Lung Opacity"), ("bb", "Normal"), ("cc", "No Lung Opacity / Not Normal"),
     ]  # fmt: skip
     assert reading.warnings[:2] == [
-        "images: published are 26,684, here are 3",
-        "images with boxes: published are 6,012, here are 1",
+        "images: the source publishes 26,684, this download has 3",
+        "images with boxes: the source publishes 6,012, this download has 1",
     ]
 
 
@@ -60,9 +60,9 @@ def test_the_mapping_tells_patients(tmp_path: Path) -> None:
     assert [record.patient_id for record in reading.splits["train"]] == ["00000007", "00000007", "cc"]
     assert reading.extras == []
     assert reading.warnings[-3:] == [
-        "stage_2_detailed_class_info.csv is not here: no config 'classes'",
-        "pneumonia-challenge-dataset-mappings_2018.json: 1 image without an entry, each counts as a patient of its own",
-        "3 images have no picture here: no hash to verify an own copy with, no view from a header",
+        "stage_2_detailed_class_info.csv is missing: no config 'classes'",
+        "pneumonia-challenge-dataset-mappings_2018.json: 1 image without an entry, each counts as a separate patient",
+        "3 images have no picture here: no hash to verify a copy against, no view from a header",
     ]
     (tmp_path / "pneumonia-challenge-dataset-mappings_2018.json").write_text('[{"img_id": 3}]', encoding="utf-8")
     with pytest.raises(BuildError, match="must be a JSON list of entries with subset_img_id and img_id, got KeyError"):
@@ -121,7 +121,7 @@ def test_the_twin_has_a_patient_with_two_images_and_a_test_image(twin: Path) -> 
     assert found.synthetic
     assert (list(found.problems), list(found.warnings)) == ([], [])
     reading = rsna_pneumonia.read(twin)
-    assert reading.warnings == ["1 picture has no label here and is no part of the dataset"]
+    assert reading.warnings == ["1 picture has no label here and is not part of the dataset"]
     records = reading.splits["train"]
     assert len({record.patient_id for record in records}) < len(records) == 8
     assert {record.view for record in records} <= {"AP", "PA"}

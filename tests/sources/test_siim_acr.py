@@ -84,10 +84,10 @@ def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
     assert [record.label_status for record in negative] == [{"Pneumothorax": 0}] * 2
     assert last.annotations[0].bbox_xywh == (0, 0, 1, 1024)
     assert reading.warnings == [
-        "rows: published are 12,954, here are 5",
-        "images: published are 12,047, here are 4",
-        "4 images have no picture here: no hash to verify an own copy with, no view from a header",
-        "the source names no patients: a holdout is divided by image",
+        "rows: the source publishes 12,954, this download has 5",
+        "images: the source publishes 12,047, this download has 4",
+        "4 images have no picture here: no hash to verify a copy against, no view from a header",
+        "the source does not identify patients, so a holdout is split by image",
     ]
 
 
@@ -133,7 +133,7 @@ def test_images_of_one_patient_id_share_the_first_one_s_name(tmp_path: Path) -> 
     records = reading.splits["train"]
     # the same where pixels are withheld
     assert siim_acr.read(tmp_path, pixels="withhold") == reading
-    assert "1 image without a patient: each counts as a patient of its own" in reading.warnings
+    assert "1 image without a patient: each counts as a separate patient" in reading.warnings
     assert [record.patient_id for record in records] == ["a", "b", "a", "d"]
     assert {record.view for record in records} == {"PA"}
     assert records[0].picture.shown == "dicom-images-train/a/a/a.dcm"
@@ -148,5 +148,5 @@ def test_the_twin_has_a_mask_in_two_rows(twin: Path) -> None:
     records = siim_acr.read(twin).splits["train"]
     assert max(a.n_instances for record in records for a in record.annotations) == 2
     (twin / "extra.dcm").touch()
-    assert siim_acr.read(twin).warnings == ["1 picture has no label here and is no part of the dataset"]
+    assert siim_acr.read(twin).warnings == ["1 picture has no label here and is not part of the dataset"]
     (twin / "extra.dcm").unlink()

@@ -134,8 +134,8 @@ def test_the_kaggle_edition(tmp_path: Path) -> None:
     assert unlabelled == set(VINDR_CXR_FINDINGS) - set(VINBIGDATA_FINDINGS)
     assert reading.extras == []
     assert reading.warnings[-2:] == [
-        "1 picture has no label here and is no part of the dataset",
-        "the source names no patients: a holdout is divided by image",
+        "1 picture has no label here and is not part of the dataset",
+        "the source does not identify patients, so a holdout is split by image",
     ]
     wrong = KAGGLE_HEADS + rows.replace("ILD,5,R2", "ILD,6,R2").replace("ILD,5,R3", "Edema,5,R3")
     (tmp_path / "train.csv").write_text(wrong, encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.curation.prompts import (
+from reveal_bench.curation.report_prompts import (
     FINDINGS_SCHEMA,
     LABELS_SCHEMA,
     NOTE_SCHEMA,

@@ -1,0 +1,164 @@
+"""The report of a model beside the benchmark readers: everything paper 002 says of one, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from reveal_bench.api.bench import Bench
+from reveal_bench.api.pixel_counts import pixels
+from reveal_bench.api.shape_features import Shapes, shapes
+from reveal_bench.api.shown import Shown
+from reveal_bench.api.verbs import Comparisons, compare
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
+from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.reports.decrease import figures_of, figures_of_both
+from reveal_bench.reports.example_cases import choose_cases, films_of
+from reveal_bench.reports.human_benchmark import Chapter, PrintedTable, write_human_report
+from reveal_bench.reports.shapes import figure_of
+from reveal_bench.reports.style import check_extra
+from reveal_bench.reports.tuning import figure_of as thresholds_of
+from reveal_bench.reports.tuning import read_curves
+
+__all__ = ["human_report"]
+
+_METRICS = ("mask_iou", "point_hit", "mask_iou_all")
+
+
+def human_report(
+    model: str | Path, human: str | Path, bench: Bench, out: Path, *, missing: str = "miss", **draw: Any
+) -> tuple[Path, list[str]]:
+    """Write the page; its path, and what a reader of it should know.
+
+    Parameters
+    ----------
+    model, human : prediction files; the second as ``reveal-bench baseline human`` writes it
+    out : folder, made if need be; files of an earlier report are replaced
+    missing : as of :func:`score`
+    draw : n_resamples, seed
+    """
+    check_extra()
+    if bench.folder.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+    compared = compare(model, human, bench, relative=True, missing=missing, **draw)
+    chapters = _comparison(compared)
+    info = bench.info
+    systems = {compared.a: compared.scored_a, compared.b: compared.scored_b}
+    lacking = [name for name, one in systems.items() if not _masks(one)]
+    if not lacking:
+        chapters.append(_pixels(model, human, bench, compared))
+        chapters += _shapes(shapes(bench, model, human, missing=missing))
+        if info.splits[bench.split].get("references") != "private":
+            chapters += _films(compared, bench)
+    tuned = Path(f"{model}.tuning.csv")
+    if tuned.is_file():
+        chapters.append(_thresholds(tuned))
+    warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
+    for name, one in systems.items():
+        n_missing = len(one.report.missing_pairs)
+        if n_missing:
+            how = "misses" if missing == "miss" else "misses of hits, and as empty masks"
+            warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
+    place = f"{info.benchmark} {info.version}, split {bench.split}"
+    title = f"{compared.a} beside {compared.b}"
+    path = write_human_report(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
+    return path, warnings
+
+
+def _masks(scored: Any) -> bool:
+    return any(prediction.mask is not None for prediction in scored.report.predictions)
+
+
+def _comparison(compared: Comparisons) -> list[Chapter]:
+    """Both systems, then the decrease from one to the other, of IoU, hits and IoU of all images."""
+    chosen = in_printed_order([one for one in compared.comparisons if one.metric in _METRICS])
+    both = {name: one.estimates for name, one in ((compared.b, compared.scored_b), (compared.a, compared.scored_a))}
+    shown = replace(compared, comparisons=chosen)
+    table = PrintedTable("decrease", "Relative decrease", compared.caption, shown.rows_shown(), decreases_csv(chosen))
+    return [
+        Chapter(
+            "localization",
+            "Localization",
+            "As Fig. 2 and Extended Data Fig. 4 of paper 002",
+            "Hit rate, IoU of true positives, and IoU of all images, each with its 95 % interval.",
+            figures_of_both(chosen, both),
+        ),
+        Chapter(
+            "decrease",
+            f"Decrease from {compared.b}",
+            "As Extended Data Figs. 5 and 6",
+            "Decreases whose interval leaves out 0 come first, then what is not told apart, then gains that are.",
+            figures_of(chosen, compared.a, compared.b),
+            [table],
+        ),
+    ]
+
+
+def _films(compared: Comparisons, bench: Bench) -> list[Chapter]:
+    """Cases in which the model is furthest behind the readers, and ahead of them; none without such."""
+    found = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
+    ious = [
+        dict(
+            zip(zip(rows.image_ids, rows.case_findings, strict=True), rows.values["mask_iou_all"].tolist(), strict=True)
+        )
+        for rows in found
+    ]
+    cases = choose_cases({pair: (value, ious[1][pair]) for pair, value in ious[0].items() if pair in ious[1]})
+    if not cases:
+        return []
+    records = bench.kind.read_references(bench.folder, bench.split)
+    systems = {compared.a: compared.scored_a.report.predictions, compared.b: compared.scored_b.report.predictions}
+    films = films_of(cases, bench.folder, bench.split, records, systems)
+    words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
+    return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
+
+
+def _thresholds(tuned: Path) -> Chapter:
+    words = f"How the thresholds of the heat maps were found, from {tuned.name} beside the predictions."
+    return Chapter("thresholds", "Thresholds", "As Extended Data Fig. 1a", words, [thresholds_of(read_curves(tuned))])
+
+
+def _pixels(model: str | Path, human: str | Path, bench: Bench, compared: Comparisons) -> Chapter:
+    tables = [
+        _printed(key, f"Pixels of {name}", pixels(file, bench, allow_missing=True))
+        for key, name, file in (("pixels_model", compared.a, model), ("pixels_human", compared.b, human))
+    ]
+    words = "Pixels pooled over the images with a finding; a missing mask is empty. Percent, with 95 % intervals."
+    return Chapter("pixels", "Pixels", "As Extended Data Fig. 2", words, tables=tables)
+
+
+def _shapes(found: Shapes) -> list[Chapter]:
+    simple = _printed("regressions", "Slopes on shapes", found.regressions_of("simple"))
+    chapters = [
+        Chapter(
+            "shapes",
+            "Shapes of the references",
+            "As Extended Data Fig. 8",
+            "Number of instances, size, elongation and irrectangularity of the reference masks.",
+            [figure_of(found.shapes, found.findings)],
+            [_printed("shapes", "Medians per finding", found)],
+        ),
+        Chapter(
+            "regressions",
+            "What goes with a bad localization",
+            "As Table 2",
+            "Slopes on one feature at a time, from 0 to 1 over all cases; standard errors are clustered by patient. "
+            "The file also has published intervals, slopes within findings, multiple and logistic regressions.",
+            tables=[replace(simple, csv=found.regressions.to_csv())],
+        ),
+    ]
+    if found.assurances:
+        words = "Slope and Spearman's correlation of IoU (all images) and hit with the score; p as they are."
+        tables = [_printed("confidence", "Slopes and correlations with the score", found.confidence)]
+        chapters.append(
+            Chapter("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", words, tables=tables)
+        )
+    return chapters
+
+
+def _printed(name: str, title: str, result: Shown) -> PrintedTable:
+    rows: Sequence[dict[str, str]] = result.rows_shown()
+    return PrintedTable(name, title, result.caption, rows, result.to_csv())

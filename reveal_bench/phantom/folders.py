@@ -1,0 +1,45 @@
+"""The folders that the synthetic world is written into, and the notice that each holds."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from reveal_bench.arguments import ArgumentError
+
+__all__ = ["check_sizes", "start_folder", "write_csv"]
+
+
+def check_sizes(*, long_side: int, **counts: int) -> None:
+    """Raise ValueError unless every count is at least 1 and `long_side` is one that films may have, in pixels."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ArgumentError(name, "must be at least 1", count)
+    if not 64 <= long_side <= 8192:
+        raise ArgumentError("long_side", "must lie in [64, 8192]", long_side)
+
+
+def start_folder(out: Path, notice: str, *inner: str) -> Path:
+    """Make a new folder, with folders in it, and say in each of them that what it holds is synthetic.
+
+    Raises
+    ------
+    ValueError
+        If there is something in `out`.
+    """
+    out = Path(out)
+    if out.exists() and any(out.iterdir()):
+        raise ArgumentError("out", "must be a new or empty folder", out)
+    for folder in dict.fromkeys((out, *(out / name for name in inner))):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "SYNTHETIC.txt").write_text(notice, encoding="utf-8")
+    return out
+
+
+def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file with a header, in a folder that is made if it is missing."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([heads, *rows])
