@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from reveal_leaderboard.cli import app
 from typer.testing import CliRunner
 
+from tests.conftest import in_child
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled
+from tests.leaderboard.test_two_users import SERVING, place
 
-__all__ = ["filled"]
+__all__ = ["filled", "place"]
 
 
 class Operator:
@@ -193,6 +197,47 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     logging.getLogger().handlers[:] = before  # the command's log went to a stream that is closed now
     assert done.exit_code == 2
     assert "must be a folder that this user may write to: Not a directory" in in_one_line(done.output)
+
+
+EVERY_COMMAND = (["migrate"], ["admin", "workers"], ["audit"])
+
+
+def test_a_damaged_database_is_said_by_every_command(tmp_path: Path) -> None:
+    file = tmp_path / "leaderboard.sqlite"
+    file.write_bytes(b"\xff" * 8192)
+    for words in (*EVERY_COMMAND, ["backup", str(tmp_path / "copy")]):
+        done = CliRunner().invoke(app, [*words, "--data", str(tmp_path)])
+        assert done.exit_code == 2
+        assert "file is not a database" in in_one_line(done.output)
+    assert file.read_bytes() == b"\xff" * 8192
+
+
+def test_a_folder_that_may_only_be_read_is_said_and_can_be_audited(filled: FilledBoard, place: Path) -> None:
+    """As another user than root, whom no mode holds."""
+    filled.store.engine.dispose()  # and with it the write-ahead log, which could not be read without being written
+    data, said = place / "data", place / "said"
+    shutil.copytree(Path(str(filled.store.engine.url.database)).parent, data)
+    (data / "board.sqlite").rename(data / "leaderboard.sqlite")
+    before = (data / "leaderboard.sqlite").read_bytes()
+    said.touch()
+    for path in (data, *data.rglob("*"), said):
+        os.chown(path, SERVING, SERVING)
+        path.chmod(0o700 if path == said else path.stat().st_mode & 0o555)
+
+    def ask() -> None:
+        os.setgroups([])
+        os.setgid(SERVING)
+        os.setuid(SERVING)
+        done = [CliRunner().invoke(app, [*words, "--data", str(data)]) for words in EVERY_COMMAND]
+        said.write_text(json.dumps([[one.exit_code, in_one_line(one.output)] for one in done]))
+
+    assert in_child(ask) == 0
+    migrating, asking, auditing = json.loads(said.read_text())
+    for code, text in (migrating, asking):
+        assert code == 2
+        assert "the database cannot be opened, nothing was changed: attempt to write a readonly database" in text
+    assert auditing[0] == 0, auditing[1]
+    assert (data / "leaderboard.sqlite").read_bytes() == before
 
 
 def test_where_no_board_is_none_is_made(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import pytest
 from fastapi import FastAPI
 from reveal_leaderboard import cli
 from reveal_leaderboard.cli import app
-from reveal_leaderboard.custody import Custody, confinement
+from reveal_leaderboard.custody import Custody, confinement, service
 from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
 from reveal_leaderboard.custody.service import bubblewrap_works
+from reveal_leaderboard.store.places import places
 from typer.testing import CliRunner
 
 from reveal_bench.predictions import predictions_to_jsonl
@@ -160,9 +161,34 @@ def test_the_short_list_is_on_the_long_one() -> None:
     assert [place for place in program_places() if not is_inside(place, readable_places())] == []
 
 
-def test_without_landlock_the_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_landlock_the_answer_is_none_and_the_server_warns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     monkeypatch.setattr(confinement, "landlock_abi", lambda: 0)
     assert confine(read=[], write=[]) == "none"
+    with caplog.at_level("WARNING"):
+        assert cli._confine(places(tmp_path, None, None, None), []) == "none"
+    assert caplog.messages == ["this kernel has no Landlock: only file permissions keep the server from the holdout"]
+
+
+@pytest.mark.parametrize("program", [None, "exit 1", "exec sleep 60"], ids=["absent", "refused", "hangs"])
+def test_where_bubblewrap_fails_it_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str | None
+) -> None:
+    """A kernel may refuse it namespaces; on some it never answers."""
+    if program is not None:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if program else str(tmp_path))
+    monkeypatch.setattr(service, "_PROBE_SECONDS", 0.5)
+    assert bubblewrap_works.__wrapped__() is False
+
+
+def test_custody_without_bubblewrap_warns(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    keep_kernels(tmp_path)
+    with caplog.at_level("WARNING"), Custody(tmp_path, bubblewrap=False) as kept:
+        kept.warm_up()
+    assert caplog.messages == ["bubblewrap does not work here: children have no namespaces of their own"]
 
 
 def test_the_import_path_as_a_whole_is_not_readable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -395,13 +395,12 @@ def backup(
     blobs: BlobsAt = None,
 ) -> None:
     """Copy the database and every upload into a new folder, while the board runs. Vaults are not in it."""
-    from reveal_leaderboard.store.backup import BackupError
     from reveal_leaderboard.store.backup import backup as make
 
     at = places(data, database, blobs, None)
     try:
         made = make(at.database, at.blobs, target)
-    except BackupError as error:
+    except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(f"{made.folder}: {len(made.manifest['files'])} files")
     _show_audit(made.report)
@@ -414,14 +413,13 @@ def restore(
     blobs: BlobsAt = None,
 ) -> None:
     """Put a backup into an empty place, check every hash, and audit the board that it makes."""
-    from reveal_leaderboard.store.backup import BackupError
     from reveal_leaderboard.store.backup import restore as put_back
 
     at = places(data, database, blobs, None)
     at.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         made = put_back(source, at.database, at.blobs)
-    except BackupError as error:
+    except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     _show_audit(made.report)
 

@@ -7,14 +7,14 @@ problems, one sentence each, under the area where they lie. The chains prove tha
 somebody who could not rewrite all of it; against somebody who could, compare the heads that the report names with those
 of earlier reports kept elsewhere.
 
-What is checked: the chain of events; that every submission, team, person, token, flag and board stands, with what
-belongs to it (:mod:`reveal_leaderboard.store.records`), as its last event left it; the chain of receipts with every
-signature, and that a key was followed by none but those it signed for; that each score, public or final, has the
-receipt of its figures, its team, its model and its time, and no receipt is of anything else; that each submission
-stands where its events leave it; that readers' ratings are those that its event knows; that every line of the ledger is
-of the team and board of its submission, agrees with what became of it, or was granted in an event; and, if asked, that
-every upload is stored with its content unchanged, and that what is stored of predictions made of uploads is unchanged,
-too. Predictions may be missing: they can be made again.
+What is checked: that SQLite finds its file whole; the chain of events; that every submission, team, person, token, flag
+and board stands, with what belongs to it (:mod:`reveal_leaderboard.store.records`), as its last event left it; the
+chain of receipts with every signature, and that a key was followed by none but those it signed for; that each score,
+public or final, has the receipt of its figures, its team, its model and its time, and no receipt is of anything else;
+that each submission stands where its events leave it; that readers' ratings are those that its event knows; that every
+line of the ledger is of the team and board of its submission, agrees with what became of it, or was granted in an
+event; and, if asked, that every upload is stored with its content unchanged, and that what is stored of predictions
+made of uploads is unchanged, too. Predictions may be missing: they can be made again.
 
 Not covered, for no chain holds them: sessions, jobs and workers, when a token was last used or a row last changed,
 which of a model's submissions is shown (their events say), buckets of rate limits, webhooks and their deliveries,
@@ -25,10 +25,11 @@ What cannot be read at all is a problem of its area, not an end of the audit.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -51,7 +52,7 @@ from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, re
 __all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read", "read_heads"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-AREAS = ("events", "records", "receipts", "scores", "submissions", "ledger", "uploads")
+AREAS = ("database", "events", "records", "receipts", "scores", "submissions", "ledger", "uploads")
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {
     **dict.fromkeys(("queued", "scoring", "reading"), ({"reserved"},)),
@@ -121,10 +122,12 @@ def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
     if engine.dialect.name == "sqlite":
         engine = _sqlite_to_read(Path(str(engine.url.database)).absolute())
     try:
-        with reading(engine).begin() as connection:
+        with reading(engine).connect() as connection:
             if engine.dialect.name == "postgresql":  # reading every upload between two queries takes its time
                 connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             yield connection
+            with suppress(sa.exc.DatabaseError):  # not even this works on a file with damaged pages
+                connection.rollback()
     finally:
         engine.dispose()
 
@@ -133,10 +136,13 @@ def _sqlite_to_read(file: Path) -> sa.Engine:
     if not file.is_file():
         raise NoBoardError(f"there is no board at {file}")
 
+    # To read a database with a write-ahead log, SQLite makes an index of the log beside it, which it cannot in a folder
+    # that may only be read. Where there is no log, nobody has the database open.
+    is_still = not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
+    address = f"{file.as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
+
     def connect_to_read() -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"{file.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None
-        )
+        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)
 
     engine = sa.create_engine("sqlite://", creator=connect_to_read, poolclass=sa.NullPool)
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
@@ -149,12 +155,15 @@ def check_schema(connection: sa.Connection) -> None:
     Raises
     ------
     NoBoardError
-        If they are older or newer, or not there.
+        If they are older or newer, not there, or cannot be read.
     """
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    present = MigrationContext.configure(connection).get_current_revision()
+    try:
+        present = MigrationContext.configure(connection).get_current_revision()
+    except sa.exc.DatabaseError as error:
+        raise NoBoardError(f"the database cannot be read: {error.orig}") from None
     versions = ScriptDirectory(str(MIGRATIONS))
     head = versions.get_current_head()
     if present is None:
@@ -180,6 +189,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
     """
     chain = _Chain()
     steps: list[tuple[str, Callable[[], Iterable[str]]]] = [
+        ("database", lambda: _pages(connection)),
         ("events", lambda: verify_events(connection)),
         ("records", lambda: verify_records(connection)),
         ("receipts", lambda: chain.verify(connection)),
@@ -197,9 +207,14 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
     counts: dict[str, int | None] = {
         table.name: _count(connection, table) for table in (events, receipts, scores, submissions, ledger)
     }
-    heads = {row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))}
-    uploads = None if blobs is None else len(stored_names(connection)[0])
-    return Report(tuple(problems), counts | {"uploads": uploads}, heads, tuple(chain.keys))
+    counts["uploads"] = None
+    heads: dict[str, tuple[int, str]] = {}
+    with suppress(sa.exc.SQLAlchemyError):  # what cannot be read is among the problems
+        heads = {
+            row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))
+        }
+        counts["uploads"] = None if blobs is None else len(stored_names(connection)[0])
+    return Report(tuple(problems), counts, heads, tuple(chain.keys))
 
 
 def read_heads(text: str) -> dict[str, tuple[int, str]]:
@@ -243,6 +258,13 @@ def _count(connection: sa.Connection, table: sa.Table) -> int | None:
         return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
     except sa.exc.SQLAlchemyError:
         return None
+
+
+def _pages(connection: sa.Connection) -> Iterator[str]:
+    """What SQLite finds wrong with its file, also where nothing else is read, as in an index."""
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+        yield from (text.splitlines()[0] for text in found if text != "ok")
 
 
 def _uploads(connection: sa.Connection, blobs: Blobs) -> Iterator[str]:

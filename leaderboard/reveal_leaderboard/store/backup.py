@@ -147,6 +147,8 @@ def _copied(url: str, dump: Path) -> Iterator[sa.Connection]:
                 return
     except NoBoardError as error:
         raise BackupError(str(error)) from None
+    except sa.exc.DatabaseError as error:
+        raise BackupError(f"the database cannot be read: {error.orig}") from None
     _copy_sqlite(Path(str(sa.make_url(url).database)), dump)
     with opened_to_read(f"sqlite:///{dump}") as connection:
         yield connection
@@ -168,7 +170,10 @@ def _check_empty(url: sa.URL) -> None:
 
 def _copy_sqlite(source: Path, path: Path) -> None:
     with closing(sqlite3.connect(source, timeout=30)) as connection:
-        connection.execute("VACUUM INTO ?", [str(path)])
+        try:
+            connection.execute("VACUUM INTO ?", [str(path)])
+        except sqlite3.DatabaseError as error:
+            raise BackupError(f"the database cannot be copied: {error} (`audit` says what is damaged)") from None
     with path.open("rb") as file:
         os.fsync(file.fileno())
     path.chmod(0o600)

@@ -160,7 +160,11 @@ class Blobs:
         self.folder = Path(text.removeprefix("file://")).absolute()
         self.url = f"file://{self.folder}"
         self._incoming = self.folder / "incoming"
-        self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            words = f"{self.folder} must be a folder that this user may write to: {error.strerror}"
+            raise ValueError(words) from None
 
     def path(self, sha256: str) -> Path:
         """Where the content with this hash lies in a folder.

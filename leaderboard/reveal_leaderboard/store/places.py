@@ -65,6 +65,8 @@ class Places:
         file = self.database.removeprefix("sqlite:///")
         if not is_new and file != self.database and not Path(file).is_file():
             raise typer.BadParameter(f"there is no board at {file}", param_hint="--data")
+        from sqlalchemy.exc import DatabaseError
+
         from reveal_leaderboard.settings import SettingsError, load_settings
         from reveal_leaderboard.store.store import Store
 
@@ -77,12 +79,18 @@ class Places:
             return Store(self.database, settings)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--data or --database") from None
+        except DatabaseError as error:
+            said = f"the database cannot be opened, nothing was changed: {error.orig}"
+            raise typer.BadParameter(said, param_hint="--data or --database") from None
 
     def open_blobs(self) -> Blobs:
         """The uploads."""
         from reveal_leaderboard.store.blobs import Blobs
 
-        return Blobs(self.blobs)
+        try:
+            return Blobs(self.blobs)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--data or --blobs") from None
 
 
 def places(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> Places:

@@ -1,6 +1,6 @@
 """Every page in a real browser, on a desktop and a phone, light and dark.
 
-Nobody else is asked, nothing fails, nothing overflows, and axe-core finds nothing serious.
+Nobody else is asked, nothing fails, nothing overflows or moves while it loads, and axe-core finds nothing serious.
 """
 
 from __future__ import annotations
@@ -32,6 +32,13 @@ PAGES = {
     "/submission?id={a}": ("#progress .rv-score", "Net · REVEAL leaderboard"),
     "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
 }
+WIDTHS = (1024, 1440, 1920)
+"""Of windows in which nothing may overflow, besides the two in which axe-core looks, too."""
+MOST_SHIFT = 0.05
+NOTE_SHIFTS = """window.shift = 0;
+new PerformanceObserver((seen) => {
+  for (const one of seen.getEntries()) window.shift += one.hadRecentInput ? 0 : one.value;
+}).observe({type: "layout-shift", buffered: true});"""
 BESIDE_THE_SCREEN = """() => [...document.querySelectorAll("td .rv-action")]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent)"""
 
@@ -72,7 +79,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def context(browser: Any) -> Any:
     """One for all pages here, so that Gradio's scripts are loaded once: nobody signs in."""
-    return browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context.add_init_script(NOTE_SHIFTS)
+    return context
 
 
 @pytest.fixture
@@ -94,10 +103,16 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         page.wait_for_function("title => document.title === title", arg=title)
         page.wait_for_function("dark => document.body.classList.contains('dark') === dark", arg=scheme == "dark")
         page.wait_for_function("!document.getAnimations().some(one => one instanceof CSSTransition)")
+        if width == 390:
+            assert page.evaluate("window.shift") < MOST_SHIFT
         assert faults(page) == []
         assert_well_built(page)
         assert page.evaluate(BESIDE_THE_SCREEN) == []
         assert not path.startswith("/compare") or page.get_by_label("Entry B").is_visible()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert_well_built(page)
+        assert page.evaluate(BESIDE_THE_SCREEN) == []
 
 
 def test_by_keyboard_content_is_reached_at_once_and_a_column_is_sorted(page: Any, board: Board) -> None:
