@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         saliency,
         score,
         shapes,
+        tune_gates,
         tune_saliency,
     )
     from reveal_bench.benchmarks import BENCHMARKS
@@ -60,6 +61,7 @@ _HOME = {
     "score_localization": "kinds.localization.scoring",
     "shapes": "api",
     "summarize": "kinds.localization.scoring",
+    "tune_gates": "api",
     "tune_saliency": "api",
 }
 
@@ -87,6 +89,7 @@ __all__ = [
     "score_localization",
     "shapes",
     "summarize",
+    "tune_gates",
     "tune_saliency",
 ]
 

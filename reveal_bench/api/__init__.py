@@ -10,7 +10,7 @@ from __future__ import annotations
 from reveal_bench.api.bench import Bench, load
 from reveal_bench.api.confidences import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
-from reveal_bench.api.heat_maps import saliency, tune_saliency
+from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.pixel_counts import PixelStatistics, pixels
 from reveal_bench.api.reader_plan import ReaderPlan, plan_readers
@@ -24,5 +24,5 @@ __all__ = [
     "Bench", "Comparisons", "Confidence", "Conversion", "PixelStatistics", "Ranking", "ReaderPlan",
     "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes", "WrittenReport", "compare", "confidence", "convert",
     "lint", "load", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency", "score", "shapes",
-    "tune_saliency",
+    "tune_gates", "tune_saliency",
 ]  # fmt: skip

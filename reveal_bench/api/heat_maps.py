@@ -9,11 +9,13 @@ from typing import Literal, cast
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.saliency_maps.gates import GateRule
+from reveal_bench.saliency_maps.gates import tune_gates as gates_of
 from reveal_bench.saliency_maps.maps import FoundMaps, find_maps
 from reveal_bench.saliency_maps.predict import MapOptions, Written, predict_maps
 from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
 
-__all__ = ["saliency", "tune_saliency"]
+__all__ = ["saliency", "tune_gates", "tune_saliency"]
 
 
 def saliency(
@@ -24,7 +26,7 @@ def saliency(
     split: str | None = None,
     threshold: Literal["otsu"] | float | Mapping[str, float] | Tuned | None = "otsu",
     fill: bool = True,
-    gate: float | Mapping[str, float] | None = None,
+    gate: float | Mapping[str, float] | Tuned | None = None,
     smooth: int = 0,
     published_smoothing: bool = False,
     names: Sequence[str] = (),
@@ -41,7 +43,7 @@ def saliency(
     threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
         :func:`tune_saliency` found; None for points alone
     fill : whether contours at Otsu's level are filled, as published, which needs OpenCV
-    gate : probability below which a mask is empty: a number, or one per finding
+    gate : probability below which a mask is empty: a number, one per finding, or what :func:`tune_gates` found
     smooth : side in pixels of a box over which maps are averaged first; needs OpenCV
     published_smoothing : whether the published code's smoothing is done in its place, for masks at Otsu's level; see
         :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
@@ -60,10 +62,11 @@ def saliency(
     found = [_found(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
     if not found:
         raise ArgumentError("maps", "must be a folder, or several", "none")
+    for name, given in (("threshold", threshold), ("gate", gate)):
+        if isinstance(given, Tuned) and given.split == manifest.split:
+            raise ArgumentError(name, "must not be tuned on the split that is predicted", repr(manifest.split))
     cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
-    if isinstance(threshold, Tuned) and threshold.split == manifest.split:
-        raise ArgumentError("threshold", "must not be tuned on the split that is predicted", repr(manifest.split))
-    options = MapOptions(cut, fill, gate, smooth, published_smoothing)
+    options = MapOptions(cut, fill, gate.thresholds if isinstance(gate, Tuned) else gate, smooth, published_smoothing)
     return predict_maps(found, manifest, Path(out), options, n_processes=n_processes, progress=progress)
 
 
@@ -93,6 +96,36 @@ def tune_saliency(
     found = _found(maps, _asked(opened), names)
     records = opened.kind.read_references(opened.folder, split)
     return tune_thresholds(found, records, split, grid=grid, progress=progress)
+
+
+def tune_gates(
+    maps: str | Path,
+    bench: str | Path | Bench,
+    *,
+    split: str,
+    rule: GateRule = "ours",
+    fill: bool = True,
+    names: Sequence[str] = (),
+    progress: Callable[..., None] | None = None,
+) -> Tuned:
+    """Find the probability below which masks of each finding are best emptied (paper 002, Extended Data Fig. 4).
+
+    Parameters
+    ----------
+    maps, bench, fill, names, progress : as of :func:`saliency`; maps are of images with a finding and without, and have
+        probabilities
+    split : with references, and another one than is predicted
+    rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.gates`
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`saliency`; or if a map has no probability.
+    """
+    opened = as_bench(bench, split)
+    found = _found(maps, _asked(opened), names)
+    records = opened.kind.read_references(opened.folder, split)
+    return gates_of(found, records, split, rule=rule, fill=fill, progress=progress)
 
 
 def _asked(bench: Bench) -> Manifest:

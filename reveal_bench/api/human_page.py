@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,9 +54,7 @@ def human_report(
         chapters += _shapes(shapes(bench, model, human, missing=missing))
         if info.splits[bench.split].get("references") != "private":
             chapters += _films(compared, bench)
-    tuned = Path(f"{model}.tuning.csv")
-    if tuned.is_file():
-        chapters.append(_thresholds(tuned))
+    chapters += _thresholds(Path(model))
     warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
     for name, one in systems.items():
         n_missing = len(one.report.missing_pairs)
@@ -116,9 +115,18 @@ def _films(compared: Comparisons, bench: Bench) -> list[Chapter]:
     return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
 
 
-def _thresholds(tuned: Path) -> Chapter:
+def _thresholds(model: Path) -> list[Chapter]:
+    """The curves beside the predictions, if these were made with the thresholds found on them."""
+    tuned, record = (model.with_name(f"{model.name}.{kind}") for kind in ("tuning.csv", "options.json"))
+    if not tuned.is_file():
+        return []
+    curves = read_curves(tuned)
+    if record.is_file():
+        used = json.loads(record.read_text(encoding="utf-8"))["options"]["threshold"]
+        if not isinstance(used, dict) or any(curves[name].best != used.get(name) for name in curves):
+            return []
     words = f"How the thresholds of the heat maps were found, from {tuned.name} beside the predictions."
-    return Chapter("thresholds", "Thresholds", "As Extended Data Fig. 1a", words, [thresholds_of(read_curves(tuned))])
+    return [Chapter("thresholds", "Thresholds", "As Extended Data Fig. 1a", words, [thresholds_of(curves)])]
 
 
 def _pixels(model: str | Path, human: str | Path, bench: Bench, compared: Comparisons) -> Chapter:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +13,17 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import Folder, Split
 
+if TYPE_CHECKING:
+    from reveal_bench.saliency_maps.tuning import Tuned
+
 __all__ = ["saliency"]
+
+
+class GateRule(StrEnum):
+    """Rules of :mod:`reveal_bench.saliency_maps.gates`."""
+
+    OURS = "ours"
+    PUBLISHED = "published"
 
 
 def saliency(
@@ -24,13 +35,17 @@ def saliency(
         str,
         typer.Option(help="otsu; a number; a table finding,threshold; tuned, with --tune-split; none: points alone."),
     ] = "otsu",
-    tune_split: Annotated[str | None, typer.Option(help="Split whose maps tune thresholds from 0.2 to 0.8.")] = None,
+    tune_split: Annotated[
+        str | None, typer.Option(help="Split whose maps tune thresholds (0.2 to 0.8) and gates (0 to 0.8).")
+    ] = None,
     keep_holes: Annotated[
         bool, typer.Option("--keep-holes", help="Leave holes and lone pixels as they are at Otsu's level.")
     ] = False,
     gate: Annotated[
-        str | None, typer.Option(help="Probability below which a mask is empty: a number, or a table finding,gate.")
+        str | None,
+        typer.Option(help="Probability below which a mask is empty: a number; a table finding,gate; or tuned."),
     ] = None,
+    gate_rule: Annotated[GateRule, typer.Option(help="How gates are tuned.")] = GateRule.OURS,
     smooth: Annotated[int, typer.Option(min=0, help="Side in pixels of a box to average over first.")] = 0,
     published_smoothing: Annotated[
         bool,
@@ -48,28 +63,36 @@ def saliency(
     from reveal_bench import api
 
     terminal.check_outside_datasets(out, "--out")
-    if (threshold == "tuned") != (tune_split is not None):
-        raise ArgumentError(
-            "tune_split", "must be given with `threshold` tuned, and it with this", others=("threshold",)
-        )
+    if ("tuned" in (threshold, gate)) != (tune_split is not None):
+        rule = "must be given with `threshold` or `gate` tuned, and one of them with this"
+        raise ArgumentError("tune_split", rule, others=("threshold", "gate"))
+    if tune_split == split:
+        raise ArgumentError("tune_split", "must be another split than the one that is predicted", repr(split))
     names = name or []
+    cut: Any = _threshold(threshold)
+    cut_off: Any = None if gate in (None, "tuned") else _number_or_table("gate", str(gate))
     with terminal.progress("reading") as progress:
-        cut: object = _threshold(threshold)
+        tuned: dict[str, Tuned] = {}
         if tune_split is not None:
-            if tune_split == split:
-                raise ArgumentError("tune_split", "must be another split than the one that is predicted", repr(split))
-            tuned = api.tune_saliency(maps, folder, split=tune_split, names=names, progress=progress)
-            table = out.with_name(f"{out.name}.tuning.csv")
-            table.write_text(tuned.to_csv(), encoding="utf-8")
-            cut = tuned
+            how: dict[str, Any] = {"split": tune_split, "names": names, "progress": progress}
+            if threshold == "tuned":
+                tuned["above"] = cut = api.tune_saliency(maps, folder, **how)
+                out.with_name(f"{out.name}.tuning.csv").write_text(cut.to_csv(), encoding="utf-8")
+            if gate == "tuned":
+                fill = not keep_holes
+                tuned["from a probability of"] = gates = api.tune_gates(
+                    maps, folder, rule=gate_rule.value, fill=fill, **how
+                )
+                out.with_name(f"{out.name}.gates.csv").write_text(gates.to_csv(), encoding="utf-8")
+                cut_off = gates
         done = api.saliency(
             [maps, *(ensemble or [])],
             folder,
             out=out,
             split=split,
-            threshold=cut,  # type: ignore[arg-type]
+            threshold=cut,
             fill=not keep_holes,
-            gate=None if gate is None else _number_or_table("gate", gate),
+            gate=cut_off,
             smooth=smooth,
             published_smoothing=published_smoothing,
             names=names,
@@ -78,9 +101,9 @@ def saliency(
         )
     if published_smoothing:
         terminal.warn(["the published smoothing is for maps with a sign: of others it keeps the lowest values, too"])
-    if tune_split is not None:
-        for finding, value in tuned.thresholds.items():
-            typer.echo(f"  {finding}: above {value:g}, tuned on {tuned.n_cases[finding]} maps of {tune_split!r}")
+    for word, found in tuned.items():
+        for finding, value in found.thresholds.items():
+            typer.echo(f"  {finding}: {word} {value:g}, tuned on {found.n_cases[finding]} maps of {tune_split!r}")
     empty = f", {done.n_empty:,} with an empty mask" if threshold != "none" else ""
     typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; how they were made: {done.record}")
     told = [
@@ -91,9 +114,9 @@ def saliency(
     terminal.warn([f"{n:,} {what}" for n, what in told if n])
 
 
-def _threshold(text: str) -> object:
+def _threshold(text: str) -> Any:
     if text in ("otsu", "tuned"):
-        return text
+        return text  # the second is replaced by what is found
     return None if text == "none" else _number_or_table("threshold", text)
 
 

@@ -26,7 +26,7 @@ from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.heat_maps import at_size, scaled
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
-__all__ = ["Tuned", "iou_at", "tune_thresholds"]
+__all__ = ["Tuned", "check_grid", "iou_at", "tune_thresholds"]
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ def tune_thresholds(
     ValueError
         If a map is damaged; the message names its file.
     """
-    tried = tuple(grid)
-    if not tried or list(tried) != sorted(set(tried)) or not all(0 <= one < 1 for one in tried):
-        raise ArgumentError("grid", "must be thresholds in [0, 1) that rise", list(tried))
+    tried = check_grid(grid)
     jobs = [
         (record, finding)
         for record in records
@@ -128,6 +126,14 @@ def tune_thresholds(
         raise ArgumentError("maps", "must have a pixel above some threshold", f"none for {', '.join(empty)}")
     best = {finding: tried[int(np.nanargmax(curve))] for finding, curve in means.items()}
     return Tuned(split, tried, best, means, {finding: len(rows) for finding, rows in curves.items()})
+
+
+def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
+    """The numbers that are tried; raises ArgumentError unless they rise within [0, 1)."""
+    tried = tuple(grid)
+    if not tried or list(tried) != sorted(set(tried)) or not all(0 <= one < 1 for one in tried):
+        raise ArgumentError("grid", "must be numbers in [0, 1) that rise", list(tried))
+    return tried
 
 
 def _means(rows: FloatArray) -> FloatArray:

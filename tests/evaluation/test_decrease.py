@@ -282,6 +282,10 @@ def test_one_page_holds_everything(
     assert "3 Edema: human" in page or "3 Atelectasis: human" in page or "3 Support Devices: human" in page
     assert "pixels withheld" in page
 
+    Path(f"{scored}.options.json").write_text('{"options": {"threshold": "otsu"}}', encoding="utf-8")
+    call("report", scored, "--folder", phantom / "folder", *options)
+    assert ">Thresholds</h2>" not in (out / "report.html").read_text(encoding="utf-8")  # those of another run
+
 
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -41,7 +41,7 @@ from reveal_bench.kinds.localization.records import (
 )
 from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
-from tests.conftest import annotate
+from tests.conftest import annotate, made_once
 from tests.leaderboard.databases import database_kind, database_url, empty_database_url, engine
 
 __all__ = ["database_kind", "database_url", "empty_database_url", "engine"]
@@ -126,19 +126,21 @@ def _log_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
-    """120 images of 80 patients, half of them held out."""
-    root = tmp_path_factory.mktemp("board")
-    folder, holdout = root / "public", root / "private" / "references-kept-here"
-    build_folder(
-        {"test": iter(make_records(120, seed=11))},
-        folder,
-        BENCHMARKS[BENCHMARK],
-        pixels="withhold",
-        holdout=holdout,
-        seed=3,
-        synthetic=True,
-    )
-    return Board(folder, holdout)
+    """120 images of 80 patients, half of them held out. No test changes it."""
+
+    def make(root: Path) -> None:
+        build_folder(
+            {"test": iter(make_records(120, seed=11))},
+            root / "public",
+            BENCHMARKS[BENCHMARK],
+            pixels="withhold",
+            holdout=root / "private" / "references-kept-here",
+            seed=3,
+            synthetic=True,
+        )
+
+    root = made_once(tmp_path_factory, "board", make)
+    return Board(root / "public", root / "private" / "references-kept-here")
 
 
 @pytest.fixture(scope="session")

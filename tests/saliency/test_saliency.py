@@ -137,6 +137,53 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(world: Any, folder_
     assert "must be another split than the one that is predicted" in same
 
 
+def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_of: Any) -> None:
+    folder, maps = tmp_path / "ds", tmp_path / "maps"
+    call("build", twin_of("chexlocalize"), "--source", "chexlocalize", "--images", "withhold", "--out", folder)
+    maps.mkdir()
+    rng = np.random.default_rng(6)
+    records = rb.load(folder, split="test").kind.read_records(folder, "test")
+    said: dict[str, list[tuple[float, float, bool]]] = {}
+    for record in records:
+        for finding in ("Cardiomegaly", "Support Devices", "Lung Lesion"):
+            if finding in record.missing:
+                continue
+            probability = float(rng.integers(0, 9)) / 10  # on the cut-offs, where the rules differ
+            heat = rng.random((6, 5))
+            np.savez(maps / f"{record.image_id}_{finding}.npz", map=heat, prob=probability)
+            mask = otsu_mask(heat, record.size, fill=True)
+            annotation = record.reference(finding)
+            drawn = annotation is not None and annotation.area_px > 0
+            reference = decode_mask(annotation.rle).astype(bool) if drawn else np.zeros(record.size, bool)
+            iou = (mask & reference).sum() / (mask | reference).sum()
+            said.setdefault(finding, []).append((probability, iou, bool(reference.any())))
+    for rule in ("ours", "published"):
+        tuned = rb.tune_gates(maps, folder, split="test", rule=rule)
+        for finding, cases in said.items():
+            means = []
+            for cut_off in tuned.grid:
+                kept = [p > cut_off if rule == "published" else p >= cut_off for p, _, _ in cases]
+                values = [
+                    iou if keep else 0.0 for keep, (_, iou, present) in zip(kept, cases, strict=True) if keep or present
+                ]
+                means.append(np.mean(values) if values else np.nan)
+            np.testing.assert_allclose(tuned.curves[finding], means)
+            chosen = np.round(means, 3) if rule == "published" else np.array(means)
+            if (rule, finding) == ("published", "Lung Lesion"):
+                chosen[0] = np.nan
+            assert tuned.thresholds[finding] == tuned.grid[int(np.nanargmax(chosen))]
+    words = ("saliency", maps, folder, "--split", "validation", "--out", tmp_path / "out.jsonl", "--gate", "tuned")
+    assert "must be given with" in call(*words, expect=1).stderr
+    missing = call(*words, "--tune-split", "test", expect=1).stderr
+    assert "must hold maps called <image>_<finding> of the split" in missing  # none of validation
+    assert (tmp_path / "out.jsonl.gates.csv").read_text().startswith("finding,threshold,mean_iou,n_cases,is_best")
+    with pytest.raises(ArgumentError, match="must be 'ours' or 'published', got 'mine'"):
+        rb.tune_gates(maps, folder, split="test", rule="mine")
+    np.savez(maps / f"{records[0].image_id}_Edema.npz", map=HEAT)
+    with pytest.raises(ArgumentError, match="must have a probability each, for gates to be tuned"):
+        rb.tune_gates(maps, folder, split="test")
+
+
 def test_a_stopped_run_goes_on_and_another_one_begins_anew(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     stopped: list[int] = []

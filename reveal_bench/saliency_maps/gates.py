@@ -1,0 +1,117 @@
+"""Probabilities below which masks of heat maps are emptied, tuned on a split: the mean IoU over all images by cut-off.
+
+A saliency method marks every image; the gate takes masks away where the finding is improbable. So all images count,
+with the finding or without: where it is absent, a mask that is left has an IoU of 0, and one that is empty is
+undefined; where it is present, an empty mask has 0. Masks are those at Otsu's level. Images whose finding is present
+but not drawn, or not labelled, have no part.
+
+Two rules, never mixed: ours keeps masks whose probability reaches the cut-off, when tuning and when predicting. The
+published code keeps more than the cut-off when it tunes and what reaches it when it predicts, rounds means to three
+digits before it takes the first largest, and begins at .1 for Lung Lesion.
+
+Source: paper 002, Methods and Extended Data Fig. 4, and its published code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.masks import pack_regions
+from reveal_bench.metrics.heat_maps import otsu_mask
+from reveal_bench.saliency_maps.maps import FoundMaps, read_map
+from reveal_bench.saliency_maps.tuning import Tuned, check_grid
+
+__all__ = ["GATES", "GateRule", "tune_gates"]
+
+GateRule = Literal["ours", "published"]
+GATES = tuple(round(0.1 * i, 1) for i in range(9))
+"""Cut-offs that are tried."""
+_FIRST_PUBLISHED = {"Lung Lesion": 0.1}
+
+
+def tune_gates(
+    found: FoundMaps,
+    records: Sequence[LocalizationRecord],
+    split: str,
+    *,
+    rule: GateRule = "ours",
+    fill: bool = True,
+    grid: Sequence[float] = GATES,
+    progress: Callable[..., None] | None = None,
+) -> Tuned:
+    """The best cut-off of each finding that has maps; `thresholds` of the result are these.
+
+    Parameters
+    ----------
+    found : maps with probabilities, of images with the finding and without
+    fill : as of :func:`reveal_bench.metrics.heat_maps.otsu_mask`
+    grid : cut-offs in [0, 1) that rise
+
+    Raises
+    ------
+    ArgumentError
+        If an option is not what it must be, a map has no probability, or a finding has no value at any cut-off.
+    ValueError
+        If a map is damaged; the message names its file.
+    """
+    if rule not in get_args(GateRule):
+        raise ArgumentError("gate_rule", "must be 'ours' or 'published'", repr(rule))
+    tried = check_grid(grid)
+    jobs = [
+        (record, finding)
+        for record in records
+        for finding, status in record.label_status.items()
+        if status is not None and finding not in record.missing and (record.image_id, finding) in found.files
+    ]
+    if not jobs:
+        raise ArgumentError("maps", f"must hold maps of split {split!r}", "none")
+    cases: dict[str, list[tuple[float, float, float]]] = {}
+    for i, (record, finding) in enumerate(jobs, start=1):
+        cases.setdefault(finding, []).append(_case(found, record, finding, fill))
+        if progress is not None:
+            progress("maps", i, len(jobs))
+    curves = {finding: _curve(np.array(rows), tried, rule) for finding, rows in cases.items()}
+    best = {finding: _best(finding, curve, tried, rule) for finding, curve in curves.items()}
+    return Tuned(split, tried, best, curves, {finding: len(rows) for finding, rows in cases.items()})
+
+
+def _case(found: FoundMaps, record: LocalizationRecord, finding: str, fill: bool) -> tuple[float, float, float]:
+    """Probability, IoU if the mask is kept, IoU if it is emptied."""
+    file = found.files[record.image_id, finding]
+    heat = read_map(file)
+    if heat.probability is None:
+        raise ArgumentError("maps", "must have a probability each, for gates to be tuned", file.path.name)
+    mask = otsu_mask(heat.values, record.size, fill=fill)
+    annotation = record.reference(finding)
+    region = None if annotation is None or not annotation.area_px else annotation.rle or annotation.boxes_xywh
+    if region is None:
+        return heat.probability, 0.0 if mask.any() else np.nan, np.nan
+    reference: BoolArray = pack_regions([region], [record.size]).dense(0).astype(bool)
+    return heat.probability, float((mask & reference).sum() / (mask | reference).sum()), 0.0
+
+
+def _curve(rows: FloatArray, grid: Sequence[float], rule: GateRule) -> FloatArray:
+    """Mean IoU of the defined cases at every cut-off."""
+    said, kept, emptied = rows.T
+    values = []
+    for cut_off in grid:
+        is_kept = said > cut_off if rule == "published" else said >= cut_off
+        of_cases = np.where(is_kept, kept, emptied)
+        defined = of_cases[~np.isnan(of_cases)]
+        values.append(defined.mean() if len(defined) else np.nan)
+    return np.array(values)
+
+
+def _best(finding: str, curve: FloatArray, grid: tuple[float, ...], rule: GateRule) -> float:
+    if np.isnan(curve).all():
+        raise ArgumentError("maps", "must leave a mask or a reference at some cut-off", f"none of {finding}")
+    if rule == "published":
+        begins = _FIRST_PUBLISHED.get(finding, 0.0)
+        curve = np.where(np.array(grid) >= begins, np.round(curve, 3), np.nan)
+    return grid[int(np.nanargmax(curve))]
