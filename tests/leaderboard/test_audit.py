@@ -279,8 +279,13 @@ def changed(value: Any, kind: sa.types.TypeEngine[Any]) -> Any:
     return '{"x": 1}' if isinstance(kind, sa.JSON) else f"{value or ''}x"
 
 
-def test_each_column_of_each_table_is_covered_or_said_not_to_be(filled: FilledBoard) -> None:
-    """One row of every table, one column after the other; the database itself refuses the rest."""
+EMPTY = {"answers", "buckets", "deliveries", "ratings", "results", "sessions", "webhooks", "workers"}
+"""Tables of which this board has no row, so that this says nothing of them."""
+
+
+def test_each_column_of_a_filled_table_is_covered_or_said_not_to_be(filled: FilledBoard) -> None:
+    """The first row of each table, one column after the other; what the database refuses to change is left out."""
+    empty = set()
     passed: dict[str, set[str]] = {}
     n_found = 0
     with filled.store.engine.connect() as connection:
@@ -288,6 +293,7 @@ def test_each_column_of_each_table_is_covered_or_said_not_to_be(filled: FilledBo
             table = column.table
             row = connection.exec_driver_sql(f"SELECT rowid AS number, * FROM {table.name}").mappings().first()
             if row is None:
+                empty.add(table.name)
                 continue
             change = f"UPDATE {table.name} SET {column.name} = ? WHERE rowid = ?"
             attempt = connection.begin_nested()
@@ -298,6 +304,7 @@ def test_each_column_of_each_table_is_covered_or_said_not_to_be(filled: FilledBo
                 else:
                     n_found += 1
             attempt.rollback()
+    assert empty == EMPTY
     assert passed == NOT_COVERED
     assert n_found > 90
 
