@@ -108,6 +108,10 @@ def row_bytes(value: Any) -> int:
     if isinstance(value, dict):
         return sum(row_bytes(inner) for inner in value.values())
     if isinstance(value, list):
+        if value and isinstance(value[0], int | float):
+            return 8 * len(value)
+        if value and isinstance(value[0], list) and value[0] and isinstance(value[0][0], int | float):
+            return 8 * sum(map(len, value))  # the points of a contour, thousands in a row
         return sum(row_bytes(inner) for inner in value)
     return 8
 
