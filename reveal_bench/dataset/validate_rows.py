@@ -284,7 +284,8 @@ class DrawnMasks:
             return
         try:
             with Image.open(io.BytesIO(row["mask"]["bytes"])) as image:
-                values = np.asarray(image)
+                # One bit a pixel, or eight in folders of earlier versions: black and white alone
+                values = np.asarray(image.convert("L") if image.mode == "1" else image)
         except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
             yield Problem(table.name, row["image_id"], name, "must be a picture", str(error))
             return
