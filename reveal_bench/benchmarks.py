@@ -8,7 +8,7 @@ them, the grid, and the metrics. Options that the papers leave open are written 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,9 +25,9 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "hub_task"]
+__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "detection_of", "hub_task"]
 
-Kind = Literal["localization", "findings", "tasks"]
+Kind = Literal["localization", "findings", "tasks", "detection"]
 Asks = Literal["present", "all"]
 
 
@@ -71,7 +71,7 @@ class Benchmark:
         Key of the table and of ``reveal-bench build``.
     title, source : str
         For people: full name, and paper or download it comes from.
-    kind : {"localization", "findings", "tasks"}
+    kind : {"localization", "findings", "tasks", "detection"}
     findings : tuple of str
         Vocabulary, in the order of tables; none for tasks.
     asks : {"present", "all"}
@@ -104,6 +104,7 @@ class Benchmark:
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
 """Where the references are boxes: a mask is not compared with a box."""
+DETECTION_METRICS = ("ap_50", "ap_40", "ap", "cpm", "sensitivity", "false_positives")
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
 DICOM_OPTIONS = ("pictures", "workers")
@@ -348,8 +349,34 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
     )
 }
-
 """Name -> the benchmark, in the order of tables."""
+
+
+def detection_of(benchmark: Benchmark) -> Benchmark:
+    """The benchmark of detection on the images of one of localization: every finding is asked of every image."""
+    return replace(
+        benchmark,
+        name=f"{benchmark.name}-detection",
+        title=f"{benchmark.title}, detection",
+        kind="detection",
+        asks="all",
+        metrics=DETECTION_METRICS,
+        sources=(),
+    )
+
+
+DRAWN_BY_INSTANCE = (
+    "chestx-det",
+    "nih-boxes",
+    "ms-cxr",
+    "vindr-cxr",
+    "rsna-pneumonia",
+    "siim-acr",
+    "padchest-gr",
+)
+"""Benchmarks of localization whose sources draw each instance by itself: detection can be asked of them too."""
+
+BENCHMARKS |= {found.name: found for found in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
 
 SOURCES: dict[str, tuple[Source, Benchmark]] = {
     source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources
