@@ -34,6 +34,7 @@ NOT_METRICS = {
         "ac1_from_sums", "ac1_from_tables", "agreement_from_tables", "contingency_table", "difference_from_tables",
         "kappa_from_tables", "reader_against_majority", "reader_sums", "resample_tables", "unit_tables",
     },
+    "detection": {"detection_figures", "froc_points", "precision_recall"},
     "ordinal": {"compare_models", "mean_of_readers", "reader_agreement"},
 }  # fmt: skip
 """Public functions that are no metric by themselves: parts of metrics, or forms of metrics that are in the table."""
@@ -104,6 +105,15 @@ def boxes(rng: np.random.Generator, n: int) -> Data:
     found[rng.random(n) < 0.2] = np.nan
     held[rng.random(n) < 0.2] = np.nan
     return list(found), list(held)
+
+
+def lesions(rng: np.random.Generator, n: int) -> Data:
+    """Boxes with scores that are all different, and boxes; some images have none of either."""
+
+    def drawn() -> list[list[float]]:
+        return [[*rng.uniform(0, SIZE, 2), *rng.uniform(1, SIZE, 2)] for _ in range(rng.integers(0, 4))]
+
+    return [[(box, float(rng.random())) for box in drawn()] for _ in range(n)], [drawn() for _ in range(n)]
 
 
 def label_sets(rng: np.random.Generator, n: int) -> Data:
@@ -216,7 +226,18 @@ def adapter(metric: Metric) -> Adapter:
         "share_of_5": of_rubric("share_of_5"),
         "share_below_3": of_rubric("share_below_3"),
     }
-    by_family = {"localization": MASKS, "labels": LABELS, "agreement": raters(rename_codes, None)}
+    lesion_wise = Adapter(
+        lesions,
+        lambda f, a, b: f(a, b),
+        best=lambda references: [[(box, 1.0) for box in boxes] for boxes in references],
+        worst=lambda references: [[([99, 99, 1, 1], 1.0)] for _ in references],
+    )
+    by_family = {
+        "localization": MASKS,
+        "lesions": lesion_wise,
+        "labels": LABELS,
+        "agreement": raters(rename_codes, None),
+    }
     return by_name[metric.name] if metric.name in by_name else by_family[metric.family]
 
 
@@ -296,7 +317,7 @@ def test_names_do_not_matter(metric: Metric, rng: np.random.Generator) -> None:
 
 @each()
 def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> None:
-    if metric.family == "ordinal" or metric.name in (
+    if metric.family in ("ordinal", "lesions") or metric.name in (
         "point_hit",
         "grid_hit",
         "grid_chance",
@@ -352,6 +373,7 @@ UNDEFINED: dict[str, Data] = {
     "labels": ([np.zeros(N_LABELS, bool)] * 2, [np.zeros(N_LABELS, bool)] * 2),
     "agreement": ([2, 2], [2, 2]),
     "ordinal": ([np.full(6, np.nan)] * 2, [None] * 2),
+    "lesions": ([[], []], [[], []]),
 }
 
 
@@ -369,6 +391,7 @@ def test_all_undefined(metric: Metric) -> None:
         "gwet_ac1": 1.0,  # its chance is 0 for constant raters
         "percent_agreement": 1.0,
         "mean_absolute_difference": 0.0,
+        "false_alarms": 0.0,
     }
     np.testing.assert_array_equal(found, np.full(len(found), defined.get(metric.name, np.nan)))
 
