@@ -143,7 +143,8 @@ def score(
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
     interval: Annotated[
-        str | None, typer.Option(help="Kind of interval: jackknife (the default), percentile, bca or chexlocalize.")
+        str | None,
+        typer.Option(help="Kind of interval: jackknife (the default), percentile, bca, chexlocalize or shifted."),
     ] = None,
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")

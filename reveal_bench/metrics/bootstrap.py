@@ -428,11 +428,12 @@ def estimates_from(
         left_out=left_out,
         evidence=evidence,
     )
+    low, high = (np.clip(ends, *bounds_of(metric)) for ends in (found.low, found.high))
     n_defined = int((means.n > 0).sum())
     n = [n_defined, *means.n.tolist()]
     undefined = means.n_undefined.tolist() if isinstance(means, BootstrapMeans) else [0] * len(findings)
     n_undefined = [len(findings) - n_defined, *undefined]
-    figures = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    figures = zip(found.values.tolist(), low.tolist(), high.tolist(), strict=True)
     return [
         Estimate(metric, finding, value, low, high, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
         for i, (finding, (value, low, high)) in enumerate(zip((MACRO, *findings), figures, strict=True))

@@ -39,7 +39,7 @@ class Detection(ImageKind):
         "is marked where nothing is counts against a model."
     )
     most_answers: ClassVar = 1  # each detection asks about a place, and about absence
-    intervals: ClassVar = ("percentile",)
+    intervals: ClassVar = ("shifted", "percentile")
     primary: ClassVar = "ap_50"
     released: ClassVar = ("ap_50", "cpm")
     outcomes: ClassVar = ("right", "wrong")

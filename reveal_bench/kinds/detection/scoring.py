@@ -96,12 +96,6 @@ class DetectionRows(TabledRows):
         """The findings."""
         return self.findings
 
-    @property
-    def positives(self) -> dict[str, int]:
-        """Lesions per finding."""
-        counts = np.bincount(self.lesion_finding, minlength=len(self.findings))
-        return dict(zip(self.findings, counts.tolist(), strict=True))
-
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
         """All of `groups`."""
         return tuple(groups)
