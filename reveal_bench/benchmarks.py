@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import (
     CHESTX_DET_FINDINGS,
     CHEXLOCALIZE_FINDINGS,
@@ -25,7 +26,7 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "detection_of", "hub_task"]
+__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "detection_of", "hub_task", "of_task"]
 
 Kind = Literal["localization", "findings", "tasks", "detection"]
 Asks = Literal["present", "all"]
@@ -86,6 +87,8 @@ class Benchmark:
         The downloads that it can be built of.
     has_pictures : bool
         Whether its rows are of pictures; of one that has labels alone there is nothing to embed.
+    card : str
+        The benchmark whose card in dataset_cards/ it shares; its own if empty.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Benchmark:
     licence: Literal["restricted", "open"]
     sources: tuple[Source, ...] = ()
     has_pictures: bool = True
+    card: str = ""
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
@@ -362,6 +366,7 @@ def detection_of(benchmark: Benchmark) -> Benchmark:
         asks="all",
         metrics=DETECTION_METRICS,
         sources=(),
+        card=benchmark.name,
     )
 
 
@@ -377,6 +382,24 @@ DRAWN_BY_INSTANCE = (
 """Benchmarks of localization whose sources draw each instance by itself: detection can be asked of them too."""
 
 BENCHMARKS |= {found.name: found for found in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
+
+
+def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
+    """The benchmark that asks for `task` on the same images; `benchmark` itself by default.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if task in (None, benchmark.kind):
+        return benchmark
+    found = BENCHMARKS.get(f"{benchmark.name}-{task}")
+    if found is None:
+        tasks = [benchmark.kind, *(other.kind for other in BENCHMARKS.values() if other.card == benchmark.name)]
+        raise ArgumentError("task", f"must be {' or '.join(tasks)} for {benchmark.title}", repr(task))
+    return found
+
 
 SOURCES: dict[str, tuple[Source, Benchmark]] = {
     source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources

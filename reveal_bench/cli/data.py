@@ -130,6 +130,9 @@ def build(
     root: Root,
     out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
     source: SourceName = None,
+    task: Annotated[
+        str | None, typer.Option(help="Ask for `detection` instead, of a source that draws each instance by itself.")
+    ] = None,
     images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
     pictures: Pictures = None,
     mapping: Mapping = None,
@@ -170,12 +173,12 @@ def build(
 
     A build that was interrupted or killed goes on where it stopped when the same command is given again.
     """
-    from reveal_bench.benchmarks import BENCHMARKS
+    from reveal_bench.benchmarks import BENCHMARKS, of_task
     from reveal_bench.dataset.build import BuildLog, build_folder
     from reveal_bench.sources import BuildError
 
     builder = _builder(root, source)
-    benchmark = BENCHMARKS[builder.benchmark]
+    benchmark = of_task(BENCHMARKS[builder.benchmark], task)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=_cores(workers))
     _check_log(log, out, holdout)

@@ -6,6 +6,7 @@ kind (`Benchmark.kind`)  a row is         main config                 key       
 localization            an image         ``localization``            ``image_id``        image
 findings                a study          ``multilabel``              ``study_id``        study
 tasks                   a task           ``tasks``                   ``task_id``         task
+detection               an image         ``detection``               ``image_id``        image
 ======================  ===============  ==========================  ==================  =================
 
 A kind is a package beside this file; :data:`reveal_bench.kinds.KINDS` lists them. Importing one is light: what needs
@@ -193,8 +194,8 @@ class DatasetKind(ABC):
     side_config : config of a table that is made from each record, or None
     has_prompts : whether a model needs more of a row than its manifest entry and pictures
     unit : what a row is, and what may be resampled instead of patients
-    question, holds, picture_words : what the card says: what is asked, what rows of the main config hold, and where
-        pictures are, with a verb
+    question, asked_in_words, holds, picture_words : what the card says: what is asked, the same in one sentence or two,
+        what rows of the main config hold, and where pictures are, with a verb
     """
 
     name: ClassVar[str]
@@ -206,6 +207,7 @@ class DatasetKind(ABC):
     has_prompts: ClassVar[bool] = False
     unit: ClassVar[str]
     question: ClassVar[str]
+    asked_in_words: ClassVar[str] = ""
     holds: ClassVar[str]
     picture_words: ClassVar[str]
 
@@ -310,6 +312,7 @@ class ScoredKind(ABC):
     ----------
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
+    names_places : whether answers are places on images, so that there are baselines that do not look
     asked_column : what a question's finding, label or category is called in a table of questions
     reads_parquet : whether a prediction file may be Parquet
     intervals : intervals that its scores may have, the default first
@@ -322,6 +325,7 @@ class ScoredKind(ABC):
     key: ClassVar[str]
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
+    names_places: ClassVar[bool] = False
     asked_column: ClassVar[str] = "finding"
     reads_parquet: ClassVar[bool] = False
     intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
@@ -380,6 +384,19 @@ class ScoredKind(ABC):
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """An answer of a mapping ``{key: answer}`` given in Python as lines of a prediction file, unchecked."""
         return [self.entry({self.key: key, **(answer if isinstance(answer, Mapping) else {"answer": answer})})]
+
+    def answers_at(
+        self, places: Sequence[Any], manifest: Any, *, shares: Mapping[str, float] | None, seed: int
+    ) -> list[Any]:
+        """Places that a baseline names, as answers of this kind.
+
+        Parameters
+        ----------
+        places : points, cells, boxes or masks, at most one per image and finding
+        shares : finding -> share of images that have it, where the baseline knows it
+        seed : of what is drawn
+        """
+        return list(places)
 
     @abstractmethod
     def to_jsonl(self, predictions: Iterable[Any]) -> str:

@@ -40,6 +40,11 @@ class Detection(ImageKind):
     )
     most_answers: ClassVar = 1  # each detection asks about a place, and about absence
     intervals: ClassVar = ("shifted", "percentile")
+    asked_in_words: ClassVar = (
+        "A model is asked which findings an image shows, and where: every finding is asked of every image, and a false "
+        "alarm counts. Where it is not known whether or where a finding is on an image, that image has no part in the "
+        "figures of that finding."
+    )
     primary: ClassVar = "ap_50"
     released: ClassVar = ("ap_50", "cpm")
     outcomes: ClassVar = ("right", "wrong")
@@ -95,6 +100,19 @@ class Detection(ImageKind):
 
         score = 1.0 if answer.score is None else answer.score
         return LocalizationPrediction(answer.unit, answer.finding or "", box=answer.box, mask=answer.mask, score=score)
+
+    def answers_at(
+        self,
+        places: Sequence[LocalizationPrediction],
+        manifest: DetectionManifest,
+        *,
+        shares: Mapping[str, float] | None,
+        seed: int,
+    ) -> list[LocalizationPrediction]:
+        """See :mod:`reveal_bench.kinds.detection.baselines`."""
+        from reveal_bench.kinds.detection.baselines import detections_of_places
+
+        return detections_of_places(places, manifest, shares=shares, seed=seed)
 
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> a list of detections, each fields of a line or ``(box, score)``."""

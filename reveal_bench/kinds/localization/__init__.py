@@ -32,6 +32,7 @@ class Localization(ImageKind):
     name: ClassVar = "localization"
     config: ClassVar = "localization"
     question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
+    asked_in_words: ClassVar = "A model is asked, for an image and a finding that is present, where it is."
     intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
     missing_as: ClassVar = ("miss", "empty")
     primary: ClassVar = "point_hit"

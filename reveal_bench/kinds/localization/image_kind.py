@@ -40,6 +40,7 @@ class ImageKind(Kind):
     holds: ClassVar = "references and pictures, one row per image"
     picture_words: ClassVar = "`image` is"
     confidence_field: ClassVar = "score"
+    names_places: ClassVar = True
     reads_parquet: ClassVar = True
 
     def features(self, benchmark: Benchmark) -> Features:
