@@ -52,7 +52,8 @@ class DetectionCodec(LocalizationCodec):
     def arrays_of_rows(self, rows: DetectionRows) -> Arrays:  # type: ignore[override]
         """Names as text, what was found as indices."""
         names = {"findings": rows.findings, "images": rows.images, "notes": rows.notes, "metrics": rows.metrics()}
-        return {"text": text_of_names(names), **{name: getattr(rows, name) for name in _columns()}}
+        columns = {name: np.asarray(getattr(rows, name), self.rows[name][0]) for name in _columns()}
+        return {"text": text_of_names(names), **columns}
 
     def rows_from(self, arrays: Arrays) -> DetectionRows:  # type: ignore[override]
         """The rows back."""
@@ -79,7 +80,10 @@ class DetectionCodec(LocalizationCodec):
                 raise ValueError(f"`{name}` must have shape {shape}, got {arrays[name].shape}")
         if not ((arrays["mark_hit"] >= -1) & (arrays["mark_hit"] < len(arrays["lesion_image"]))).all():
             raise ValueError("`mark_hit` must be indices of lesions, or -1")
-        columns: dict[str, Any] = {name: arrays[name] for name in _columns()}
+        wide = {"lesion_image", "lesion_finding", "mark_image", "mark_finding"}
+        columns: dict[str, Any] = {
+            name: arrays[name].astype(np.int64) if name in wide else arrays[name] for name in _columns()
+        }
         return DetectionRows(findings, images, **columns, notes=tuple(names["notes"]))
 
 
