@@ -10,6 +10,7 @@ from __future__ import annotations
 from reveal_bench.api.bench import Bench, load
 from reveal_bench.api.confidences import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
+from reveal_bench.api.detector_curves import DetectorCurves, curves
 from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.pixel_counts import PixelStatistics, pixels
@@ -21,8 +22,8 @@ from reveal_bench.api.shape_features import Shapes, shapes
 from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
 
 __all__ = [
-    "Bench", "Comparisons", "Confidence", "Conversion", "PixelStatistics", "Ranking", "ReaderPlan",
+    "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "PixelStatistics", "Ranking", "ReaderPlan",
     "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes", "WrittenReport", "compare", "confidence", "convert",
-    "lint", "load", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency", "score", "shapes",
-    "tune_gates", "tune_saliency",
+    "curves", "lint", "load", "pixels", "plan_readers", "rank", "readers", "readings", "report", "saliency", "score",
+    "shapes", "tune_gates", "tune_saliency",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from reveal_bench.cli import (
     confidence,
     convert,
     curate,
+    curves,
     data,
     export,
     reader_study,
@@ -114,6 +115,7 @@ app.command(name="import-lmms")(run.import_lmms)
 app.command()(score.compare)
 app.command()(score.rank)
 app.command()(confidence.confidence)
+app.command()(curves.curves)
 app.command()(shapes.shapes)
 app.command()(score.metrics)
 app.command()(data.publish)

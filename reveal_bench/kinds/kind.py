@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.confidences import Confidences
+    from reveal_bench.kinds.curves import Curves
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
@@ -155,6 +156,10 @@ class Rows(Protocol):
         """How sure the system was of its answers, and what came of them; None where it did not say."""
         ...
 
+    def curves(self, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
+        """What it finds at every threshold; None for a kind without detections."""
+        ...
+
 
 class TabledRows(ABC):
     """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
@@ -174,6 +179,10 @@ class TabledRows(ABC):
 
     def confidences(self) -> Confidences | None:
         """None: answers of this kind say none."""
+        return None
+
+    def curves(self, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
+        """None: answers of this kind are no detections."""
         return None
 
     def to_pandas(self) -> pd.DataFrame:

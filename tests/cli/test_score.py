@@ -73,6 +73,7 @@ def test_commands_of_the_first_versions() -> None:
         "compare",
         "confidence",
         "convert",
+        "curves",
         "diff",
         "export",
         "export-lmms",

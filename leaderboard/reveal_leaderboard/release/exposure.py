@@ -23,9 +23,9 @@ colluding teams can learn").
 Of detections macros alone are shown. They could all be spent on one finding, so they count in full against the labels
 of the smallest finding that may be shown.
 
-Not counted are other macros, which follow from the figures but for their rounding; AUROC, one number over five labels or
-more; intervals, whose distances from the shown value depend on little but the number of cases; comparisons, which are
-made of what is released; and places, which compare the spreads of single systems as long as a board is open
+Not counted are other macros, which follow from the figures but for their rounding; AUROC, one number over five labels
+or more; intervals, whose distances from the shown value depend on little but the number of cases; comparisons, which
+are made of what is released; and places, which compare the spreads of single systems as long as a board is open
 (:mod:`reveal_leaderboard.release.ranking`).
 """
 
