@@ -89,6 +89,8 @@ class Benchmark:
         Whether its rows are of pictures; of one that has labels alone there is nothing to embed.
     card : str
         The benchmark whose card in dataset_cards/ it shares; its own if empty.
+    note : str
+        What its card says beside that of how its references were made.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Benchmark:
     sources: tuple[Source, ...] = ()
     has_pictures: bool = True
     card: str = ""
+    note: str = ""
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")

@@ -12,7 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
@@ -24,8 +24,10 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import AsJson, Folder, Seed
 
 if TYPE_CHECKING:
+    from reveal_bench.benchmarks import Benchmark
     from reveal_bench.dataset.hub import Publication, Published
     from reveal_bench.sources import Builder, Problem, Reading
+    from reveal_bench.sources.source import Records
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
 SourceName = Annotated[
@@ -133,6 +135,13 @@ def build(
     task: Annotated[
         str | None, typer.Option(help="Ask for `detection` instead, of a source that draws each instance by itself.")
     ] = None,
+    fuse: Annotated[
+        str | None,
+        typer.Option(
+            help="For detection, make readers' boxes the reference where there is none: union, majority, wbf."
+        ),
+    ] = None,
+    fuse_iou: Annotated[float, typer.Option(help="IoU from which readers' boxes are one lesion.")] = 0.5,
     images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
     pictures: Pictures = None,
     mapping: Mapping = None,
@@ -190,9 +199,10 @@ def build(
     reading = None
     try:
         reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
+        splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
         with terminal.progress("building") as progress:
             info = build_folder(
-                reading.splits,
+                splits,
                 out,
                 benchmark,
                 version=version,
@@ -227,6 +237,20 @@ def build(
     public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
     load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
     typer.echo(f"wrote {out}{load}")
+
+
+def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
+    """Every split with readers' boxes fused, and the benchmark whose card says so."""
+    from reveal_bench.kinds import KINDS
+    from reveal_bench.sources.source import Records
+
+    kind = KINDS[benchmark.kind]
+    note = kind.fused((), how, iou)[1]
+
+    def made(records: Any) -> Records:
+        return Records(lambda: kind.fused(records, how, iou)[0], len(records))
+
+    return {split: made(records) for split, records in reading.splits.items()}, replace(benchmark, note=note)
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")

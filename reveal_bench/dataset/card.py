@@ -86,7 +86,8 @@ def card_template(benchmark: Benchmark) -> str:
     path = bundled("dataset_cards") / f"{benchmark.card or benchmark.name}.md"
     if not path.is_file():
         raise ValueError(f"the benchmark {benchmark.name!r} needs a card: dataset_cards/{path.name} is missing")
-    values = {"form": benchmark.kind, "asked": KINDS[benchmark.kind].asked_in_words}
+    asked = " ".join(filter(None, (KINDS[benchmark.kind].asked_in_words, benchmark.note)))
+    values = {"form": benchmark.kind, "asked": asked}
     return PLACE.sub(lambda place: values.get(place[1], place[0]), path.read_text(encoding="utf-8"))
 
 

@@ -289,6 +289,16 @@ class DatasetKind(ABC):
     def holdout_tells(self, asks: str) -> str:
         """What the manifest tells of a holdout, and what it does not, as the card says it."""
 
+    def fused(self, records: Iterable[Any], how: str, iou: float) -> tuple[Iterator[Any], str]:
+        """Records with references made of what single readers drew, and what the card says of it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such way for this kind.
+        """
+        raise ArgumentError("fuse", "must be left out: readers' boxes are fused for detection alone", repr(how))
+
     def has_pixels(self, record: Any) -> bool:
         """Whether pictures can be embedded for `record`."""
         pictures = self.pictures(record)

@@ -132,7 +132,9 @@ def _sizes(curves: Curves, width: float) -> Figure:
 def _short(size: str) -> str:
     """Such as "< 2 %", "2–10 %" and "≥ 10 %"."""
     least = "≥ " if size.endswith(" or more") else ""
-    return least + size.removesuffix(" or more").removesuffix(" of the image").replace("below ", "< ").replace(" to ", "–")
+    return least + size.removesuffix(" or more").removesuffix(" of the image").replace("below ", "< ").replace(
+        " to ", "–"
+    )
 
 
 def _by_size(size: str) -> tuple[int, str]:

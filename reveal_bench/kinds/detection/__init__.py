@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -61,6 +61,14 @@ class Detection(ImageKind):
     def holdout_tells(self, asks: str) -> str:
         """That every finding is asked of every image."""
         return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+
+    def fused(
+        self, records: Iterable[LocalizationRecord], how: str, iou: float
+    ) -> tuple[Iterator[LocalizationRecord], str]:
+        """See :mod:`reveal_bench.kinds.detection.fusion`."""
+        from reveal_bench.kinds.detection.fusion import fuse_readers, fusion_in_words
+
+        return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
 
     def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references."""
