@@ -123,6 +123,7 @@ def _froc(name: str, shown: str) -> Metric:
                       "a plain loop by MONAI's rule")
 
 
+_PANOPTIC = "(TP + FP / 2 + FN / 2) of masks at the threshold or above, a match by IoU above 0.5"
 _NO_NORMAL = "no lesion, or no image without one"
 
 
@@ -175,6 +176,17 @@ _ROWS = (
                   symmetric=True, slice="all"),
     _localization("box_iou", "Box IoU", "reference empty", "boxes; tight box of a reference mask",
                   _IOU, "pycocotools, arithmetic", "localization.box_iou"),
+    _localization("dice", "Dice", "both masks empty", "Dice 1945", "2 area(A and B) / (area(A) + area(B))",
+                  "dense masks", "mask_agreement.dice", symmetric=True),
+    _localization("boundary_iou", "Boundary IoU", "both masks empty", "Cheng et al. 2021",
+                  "IoU of the parts within 2 % of the image's diagonal along each mask's own boundary", "a plain loop",
+                  "mask_agreement.boundary_iou", symmetric=True),
+    _localization("surface_distance", "Normalised surface distance", "both masks empty", "Nikolov et al. 2018",
+                  "share of both boundaries within a tolerance (2 pixels) of the other", "a plain loop",
+                  "mask_agreement.surface_distance", symmetric=True),
+    Metric("hausdorff_95", "Hausdorff 95", 0, inf, "lower", "both masks empty", "pixels, or mm with a spacing",
+           "95th percentile of distances between the boundaries, the larger of both ways; infinite if one is empty",
+           "a plain loop", "localization", "mask_agreement.hausdorff_95", symmetric=True),
     _localization("sensitivity", "Pixel sensitivity", "no positive pixel in the reference", "pixel-wise, per image",
                   "area(A and B) / area(B), B the reference", "dense masks", "pixelwise.sensitivity"),
     _localization("specificity", "Pixel specificity", "no negative pixel in the reference", "pixel-wise, per image",
@@ -189,6 +201,12 @@ _ROWS = (
                "lesions having equal weight", "a plain loop", undefined=_NO_NORMAL),
     _detection("lesion_sensitivity", "Lesion sensitivity", "at a threshold fixed beforehand",
                "lesions found by marks that score at least the threshold / lesions", "a plain loop"),
+    _detection("pq", "Panoptic quality", "Kirillov et al. 2019", f"sum of IoU of TP / {_PANOPTIC}", "a plain loop",
+               undefined="no lesion and no mark"),
+    _detection("sq", "Segmentation quality", "Kirillov et al. 2019", "mean IoU of TP", "a plain loop",
+               undefined="no mark that matches"),
+    _detection("rq", "Recognition quality", "Kirillov et al. 2019", f"TP / {_PANOPTIC}", "a plain loop",
+               undefined="no lesion and no mark"),
     _detection("false_alarms", "False alarms per image", "at a threshold fixed beforehand",
                "marks that score at least the threshold and hit no lesion / images", "a plain loop",
                undefined="no image", high=inf, better="lower"),

@@ -19,6 +19,8 @@ Figures
   (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image that has none.
 * LROC: the same of the highest mark of each image, if it hits. Swensson 1996.
 * at a threshold fixed beforehand: the share of lesions found, and false alarms per image.
+* panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
+  the mean IoU of the matches, which are by an IoU above a half (Kirillov et al. 2019).
 * RSNA's precision: true positives / (true + false positives + lesions missed) at a threshold, mean over IoU 0.4 to 0.75
   and over images that have a lesion or a mark (RSNA Pneumonia Detection Challenge 2018).
 """
@@ -35,7 +37,7 @@ from reveal_bench import kernels
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.bootstrap import weighted_sums
-from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks
+from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, box_overlaps, match_marks, match_masks
 
 __all__ = [
     "FROC_RATES",
@@ -76,6 +78,8 @@ class Matched:
     hit : int32 array (n_rules, n_marks), a row for each of RULES: index of the lesion, or -1
     lesion_image : int array (n_lesions,)
     threshold : score from which a mark counts, for figures at a threshold
+    mask_hit, mask_iou : int32 and float arrays (n_marks,), the lesion whose mask each mark matches, and their IoU; None
+        where there are no masks
     """
 
     units: IntArray
@@ -84,6 +88,8 @@ class Matched:
     hit: Hits
     lesion_image: IntArray
     threshold: float = 0.5
+    mask_hit: Hits | None = None
+    mask_iou: FloatArray | None = None
 
     @property
     def n_images(self) -> int:
@@ -138,7 +144,7 @@ def detection_figure(
 
     Parameters
     ----------
-    predictions : per image, (box, score) of each mark; boxes are [x, y, width, height] in pixels
+    predictions : per image, (box, score) of each mark; boxes are [x, y, width, height] in pixels, and are its mask too
     references : per image, the box of each lesion
     metric : of METRICS, family "lesions"
     threshold : score from which a mark counts, for figures at a threshold
@@ -172,7 +178,14 @@ def detection_figure(
     scores = np.array([score for marks in predictions for _, score in marks], np.float64)
     lesions = np.array([box for boxes in references for box in boxes], np.float64).reshape(-1, 4)
     hit = match_marks(boxes, boxes[:, :2] + boxes[:, 2:] / 2, scores, image, lesions, lesion_image)
-    found = Matched(np.arange(n), image, scores, hit, lesion_image, threshold)
+    mark, lesion = (
+        part.ravel() for part in np.meshgrid(np.arange(len(scores)), np.arange(len(lesions)), indexing="ij")
+    )
+    same = image[mark] == lesion_image[lesion]
+    mark, lesion = mark[same], lesion[same]
+    overlaps = box_overlaps(boxes[mark], lesions[lesion])
+    masks = match_masks(overlaps, mark, lesion, scores, image, len(lesions))
+    found = Matched(np.arange(n), image, scores, hit, lesion_image, threshold, *masks)
     return detection_figures(found, [metric], np.ones((0, n), np.float32))[metric][0]
 
 
@@ -346,6 +359,32 @@ def _areas(found: Matched) -> Figure:
     return figures
 
 
+def _panoptic(found: Matched) -> Figure:
+    """Panoptic quality and its two factors."""
+    counted = found.score >= found.threshold
+    n = found.n_images
+    if found.mask_hit is None or found.mask_iou is None:
+        raise ArgumentError("metrics", "must leave out panoptic quality where there are no masks", "pq, sq or rq")
+    matched = counted & (found.mask_hit >= 0)
+    sums = np.column_stack(
+        [
+            np.bincount(found.mark_image[matched], found.mask_iou[matched], minlength=n),
+            np.bincount(found.mark_image[matched], minlength=n),
+            (np.bincount(found.mark_image[counted], minlength=n) + np.bincount(found.lesion_image, minlength=n)) / 2,
+        ]
+    )
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        of_units = np.zeros((weights.shape[1], sums.shape[1]))
+        np.add.at(of_units, found.units, sums)
+        overlap, true, halves = weighted_sums(
+            weights, of_units
+        ).T  # TP + FP / 2 + FN / 2 is half of all marks and lesions
+        return {"pq": _ratio(overlap, halves), "sq": _ratio(overlap, true), "rq": _ratio(true, halves)}
+
+    return figures
+
+
 def _ranks(values: FloatArray, others: FloatArray) -> tuple[IntArray, IntArray]:
     """How many of `others` are below each of `values`, and how many are not above."""
     ordered = np.sort(others)
@@ -391,5 +430,6 @@ _FIGURES: dict[str, Callable[[Matched], Figure]] = {
     **dict.fromkeys(("ap_40", "ap_50", "ap"), _average_precisions),
     **dict.fromkeys((*FROC_RATES, "cpm"), _froc),
     **dict.fromkeys(("afroc", "wafroc", "lroc"), _areas),
+    **dict.fromkeys(("pq", "sq", "rq"), _panoptic),
     **dict.fromkeys(("rsna_precision", "lesion_sensitivity", "false_alarms"), _at_threshold),
 }

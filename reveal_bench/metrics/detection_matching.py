@@ -24,7 +24,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["CENTRE", "IOUS", "RULES", "Hits", "box_overlaps", "match_marks"]
+__all__ = ["CENTRE", "IOUS", "RULES", "Hits", "box_overlaps", "match_marks", "match_masks"]
 
 IOUS = tuple(k / 20 for k in range(8, 20))
 """Thresholds of IoU: 0.4, 0.45, ..., 0.95."""
@@ -97,6 +97,31 @@ def match_marks(
     return hits
 
 
+def match_masks(
+    overlaps: FloatArray, marks: IntArray, lesions: IntArray, scores: FloatArray, cases: IntArray, n_lesions: int
+) -> tuple[Hits, FloatArray]:
+    """The lesion that each mask matches by an IoU above a half, and that IoU.
+
+    Parameters
+    ----------
+    overlaps : float array (n_pairs,), IoU of pairs of one case
+    marks, lesions : int arrays (n_pairs,), which mark and lesion
+    scores, cases : of the marks
+    n_lesions : int
+
+    Returns
+    -------
+    hits : int32 array (n_marks,), index of the lesion, or -1; each lesion is matched once, by the best-scored
+    found : float array (n_marks,), the IoU, 0 without a match
+    """
+    hits = np.full((1, len(scores)), -1, np.int32)
+    _match_by_overlap(hits, _Pairs(marks, lesions), overlaps, scores, cases, n_lesions, (np.nextafter(0.5, 1),))
+    found = np.zeros(len(scores))
+    matched = hits[0, marks] == lesions
+    found[marks[matched]] = overlaps[matched]
+    return hits[0], found
+
+
 def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
     """IoU of box i with other i, both [x, y, width, height], (n, 4); 0 where either has no area, or is NaN.
 
@@ -125,16 +150,22 @@ def _pairs_of(cases: IntArray, lesion_cases: IntArray) -> _Pairs:
 
 
 def _match_by_overlap(
-    hits: Hits, pairs: _Pairs, overlaps: FloatArray, scores: FloatArray, cases: IntArray, n_lesions: int
+    hits: Hits,
+    pairs: _Pairs,
+    overlaps: FloatArray,
+    scores: FloatArray,
+    cases: IntArray,
+    n_lesions: int,
+    thresholds: tuple[float, ...] = IOUS,
 ) -> None:
     """All cases at once: in round r those marks choose that come r-th in their case."""
-    near = np.flatnonzero(overlaps >= IOUS[0])
+    near = np.flatnonzero(overlaps >= thresholds[0])
     mark, lesion, overlap = pairs.mark[near], pairs.lesion[near], overlaps[near]
     turn = _turns(mark, scores, cases)
     order = np.lexsort((lesion, overlap, mark, turn))  # of a mark's lesions the best comes last
     mark, lesion, overlap, turn = mark[order], lesion[order], overlap[order], turn[order]
     rounds = np.searchsorted(turn, np.arange(turn.max(initial=-1) + 2))
-    for row, threshold in enumerate(IOUS):
+    for row, threshold in enumerate(thresholds):
         taken = np.zeros(n_lesions, bool)
         enough = overlap >= min(threshold, _BELOW_ONE)
         for start, stop in zip(rounds[:-1].tolist(), rounds[1:].tolist(), strict=True):

@@ -109,7 +109,7 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert macro["value"] > 0.2
     assert macro["p"] < 0.05
     ranking = rb.rank({"sharp": files[0], "fair": files[1]}, folder, split="released", n_resamples=100)
-    assert [one["name"] for one in json.loads(ranking.to_json())["systems"]] == ["sharp", "fair"]
+    assert [one["name"] for one in json.loads(ranking.to_json())] == ["sharp", "fair"]
     confident = call("confidence", files[0], folder, "--split", "released").stdout
     assert "Brier" in confident
 
@@ -221,6 +221,14 @@ def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
     one = LocalizationPrediction("a", "Effusion", mask=drawn.rle, score=0.5)
     rows = score_detections([one, replace(one, mask=encode_mask(~mask))], [record], findings=("Effusion",))
     assert (rows.mark_hit[:-1] >= 0).all(axis=0).tolist() == [True, False]
+    options: dict[str, Any] = {"n_resamples": 5, "seed": 0, "unit": "image", "interval": "percentile"}
+    figures = {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}
+    assert (figures["pq"], figures["sq"], figures["rq"]) == pytest.approx((1 / 1.5, 1, 1 / 1.5))
+    smaller = mask.copy()
+    smaller[10:16] = False  # 80 of 200 pixels are left: no match; of 120 there is one
+    for part, expected in ((smaller, 0.0), (mask & ~smaller, 0.6)):
+        (rows,) = [score_detections([replace(one, mask=encode_mask(part))], [record], findings=("Effusion",))]
+        assert {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}["pq"] == expected
     point = replace(one, mask=None, points=((31.0, 11.0),))
     rows = score_detections([point], [record], findings=("Effusion",))
     assert "ap_50" not in rows.metrics()

@@ -53,6 +53,8 @@ class World:
             mark_finding=own,
             mark_score=score[marked, own],
             mark_hit=np.tile(lesion[marked, own], (len(RULES), 1)),
+            mask_hit=np.zeros(0, np.int32),
+            mask_iou=np.zeros(0),
             thresholds=np.full(FINDINGS, 0.5),
         )
 

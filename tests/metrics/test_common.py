@@ -214,6 +214,7 @@ def adapter(metric: Metric) -> Adapter:
             per_case=True,
             worst=lambda references: [np.add(box, [100, 0, 0, 0]) for box in references],
         ),
+        "surface_distance": Adapter(masks, lambda f, a, b: f(pack(a), pack(b)), per_case=True),
         "average_precision": Adapter(SCORES.draw, SCORES.call, relabel=SCORES.relabel, best=SCORES.best),
         "auroc": SCORES,
         "mean_absolute_difference": raters(reverse_codes, None),

@@ -32,6 +32,8 @@ class DetectionCodec(LocalizationCodec):
         "mark_finding": ("<u2", 1),
         "mark_score": ("<f8", 1),
         "mark_hit": ("<i4", 2),
+        "mask_hit": ("<i4", 1),
+        "mask_iou": ("<f8", 1),
         "thresholds": ("<f8", 1),
     }
 
@@ -73,13 +75,17 @@ class DetectionCodec(LocalizationCodec):
             "lesion_share": (len(arrays["lesion_image"]),),
             "mark_score": (len(arrays["mark_image"]),),
             "mark_hit": (len(RULES), len(arrays["mark_image"])),
+            "mask_iou": (len(arrays["mask_hit"]),),
             "thresholds": (len(findings),),
         }
         for name, shape in shapes.items():
             if arrays[name].shape != shape:
                 raise ValueError(f"`{name}` must have shape {shape}, got {arrays[name].shape}")
-        if not ((arrays["mark_hit"] >= -1) & (arrays["mark_hit"] < len(arrays["lesion_image"]))).all():
-            raise ValueError("`mark_hit` must be indices of lesions, or -1")
+        if len(arrays["mask_hit"]) not in (0, len(arrays["mark_image"])):
+            raise ValueError(f"`mask_hit` must be empty, or have shape ({len(arrays['mark_image'])},)")
+        for name in ("mark_hit", "mask_hit"):
+            if not ((arrays[name] >= -1) & (arrays[name] < len(arrays["lesion_image"]))).all():
+                raise ValueError(f"`{name}` must be indices of lesions, or -1")
         wide = {"lesion_image", "lesion_finding", "mark_image", "mark_finding"}
         columns: dict[str, Any] = {
             name: arrays[name].astype(np.int64) if name in wide else arrays[name] for name in _columns()

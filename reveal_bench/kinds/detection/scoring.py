@@ -27,18 +27,19 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.confidences import Confidences
-from reveal_bench.kinds.detection.records import instances, is_known
+from reveal_bench.kinds.detection.records import instance_masks, instances, is_known
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.kind import TabledRows
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import SIZES
-from reveal_bench.masks import pack_masks
+from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, estimates_from, resampling_counts, signature
 from reveal_bench.metrics.detection import Matched, detection_figures
-from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks
+from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks
 from reveal_bench.metrics.intervals import Interval, check_interval
+from reveal_bench.metrics.localization import mask_iou
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +51,7 @@ __all__ = ["RULES", "DetectionRows", "disclose_detections", "score_detections"]
 _MASKS_AT_ONCE = 256
 _POINTS_ALONE = "detections are points: average precision, which needs boxes or masks, is not defined"
 _BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
+_BY_MASK = ("pq", "sq", "rq")
 _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == "lesions")
 
 
@@ -67,6 +69,8 @@ class DetectionRows(TabledRows):
     mark_image, mark_finding : int arrays (n_marks,), in the order of the images, then of the file
     mark_score : float array (n_marks,)
     mark_hit : int array (n_rules, n_marks), a row for each of RULES: index of the lesion, or -1
+    mask_hit, mask_iou : int and float arrays (n_marks,), the lesion whose mask a detection's mask matches, or -1, and
+        their IoU; empty where detections or lesions have no masks
     thresholds : float array (n_findings,), score from which a detection counts
     notes : what a reader of the scores should know, for people
     views : image_id -> view, where known
@@ -85,6 +89,8 @@ class DetectionRows(TabledRows):
     mark_finding: IntArray
     mark_score: FloatArray
     mark_hit: Hits
+    mask_hit: Hits
+    mask_iou: FloatArray
     thresholds: FloatArray
     notes: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -104,8 +110,12 @@ class DetectionRows(TabledRows):
 
     def metrics(self) -> list[str]:
         """Metrics that apply: those by overlap only where a box or mask is given."""
-        without = _BY_BOX if _POINTS_ALONE in self.notes else ()
+        without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
         return [name for name in _DETECTION if name not in without]
+
+    @property
+    def _has_masks(self) -> bool:
+        return len(self.mask_hit) == len(self.mark_score) > 0
 
     def estimates(
         self,
@@ -169,7 +179,9 @@ class DetectionRows(TabledRows):
     def _marks(self, kept: BoolArray, place: Hits) -> dict[str, Any]:
         """Columns of the marks in `kept`, with lesions renumbered by `place`, whose last entry stands for none."""
         chosen = {name: getattr(self, name)[kept] for name in ("mark_image", "mark_finding", "mark_score")}
-        further = {"place_of": self.place_of[kept]} if len(self.place_of) else {}
+        further: dict[str, Any] = {"place_of": self.place_of[kept]} if len(self.place_of) else {}
+        if self._has_masks:
+            further |= {"mask_hit": place[self.mask_hit[kept]], "mask_iou": self.mask_iou[kept]}
         return {**chosen, "mark_hit": place[self.mark_hit[:, kept]], **further}
 
     def to_table(self) -> pa.Table:
@@ -255,6 +267,8 @@ class DetectionRows(TabledRows):
             hit=lesions[self.mark_hit[:, kept]],
             lesion_image=place[self.lesion_image[own]],
             threshold=float(self.thresholds[code]),
+            mask_hit=lesions[self.mask_hit[kept]] if self._has_masks else None,
+            mask_iou=self.mask_iou[kept] if self._has_masks else None,
         )
 
     @classmethod
@@ -378,6 +392,8 @@ def score_detections(
     finding = np.array([codes[one.finding] for one in chosen], np.int64)
     n = len(findings)
     hits = match_marks(boxes, points, scores, image * n + finding, lesion_boxes, lesion_image * n + lesion_finding)
+    cases = image * n + finding, lesion_image * n + lesion_finding
+    mask_hit, mask_iou = _match_masks(chosen, scores, cases, _lesion_masks(records, findings, known))
     are_points = len(chosen) > 0 and bool(np.isnan(boxes[:, 0]).all())
     return DetectionRows(
         findings=tuple(findings),
@@ -390,6 +406,8 @@ def score_detections(
         mark_finding=finding,
         mark_score=scores,
         mark_hit=hits,
+        mask_hit=mask_hit,
+        mask_iou=mask_iou,
         thresholds=_thresholds(thresholds, findings),
         notes=(_POINTS_ALONE,) if are_points else (),
         views={record.image_id: record.view for record in records},
@@ -414,6 +432,45 @@ def _places(detections: Sequence[LocalizationPrediction]) -> tuple[FloatArray, F
         if one.points:
             points[i] = one.points[0]
     return boxes, points
+
+
+def _lesion_masks(records: Sequence[LocalizationRecord], findings: Sequence[str], known: BoolArray) -> list[Rle] | None:
+    """The mask of every lesion, in their order; None where one has none of its own."""
+    masks: list[Rle] = []
+    for i, record in enumerate(records):
+        for code in np.flatnonzero(known[i]).tolist():
+            own = instance_masks(record, findings[code])
+            if len(own) != len(instances(record, findings[code])):
+                return None
+            masks += own
+    return masks
+
+
+def _match_masks(
+    detections: Sequence[LocalizationPrediction],
+    scores: FloatArray,
+    cases: tuple[IntArray, IntArray],
+    lesions: list[Rle] | None,
+) -> tuple[Hits, FloatArray]:
+    """See :func:`~reveal_bench.metrics.detection_matching.match_masks`; empty where either has no masks."""
+    if not lesions or all(one.mask is None for one in detections):
+        return np.zeros(0, np.int32), np.zeros(0)
+    of_case: dict[int, list[int]] = {}
+    for lesion, case in enumerate(cases[1].tolist()):
+        of_case.setdefault(case, []).append(lesion)
+    pairs = [
+        (mark, lesion, one.mask)
+        for mark, (one, case) in enumerate(zip(detections, cases[0].tolist(), strict=True))
+        if one.mask is not None
+        for lesion in of_case.get(case, ())
+    ]
+    overlaps = [np.zeros(0)]
+    for start in range(0, len(pairs), _MASKS_AT_ONCE):
+        batch = pairs[start : start + _MASKS_AT_ONCE]
+        own, others = pack_masks([mask for *_, mask in batch]), pack_masks([lesions[k] for _, k, _ in batch])
+        overlaps.append(mask_iou(own, others, slice="all"))
+    marks, found = np.array([mark for mark, *_ in pairs], np.int64), np.array([k for _, k, _ in pairs], np.int64)
+    return match_masks(np.nan_to_num(np.concatenate(overlaps)), marks, found, scores, cases[0], len(lesions))
 
 
 def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]) -> FloatArray:
