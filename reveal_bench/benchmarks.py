@@ -111,7 +111,7 @@ class Benchmark:
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
 """Where the references are boxes: a mask is not compared with a box."""
-DETECTION_METRICS = ("ap_50", "ap_40", "ap", "cpm", "sensitivity", "false_positives")
+DETECTION_METRICS = ("ap_50", "cpm", "wafroc", "lesion_sensitivity", "false_alarms", "ap")
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
 DICOM_OPTIONS = ("pictures", "workers")

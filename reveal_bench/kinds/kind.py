@@ -339,6 +339,8 @@ class ScoredKind(ABC):
     missing_as : what an answer that is missing may count as, the default first
     confidence_field : field of a prediction that says how sure a system is; None where answers have none
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
+    scored_in_words, compared_in_words : what that report says of how answers count, and of intervals and p; `{n}` is
+        the number of resamples
     """
 
     key: ClassVar[str]
@@ -352,6 +354,14 @@ class ScoredKind(ABC):
     missing_as: ClassVar[tuple[str, ...]] = ("miss",)
     confidence_field: ClassVar[str | None] = None
     run_report: ClassVar[str] = "scores"
+    scored_in_words: ClassVar[str] = (
+        "What a run leaves without a prediction counts as negative for every finding. Probabilities become decisions "
+        "at 0.5."
+    )
+    compared_in_words: ClassVar[str] = (
+        "; those of AUROC and average precision hold percentiles over {n} resamples. Differences are paired by "
+        "patient; p comes from flips of patients' signs."
+    )
 
     @abstractmethod
     def read_records(self, folder: Path, split: str) -> list[Any]:

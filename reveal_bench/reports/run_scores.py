@@ -60,8 +60,9 @@ class ScoreReport(RunReport):
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Those that apply to any of the runs, in the order of METRICS."""
-        own = {name for rows in self.rows for name in rows.metrics()}
+        """Those that the benchmark reports and that apply to any of the runs, in the order of METRICS."""
+        known = BENCHMARKS.get(self.world.info.benchmark)
+        own = {name for rows in self.rows for name in rows.metrics() if known is None or name in known.metrics}
         return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
 
     @cached_property
@@ -78,11 +79,18 @@ class ScoreReport(RunReport):
     def comparisons(self) -> dict[int, list[Comparison]]:
         """Place of a run -> its differences from the reference run, over the metrics that both have."""
         reference = self.options.reference
+        paired = "jackknife" if self._recipe["interval"] == "jackknife" else "percentile"
+        recipe = {**self._recipe, "interval": paired}
         return {
-            i: compare(rows, self.rows[reference], findings=self.groups, **self._recipe)
+            i: compare(rows, self.rows[reference], findings=self.groups, metrics=self._shared(i), **recipe)
             for i, rows in enumerate(self.rows)
             if i != reference
         }
+
+    def _shared(self, place: int) -> list[str]:
+        """The metrics that a run and the reference run both have."""
+        own, others = self.rows[place].metrics(), self.rows[self.options.reference].metrics()
+        return [name for name in self.metrics if name in own and name in others]
 
     @property
     def _recipe(self) -> dict[str, Any]:
@@ -207,10 +215,8 @@ class ScoreReport(RunReport):
         several = any(len(run.predictions) > 1 for run in self.runs)
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
-            "What a run leaves without a prediction counts as negative for every finding. Probabilities become "
-            f"decisions at 0.5. Brackets hold {self._intervals()}; those of AUROC and average precision hold "
-            f"percentiles over {self.options.n_resamples:,} resamples. Differences are paired by patient; p comes from "
-            "flips of patients' signs."
+            f"{self.world.kind.scored_in_words} Brackets hold {self._intervals()}"
+            f"{self.world.kind.compared_in_words.format(n=f'{self.options.n_resamples:,}')}"
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)

@@ -45,6 +45,13 @@ class Detection(ImageKind):
         "alarm counts. Where it is not known whether or where a finding is on an image, that image has no part in the "
         "figures of that finding."
     )
+    scored_in_words: ClassVar = (
+        "What a run does not mark counts as absent. For figures at a threshold, detections count that score 0.5 or "
+        "more."
+    )
+    compared_in_words: ClassVar = (
+        ". Differences are paired by patient; their intervals and p come from the same {n} resamples."
+    )
     primary: ClassVar = "ap_50"
     released: ClassVar = ("ap_50", "cpm")
     outcomes: ClassVar = ("right", "wrong")
