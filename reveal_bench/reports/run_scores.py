@@ -122,7 +122,7 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over {len(self.groups)} findings, in percent, with 95 % interval."
+        caption = f"Mean over {len(self.groups)} findings, with 95 % interval."
         return Table(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _score(self, metric: str, place: int, group: str) -> str:
@@ -131,13 +131,17 @@ class ScoreReport(RunReport):
 
     def _by_finding(self, metric: str) -> Table:
         rows, best = [], set()
+        is_lower = METRICS[metric].better == "lower"
         for row, group in enumerate((MACRO, *self.groups)):
             shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
             name = "Mean" if group == MACRO else group
             rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
-            highest = max((score.value for score in shown.values() if score.value == score.value), default=math.nan)
-            best |= {(row, 1 + i) for i, score in shown.items() if score.value == highest}
-        caption = "By finding and run, in percent, with 95 % interval; bold, the highest of the runs."
+            values = [score.value for score in shown.values() if score.value == score.value]
+            leading = (min if is_lower else max)(values, default=math.nan)
+            best |= {(row, 1 + i) for i, score in shown.items() if score.value == leading}
+        scale = "" if METRICS[metric].high > 1 else ", in percent"
+        which = "lowest" if is_lower else "highest"
+        caption = f"By finding and run{scale}, with 95 % interval; bold, the {which} of the runs."
         head = ("Finding", *(run.label for run in self.runs))
         return Table(head, rows, caption, metric_name(metric), frozenset(best))
 
@@ -270,8 +274,12 @@ class AnswerReport(RunReport):
 
 
 def _cell(score: Estimate) -> str:
-    """A score in percent, its interval below."""
-    return NOTHING if math.isnan(score.value) else f"{percent(score.value)}\n{interval_of(score.low, score.high)}"
+    """A score in percent, or on a scale without an end, its interval below."""
+    if math.isnan(score.value):
+        return NOTHING
+    if METRICS[score.metric].high > 1:
+        return f"{score.value:.2f}\n{score.low:.2f} to {score.high:.2f}"
+    return f"{percent(score.value)}\n{interval_of(score.low, score.high)}"
 
 
 def metric_name(metric: str) -> str:
@@ -282,11 +290,12 @@ def metric_name(metric: str) -> str:
     >>> metric_name("average_precision"), metric_name("auroc")
     ('Average precision', 'AUROC')
     """
-    short = {"auroc": "AUROC", "f1": "F1", "cohen_kappa": "Cohen’s kappa"}
-    return short.get(metric, metric.replace("_", " ").capitalize())
+    return METRICS[metric].title.replace("'", "’")
 
 
 def _told(one: Comparison | None) -> str:
     if one is None or math.isnan(one.value):
         return NOTHING
+    if METRICS[one.metric].high > 1:
+        return f"{one.value:+.2f}\n{one.low:+.2f} to {one.high:+.2f}\np = {one.p:.3f}"
     return f"{signed(one.value)}\n{signed(one.low)} to {signed(one.high)}\np = {one.p:.3f}"
