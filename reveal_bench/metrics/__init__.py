@@ -85,6 +85,17 @@ class Metric:
         function = getattr(importlib.import_module(f"reveal_bench.metrics.{module}"), name)
         return partial(function, **self.options) if self.options else function
 
+    @property
+    def in_words(self) -> str:
+        """The title inside a sentence.
+
+        Examples
+        --------
+        >>> METRICS["point_hit"].in_words, METRICS["ap_50"].in_words, METRICS["f1"].in_words
+        ('hit rate', 'AP 50', 'F1')
+        """
+        return self.title[:1].lower() + self.title[1:] if self.title[1:2].islower() else self.title
+
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON has it: a range without an upper end has `high` None."""
         fields = asdict(self)
