@@ -21,10 +21,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.engine import Engine, EngineName, StoragePlace, TaskSize, tasks_of
 from reveal_bench.cli.output import AsJson, Folder, Seed
 
 if TYPE_CHECKING:
     from reveal_bench.dataset.hub import Publication, Published
+    from reveal_bench.scale.build import TaskBuild
+    from reveal_bench.scale.engine import TaskEngine
+    from reveal_bench.scale.validate import TaskReader
     from reveal_bench.sources import Builder, Problem, Reading
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
@@ -162,6 +166,9 @@ def build(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
     workers: Workers = None,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    task_size: TaskSize = 256,
     log: Annotated[
         Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
     ] = None,
@@ -187,7 +194,10 @@ def build(
     reading = None
     try:
         reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
-        with terminal.progress("building") as progress:
+        with (
+            tasks_of(engine, storage, "build", target=out, workers=_cores(workers), task_size=task_size) as tasks,
+            terminal.progress("building") as progress,
+        ):
             info = build_folder(
                 reading.splits,
                 out,
@@ -209,6 +219,7 @@ def build(
                 extras=reading.extras,
                 log=build_log,
                 progress=progress,
+                engine=None if tasks is None else _task_build(tasks),
             )
     except BuildError as error:
         _write_log(log, error.problems, reading)
@@ -224,6 +235,12 @@ def build(
     public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
     load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
     typer.echo(f"wrote {out}{load}")
+
+
+def _task_build(tasks: TaskEngine) -> TaskBuild:
+    from reveal_bench.scale.build import TaskBuild
+
+    return TaskBuild(tasks)
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
@@ -319,14 +336,23 @@ def validate(
     folder: Folder,
     holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
     load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes of --engine datatrove; all cores.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
     from reveal_bench.dataset.validate import validate_folder
 
     warnings: list[Problem] = []
-    with terminal.progress("checking") as progress:
-        problems = validate_folder(folder, holdout=holdout, load=load, progress=progress, warnings=warnings)
+    with (
+        tasks_of(engine, storage, "validate", target=folder, workers=_cores(workers)) as tasks,
+        terminal.progress("checking") as progress,
+    ):
+        reader = None if tasks is None else _task_reader(folder, tasks, progress)
+        problems = validate_folder(
+            folder, holdout=holdout, load=load, progress=progress, warnings=warnings, reader=reader
+        )
     if as_json:
         document = {"schema": 1, "problems": list(map(asdict, problems)), "warnings": list(map(asdict, warnings))}
         typer.echo(json.dumps(document, indent=2))
@@ -338,6 +364,12 @@ def validate(
         raise typer.Exit(1)
     if not as_json:
         typer.secho(f"{folder}: no problems", fg="green")
+
+
+def _task_reader(folder: Path, tasks: TaskEngine, progress: Any) -> TaskReader:
+    from reveal_bench.scale.validate import TaskReader
+
+    return TaskReader(folder, tasks, progress)
 
 
 def diff(

@@ -73,6 +73,7 @@ class BuildOf:
 
     @property
     def kind(self) -> Kind:
+        """What the kind of benchmark needs."""
         return KINDS[self.benchmark.kind]
 
 
@@ -151,7 +152,7 @@ class RowPool:
             except IndexError:
                 worker = Worker(partial(make_row, build=self.build))
                 self._started.append(worker)
-            made = worker.ask(record)
+            made: Made | Exception | None = worker.ask(record)
             if made is not None:
                 self._idle.append(worker)
                 if isinstance(made, Exception):

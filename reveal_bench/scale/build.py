@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, read_rows, row_bytes
 from reveal_bench.dataset.row_pool import BuildOf, Made, RowPool, Spool, make_row
 from reveal_bench.kinds.rows import Row
+from reveal_bench.scale.engine import Done, TaskEngine
 from reveal_bench.scale.storage import Storage
-from reveal_bench.scale.tasks import Done, Task, TaskEngine, TaskError, TaskPlace
+from reveal_bench.scale.tasks import Task, TaskError, TaskPlace
 from reveal_bench.sources.source import Problem, Record
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def run_rank(asked: tuple[RunTask, int, str, int]) -> bool:
     return True
 
 
-class WatchedExecutor(LocalPipelineExecutor):  # type: ignore[misc]
+class WatchedExecutor(LocalPipelineExecutor):
     """Runs the tasks that are not completed; `workers` at a time.
 
     Parameters

@@ -1,0 +1,65 @@
+"""The options of commands whose work can be cut into tasks: ``--engine``, ``--storage``, ``--task-size``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reveal_bench.arguments import ArgumentError
+
+if TYPE_CHECKING:
+    from reveal_bench.scale.engine import TaskEngine
+
+__all__ = ["Engine", "EngineName", "StoragePlace", "TaskSize", "tasks_of"]
+
+
+class Engine(StrEnum):
+    """Who does the work."""
+
+    POOL = "pool"
+    DATATROVE = "datatrove"
+
+
+EngineName = Annotated[
+    Engine,
+    typer.Option("--engine", help="pool: processes of this machine; datatrove: tasks, of which a finished one stays."),
+]
+StoragePlace = Annotated[
+    str | None,
+    typer.Option("--storage", help="Where tasks leave their files: a folder or s3://BUCKET/PREFIX, kept afterwards."),
+]
+TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or maps of one task.")]
+
+
+@contextmanager
+def tasks_of(
+    engine: Engine, storage: str | None, work: str, *, target: Path, workers: int, task_size: int = 256
+) -> Iterator[TaskEngine | None]:
+    """What runs the tasks of a command; None for the pool.
+
+    Parameters
+    ----------
+    storage : as given; by default a folder beside `target`, which is removed once the work is done
+    work : the command
+    target : what it writes or checks
+    """
+    if engine is Engine.POOL:
+        if storage is not None:
+            raise ArgumentError("storage", "must be given with `engine` datatrove", storage, ("engine",))
+        yield None
+        return
+    from reveal_bench.scale.engine import TaskEngine
+
+    target = target.resolve()
+    place = storage or str(target.with_name(f".{target.name}.tasks"))
+    if "://" not in place and (target == Path(place).resolve() or target in Path(place).resolve().parents):
+        raise ArgumentError("storage", "must not lie in what is written or checked", place)
+    with TaskEngine(place, work=f"{work} {target}", workers=workers, task_size=task_size) as tasks:
+        yield tasks
+    if storage is None:
+        tasks.storage.remove("")
