@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.engine import Engine, EngineName, StoragePlace, TaskSize, tasks_of
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
 from reveal_bench.cli.output import AsJson, Folder, Seed
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ def build(
     workers: Workers = None,
     engine: EngineName = Engine.POOL,
     storage: StoragePlace = None,
+    executor: ExecutorFile = None,
     task_size: TaskSize = 256,
     log: Annotated[
         Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
@@ -195,7 +196,9 @@ def build(
     try:
         reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
         with (
-            tasks_of(engine, storage, "build", target=out, workers=_cores(workers), task_size=task_size) as tasks,
+            tasks_of(
+                engine, storage, executor, "build", target=out, workers=_cores(workers), task_size=task_size
+            ) as tasks,
             terminal.progress("building") as progress,
         ):
             info = build_folder(
@@ -338,6 +341,7 @@ def validate(
     load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
     engine: EngineName = Engine.POOL,
     storage: StoragePlace = None,
+    executor: ExecutorFile = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes of --engine datatrove; all cores.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -346,7 +350,7 @@ def validate(
 
     warnings: list[Problem] = []
     with (
-        tasks_of(engine, storage, "validate", target=folder, workers=_cores(workers)) as tasks,
+        tasks_of(engine, storage, executor, "validate", target=folder, workers=_cores(workers)) as tasks,
         terminal.progress("checking") as progress,
     ):
         reader = None if tasks is None else _task_reader(folder, tasks, progress)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from runpy import run_path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +16,7 @@ from reveal_bench.arguments import ArgumentError
 if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
-__all__ = ["Engine", "EngineName", "StoragePlace", "TaskSize", "tasks_of"]
+__all__ = ["Engine", "EngineName", "ExecutorFile", "StoragePlace", "TaskSize", "tasks_of"]
 
 
 class Engine(StrEnum):
@@ -33,24 +34,37 @@ StoragePlace = Annotated[
     str | None,
     typer.Option("--storage", help="Where tasks leave their files: a folder or s3://BUCKET/PREFIX, kept afterwards."),
 ]
+ExecutorFile = Annotated[
+    str | None,
+    typer.Option("--executor", help="FILE.py:FUNCTION that makes an executor of datatrove, for Slurm or Ray."),
+]
 TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or maps of one task.")]
 
 
 @contextmanager
 def tasks_of(
-    engine: Engine, storage: str | None, work: str, *, target: Path, workers: int, task_size: int = 256
+    engine: Engine,
+    storage: str | None,
+    executor: str | None,
+    work: str,
+    *,
+    target: Path,
+    workers: int,
+    task_size: int = 256,
 ) -> Iterator[TaskEngine | None]:
     """What runs the tasks of a command; None for the pool.
 
     Parameters
     ----------
     storage : as given; by default a folder beside `target`, which is removed once the work is done
+    executor : as given; by default processes of this machine
     work : the command
     target : what it writes or checks
     """
     if engine is Engine.POOL:
-        if storage is not None:
-            raise ArgumentError("storage", "must be given with `engine` datatrove", storage, ("engine",))
+        for name, given in (("storage", storage), ("executor", executor)):
+            if given is not None:
+                raise ArgumentError(name, "must be given with `engine` datatrove", given, ("engine",))
         yield None
         return
     from reveal_bench.scale.engine import TaskEngine
@@ -59,7 +73,18 @@ def tasks_of(
     place = storage or str(target.with_name(f".{target.name}.tasks"))
     if "://" not in place and (target == Path(place).resolve() or target in Path(place).resolve().parents):
         raise ArgumentError("storage", "must not lie in what is written or checked", place)
-    with TaskEngine(place, work=f"{work} {target}", workers=workers, task_size=task_size) as tasks:
+    make = None if executor is None else _function(executor)
+    with TaskEngine(place, work=f"{work} {target}", workers=workers, executor=make, task_size=task_size) as tasks:
         yield tasks
     if storage is None:
         tasks.storage.remove("")
+
+
+def _function(text: str) -> Any:
+    path, _, name = text.rpartition(":")
+    if not Path(path).is_file():
+        raise ArgumentError("executor", "must be FILE.py:FUNCTION of a file that is there", repr(text))
+    found = run_path(path).get(name)
+    if not callable(found):
+        raise ArgumentError("executor", f"must name a function of {path}", repr(name))
+    return found

@@ -11,7 +11,7 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.engine import Engine, EngineName, StoragePlace, TaskSize, tasks_of
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
 from reveal_bench.cli.output import Folder, Split
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def saliency(
     processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
     engine: EngineName = Engine.POOL,
     storage: StoragePlace = None,
+    executor: ExecutorFile = None,
     task_size: TaskSize = 256,
 ) -> None:
     """Make a prediction file from heat maps: a point, a mask and the probability of each finding asked."""
@@ -76,7 +77,7 @@ def saliency(
     cut: Any = _threshold(threshold)
     cut_off: Any = None if gate in (None, "tuned") else _number_or_table("gate", str(gate))
     with (
-        tasks_of(engine, storage, "saliency", target=out, workers=processes, task_size=task_size) as tasks,
+        tasks_of(engine, storage, executor, "saliency", target=out, workers=processes, task_size=task_size) as tasks,
         terminal.progress("reading") as progress,
     ):
         tuned: dict[str, Tuned] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.storage import Storage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, TaskPlace
 from tests.cli.test_score import call
+from tests.conftest import ROOT
 
 
 def square(place: TaskPlace, number: int) -> dict[str, int]:
@@ -71,6 +73,14 @@ def test_other_executors_are_waited_for(tmp_path: Path) -> None:
     assert len(list((tmp_path / "storage" / "a" / "starts").iterdir())) == 3
 
 
+def test_the_example_asks_slurm_for_what_it_says(tmp_path: Path) -> None:
+    slurm = run_path(str(ROOT / "docs" / "cluster.py"))["slurm"]
+    executor = slurm(RunTask(str(tmp_path), "rows-test"), 120, str(tmp_path / "logs"))
+    told = executor.get_sbatch_args(3)  # 120 tasks, 50 to a job
+    assert (told["array"], told["partition"], told["job-name"]) == ("0-2%200", "cpu", "reveal-rows-test")
+    assert executor.get_incomplete_ranks() == list(range(120))
+
+
 @pytest.mark.parametrize("url", ["gs://bucket/x", "s3://", "s3://key:secret@bucket/x"])
 def test_storage_is_a_folder_or_a_bucket(url: str) -> None:
     with pytest.raises(
@@ -102,5 +112,7 @@ def test_heat_maps_and_the_commands(world: Any, tmp_path: Path) -> None:
     assert len(list((tmp_path / "storage" / "maps" / "done").iterdir())) == -(-n_maps // 10)
     refused = call("saliency", maps, world.folder, "--out", out, "--storage", tmp_path / "storage", expect=1)
     assert "--storage must be given with --engine datatrove" in refused.stderr
+    refused = call(*words, "--executor", "nowhere.py:slurm", expect=1)
+    assert "--executor must be FILE.py:FUNCTION of a file that is there, got 'nowhere.py:slurm'" in refused.stderr
     refused = call("validate", world.folder, "--engine", "datatrove", "--storage", world.folder / "x", expect=1)
     assert "--storage must not lie in what is written or checked" in refused.stderr
