@@ -147,6 +147,7 @@ class TaskEngine:
         """Write the tasks that are not done; returns their numbers, and those of the others."""
         waiting, finished = set[int](), []
         known = self.storage.names(f"{stage}/done")
+        completed = self.storage.names(f"{stage}/datatrove/completions")
         self.storage.remove(f"{stage}/failed")
         for number, task in enumerate(tasks):
             name = f"{number:05d}"
@@ -154,8 +155,9 @@ class TaskEngine:
                 if identity_of(self.storage, stage, number) == task.identity:
                     finished.append(number)
                     continue
-                for mark in (f"done/{name}.json", f"datatrove/completions/{name}"):
-                    self.storage.remove(f"{stage}/{mark}")
+                self.storage.remove(f"{stage}/done/{name}.json")
+            if name in completed:  # by a task of another identity
+                self.storage.remove(f"{stage}/datatrove/completions/{name}")
             for place, path in task.inputs.items():
                 self.storage.upload(path, place)
             self.storage.write(f"{stage}/tasks/{name}.pkl", pickle.dumps(task))

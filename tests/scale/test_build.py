@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from reveal_bench.dataset.build import BuildLog
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.scale.build import TaskBuild
 from reveal_bench.scale.engine import TaskEngine
-from reveal_bench.scale.tasks import TaskError
+from reveal_bench.scale.tasks import RunTask, TaskError
+from reveal_bench.sources import detect_builder
 from reveal_bench.sources.source import BuildError
 from tests.cli.test_score import call
 from tests.dataset.test_resume import build, tree, write_pictures
@@ -27,10 +29,25 @@ SIZE = 10
 """Studies of one task."""
 
 
-def by_tasks(pictures: Path, out: Path, storage: Path | str, **options: Any) -> BuildLog:
-    """Build with two processes; the engine's tasks stay in the storage."""
+class HereExecutor:
+    """Runs every task in this process, as a cluster would elsewhere."""
+
+    def __init__(self, step: RunTask, n_tasks: int) -> None:
+        self.step, self.n_tasks = step, n_tasks
+
+    def run(self) -> None:
+        for rank in range(self.n_tasks):
+            self.step(None, rank, self.n_tasks)
+
+
+def here(step: RunTask, n_tasks: int, logs: str) -> HereExecutor:
+    return HereExecutor(step, n_tasks)
+
+
+def by_tasks(pictures: Path, out: Path, storage: Path, *, executor: Any = None, **options: Any) -> BuildLog:
+    """Build with two processes of datatrove's, or another executor; the tasks stay in the storage."""
     log = BuildLog()
-    with TaskEngine(storage, work="test", workers=2, task_size=SIZE) as tasks:
+    with TaskEngine(storage, work="test", workers=2, task_size=SIZE, executor=executor) as tasks:
         build(pictures, out, engine=TaskBuild(tasks), log=log, **options)
     return log
 
@@ -66,7 +83,7 @@ def test_shards_are_those_of_the_pool_and_finished_tasks_stay(tmp_path: Path) ->
     assert 5 <= len(done) < 21
     with pytest.raises(BuildError, match=r"1 problem:\n060\.png:study-60: `picture` must be readable"):
         by_tasks(pictures, tmp_path / "out", storage)
-    log = by_tasks(pictures, tmp_path / "out", storage, max_shard_bytes=1, keep_going=True)
+    log = by_tasks(pictures, tmp_path / "out", storage, max_shard_bytes=1, keep_going=True, executor=here)
     assert same(tmp_path / "out", tmp_path / "pool")
     assert len(list((tmp_path / "out" / "multilabel").iterdir())) == 2
     assert ([problem.file for problem in log.left_out], log.resumed) == (["060.png"], 210)
@@ -101,22 +118,19 @@ def test_a_killed_process_costs_its_own_task_and_no_other(tmp_path: Path) -> Non
     assert same(tmp_path / "out", tmp_path / "pool")
 
 
-@pytest.mark.processes
 def test_what_changed_is_made_again(tmp_path: Path) -> None:
     pictures, storage = write_pictures(tmp_path / "pictures", 40), tmp_path / "storage"
-    by_tasks(pictures, tmp_path / "out", storage)
+    by_tasks(pictures, tmp_path / "out", storage, executor=here)
     Image.new("L", (20, 24), 7).save(pictures / "015.png")
-    log = by_tasks(pictures, tmp_path / "out", storage, overwrite=True)
+    log = by_tasks(pictures, tmp_path / "out", storage, overwrite=True, executor=here)
     assert (starts(storage), log.resumed) == ({0: 1, 1: 2, 2: 1, 3: 1}, 30)
     build(pictures, tmp_path / "pool")
     assert same(tmp_path / "out", tmp_path / "pool")
     with (storage / "rows-test" / "pieces" / "00002.pictures").open("r+b") as file:
         file.write(b"another file")
-    for path in (storage / "shards-out-holdout_inputs-holdout" / "done").iterdir():
-        path.unlink()
-    (storage / "shards-out-holdout_inputs-holdout" / "datatrove" / "completions" / "00000").unlink()
+    (storage / "shards-out-holdout_inputs-holdout" / "done" / "00000.json").unlink()
     with pytest.raises(TaskError, match=r"rows-test/pieces/00002\.pictures was changed"):
-        by_tasks(pictures, tmp_path / "out", storage, overwrite=True)
+        by_tasks(pictures, tmp_path / "out", storage, overwrite=True, executor=here)
 
 
 @pytest.mark.processes
@@ -139,6 +153,25 @@ def test_the_commands_through_a_bucket(twin_of: Callable[[str], Path], bucket: s
     fields = {problem["field"] for problem in expected["problems"]}
     assert {"sha256", "image", "annotations.label", "pixel_sha256"} <= fields
     assert any(field.endswith("area_px") for field in fields)
+
+
+@pytest.mark.parametrize("style", ["vindr-cxr", "reveal-cxr", "rexecution"])
+def test_every_kind_of_rows(style: str, twin_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """Pictures in a column of their own, in lists, of the study before; tables beside; DICOM."""
+    builder = detect_builder(twin_of(style))
+    further = {"id_key": b"k" * 32} if "id_key" in builder.options else {}
+
+    def made(out: Path, engine: TaskBuild | None) -> Path:
+        reading = builder.read(twin_of(style), pixels="embed", keep_going=True, **further)
+        build_folder(
+            reading.splits, out, BENCHMARKS[builder.benchmark], holdout=out.with_name(f"{out.name}-private"),
+            holdout_split="holdout" if "holdout" in reading.splits else builder.holdout_split or "test",
+            synthetic=True, keep_going=True, extras=reading.extras, engine=engine,
+        )  # fmt: skip
+        return out
+
+    tasks = TaskEngine(tmp_path / "storage", work="test", executor=here, task_size=4)
+    assert same(made(tmp_path / "out", TaskBuild(tasks)), made(tmp_path / "pool", None))
 
 
 def spoil(path: Path, column: str) -> None:
