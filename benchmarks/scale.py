@@ -5,9 +5,9 @@
 A phantom of DICOM studies (REVEAL-CXR's layout) is drawn once and built three times, each in a process of its own: by
 the pool; by tasks, of which one is killed with SIGKILL while it is at work; and by the same command again, which finds
 everything done. Then the folder is checked by the pool and by tasks. What is printed, and written to ``scale.json``
-beside this file: seconds, studies per second and processor-seconds of each, peak memory of the process that leads,
+beside this file: seconds, studies per second and processor-seconds of each, memory of the largest process,
 bytes that were written, and how often each task was started. At last 10,000 and 100,000 studies without pictures are
-built by tasks: what the leading process needs for a row, however many machines help it.
+built by tasks: what the leading process takes for a study, however many machines help it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(*words: object, meanwhile: Any = None) -> dict[str, float]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     seconds = time.perf_counter() - start
-    return {"seconds": round(seconds, 1), "cpu_seconds": round(cpu, 1), "leader_mib": round(used.ru_maxrss / 1024)}
+    return {"seconds": round(seconds, 1), "cpu_seconds": round(cpu, 1), "largest_mib": round(used.ru_maxrss / 1024)}
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -121,7 +121,7 @@ def rows_alone(n: int) -> dict[str, float]:
     process = subprocess.Popen([sys.executable, __file__, "--rows-alone", str(n)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    return {"seconds": round(time.perf_counter() - start, 1), "leader_mib": round(used.ru_maxrss / 1024)}
+    return {"seconds": round(time.perf_counter() - start, 1), "largest_mib": round(used.ru_maxrss / 1024)}
 
 
 def build_rows(n: int) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
 from reveal_bench.cli.output import AsJson, Folder, Seed
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ def build(
     from reveal_bench.dataset.build import BuildLog, build_folder
     from reveal_bench.sources import BuildError
 
+    root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
     builder = _builder(root, source)
     benchmark = BENCHMARKS[builder.benchmark]
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}

@@ -16,7 +16,7 @@ from reveal_bench.arguments import ArgumentError
 if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
-__all__ = ["Engine", "EngineName", "ExecutorFile", "StoragePlace", "TaskSize", "tasks_of"]
+__all__ = ["Engine", "EngineName", "ExecutorFile", "StoragePlace", "TaskSize", "seen_by", "tasks_of"]
 
 
 class Engine(StrEnum):
@@ -39,6 +39,11 @@ ExecutorFile = Annotated[
     typer.Option("--executor", help="FILE.py:FUNCTION that makes an executor of datatrove, for Slurm or Ray."),
 ]
 TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or maps of one task.")]
+
+
+def seen_by(engine: Engine, path: Path) -> Path:
+    """The path as tasks take it, who may start in another folder: absolute, unless the pool works here."""
+    return path if engine is Engine.POOL else path.resolve()
 
 
 @contextmanager

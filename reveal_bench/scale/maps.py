@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reveal_bench import __version__
@@ -44,8 +44,15 @@ class TaskMaps:
 
     def _plan(self, jobs: Sequence[Job], options: MapOptions) -> Iterator[Task]:
         size = self.tasks.task_size
-        for batch in (jobs[start : start + size] for start in range(0, len(jobs), size)):
-            files = [file.path.resolve() for files, _, _ in batch for file in files]
-            states = [(path, status.st_size, status.st_mtime_ns) for path in files for status in [path.stat()]]
-            identity = hashlib.sha256(repr((batch, states, options, __version__)).encode()).hexdigest()
+        for start in range(0, len(jobs), size):
+            batch = [_absolute(job) for job in jobs[start : start + size]]
+            states = [file.path.stat() for files, _, _ in batch for file in files]
+            told = (batch, [(state.st_size, state.st_mtime_ns) for state in states], options, __version__)
+            identity = hashlib.sha256(repr(told).encode()).hexdigest()
             yield Task(identity, cut_some, (batch, options))
+
+
+def _absolute(job: Job) -> Job:
+    """The job for who starts in another folder."""
+    files, pair, size = job
+    return [replace(file, path=file.path.resolve()) for file in files], pair, size
