@@ -80,9 +80,13 @@ def tasks_of(
         raise ArgumentError("storage", "must not lie in what is written or checked", place)
     make = None if executor is None else _function(executor)
     with TaskEngine(place, work=f"{work} {target}", workers=workers, executor=make, task_size=task_size) as tasks:
-        yield tasks
-    if storage is None:
-        tasks.storage.remove("")
+        is_done = False
+        try:
+            yield tasks
+            is_done = True
+        finally:
+            if storage is None and (is_done or tasks.is_untouched):
+                tasks.storage.remove("")
 
 
 def _function(text: str) -> Any:

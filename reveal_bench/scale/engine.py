@@ -18,6 +18,8 @@ from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, reco
 
 __all__ = ["Done", "Executor", "MakeExecutor", "TaskEngine"]
 
+WORK = "work.txt"
+"""Says what the storage is used for."""
 LOOK_SECONDS = 0.2
 """Between two looks at the marks."""
 PATIENCE_SECONDS = 24 * 3600.0
@@ -84,12 +86,12 @@ class TaskEngine:
         for name, value in (("workers", workers), ("task_size", task_size)):
             if value < 1:
                 raise ArgumentError(name, "must be at least 1", value)
+        if executor is None and find_spec("datatrove") is None:
+            raise ImportError("--engine datatrove needs datatrove: pip install 'reveal-bench[scale]'")
         self.storage, self.task_size = Storage(storage), task_size
         self._idle: list[Worker] = []
         self._make = executor
         self._patience = 0.0 if executor is None else patience
-        if executor is None and find_spec("datatrove") is None:
-            raise ImportError("--engine datatrove needs datatrove: pip install 'reveal-bench[scale]'")
         self._workers = workers
         self._claim(work)
 
@@ -100,11 +102,16 @@ class TaskEngine:
         while self._idle:
             self._idle.pop().kill()
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no task was ever written."""
+        return self.storage.names("") <= {WORK}
+
     def _claim(self, work: str) -> None:
         try:
-            known = self.storage.read("work.txt").decode()
+            known = self.storage.read(WORK).decode()
         except FileNotFoundError:
-            self.storage.write("work.txt", work.encode())
+            self.storage.write(WORK, work.encode())
         else:
             if known != work:
                 raise ArgumentError("storage", f"must be used for one work, that is {work}", known)
