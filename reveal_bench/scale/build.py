@@ -166,6 +166,9 @@ class TaskSpool(Spool):
 
 # Shards
 
+AHEAD_BYTES = 8 << 20
+"""Bytes of a request, at least: a bucket answers a few large ones sooner than many small ones."""
+
 
 @dataclass(frozen=True)
 class ShardTask:
@@ -183,19 +186,38 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
         rows = folder / "rows"
         place.storage.fetch(work.rows, rows)
         shards = ShardWriter(folder, work.split, work.schema, max_shard_bytes=1 << 62)
+        pictures = PictureReader(place.storage)
         for row in read_rows([rows]):
             for picture in pictures_of(row):
-                picture["bytes"] = _bytes_of(place.storage, Reference.from_bytes(picture["bytes"]))
+                picture["bytes"] = pictures.read(Reference.from_bytes(picture["bytes"]))
             shards.add(row)
         place.keep(shards.close()[0], ".parquet")
     return {"n_bytes": shards.n_bytes}
 
 
-def _bytes_of(storage: Storage, reference: Reference) -> bytes:
-    data = storage.read_range(reference.piece, reference.start, reference.start + reference.size)
-    if len(data) != reference.size or zlib.crc32(data) != reference.crc32:
-        raise TaskError(f"{reference.piece} was changed: {reference.size} bytes from {reference.start} are others")
-    return data
+class PictureReader:
+    """Reads pictures of pieces, and what lies behind them with the same request: it is mostly asked for next."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._piece, self._start, self._data = "", 0, b""
+
+    def read(self, reference: Reference) -> bytes:
+        """The bytes of a picture.
+
+        Raises
+        ------
+        TaskError
+            If they are not those that were written.
+        """
+        start, end = reference.start, reference.start + reference.size
+        if reference.piece != self._piece or not self._start <= start <= end <= self._start + len(self._data):
+            self._data = self._storage.read_range(reference.piece, start, max(end, start + AHEAD_BYTES))
+            self._piece, self._start = reference.piece, start
+        data = self._data[start - self._start : end - self._start]
+        if len(data) != reference.size or zlib.crc32(data) != reference.crc32:
+            raise TaskError(f"{reference.piece} was changed: {reference.size} bytes from {reference.start} are others")
+        return data
 
 
 class TaskShardWriter(ShardWriter):
