@@ -43,7 +43,7 @@ from reveal_bench.sources.source import Problem, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BuildOf", "Made", "RowPool", "Spool", "Worker", "make_row", "record_digest"]
+__all__ = ["BuildOf", "Made", "RowPool", "Spool", "Worker", "record_digest"]
 
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
@@ -127,7 +127,7 @@ class RowPool:
         """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
         if self._threads is None:
             for record in records:
-                yield make_row(record, self.build)
+                yield _make(record, self.build)
             return
         pending: deque[Future[Made]] = deque()
         for record in records:
@@ -143,14 +143,14 @@ class RowPool:
         If the second dies too, the record's file is what kills it.
         """
         if not any(self.build.kind.pictures(record)):  # nothing to decode: no process need be started for it
-            return make_row(record, self.build)
+            return _make(record, self.build)
         for _ in range(2):
             if self._ended:
                 break
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = Worker(partial(make_row, build=self.build))
+                worker = Worker(partial(_make, build=self.build))
                 self._started.append(worker)
             made: Made | Exception | None = worker.ask(record)
             if made is not None:
@@ -173,10 +173,10 @@ class Worker:
     locked or half written, and its caller waiting for ever.)
     """
 
-    def __init__(self, answer: Callable[[Any], Any]) -> None:
+    def __init__(self, answer: Callable[[Any], Any], *, daemon: bool = True) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, answer), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, answer), daemon=daemon)
         self._process.start()
         theirs.close()
 
@@ -225,8 +225,7 @@ def record_digest(record: Record, build: BuildOf) -> str:
     return hashlib.sha256(repr((record, states, pixels, build)).encode()).hexdigest()
 
 
-def make_row(record: Record, build: BuildOf) -> Made:
-    """What becomes of a record."""
+def _make(record: Record, build: BuildOf) -> Made:
     kind = build.kind
     digest, key = record_digest(record, build), kind.key_of(record)
     developed: list[Developed | None] = []

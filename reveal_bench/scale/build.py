@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, read_rows, row_bytes
-from reveal_bench.dataset.row_pool import BuildOf, Made, RowPool, Spool, make_row
+from reveal_bench.dataset.row_pool import BuildOf, Made, RowPool, Spool
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import Done, TaskEngine
 from reveal_bench.scale.storage import Storage
@@ -100,17 +100,21 @@ def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
     TaskError
         If other software is installed here than where the build was started: it could make other rows.
     """
-    here = BuildOf(work.build.benchmark, work.build.asks, work.build.embed).software
-    if here != work.build.software:
-        differ = sorted(set(here) ^ set(work.build.software))
-        raise TaskError(f"machines must have the same software, but these differ: {', '.join(differ)}")
-    with tempfile.TemporaryDirectory() as name:
+    build = work.build
+    # The first attempt may have died of a picture: then processes of their own decode them, and the record is told.
+    workers = 1 if place.attempt == 1 else 2
+    with (
+        tempfile.TemporaryDirectory() as name,
+        RowPool(build.benchmark, build.asks, embed=build.embed, workers=workers) as pool,
+    ):
+        if pool.build != build:
+            differ = sorted(set(pool.build.software) ^ set(build.software))
+            raise TaskError(f"machines must have the same software, but these differ: {', '.join(differ)}")
         folder = Path(name)
         pictures = folder / "pictures"
         made = []
         with pictures.open("wb") as file:
-            for record in work.records:
-                one = make_row(record, work.build)
+            for one in pool.make(work.records):
                 for row in [one.row or {}, *one.side_rows]:
                     _take_out(row, file, place.name(".pictures"))
                 made.append(one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,13 +95,19 @@ class TaskEngine:
         self._patience = 0.0 if executor is None else patience
         self._workers = workers
         self._claim(work)
+        atexit.register(self.close)  # before multiprocessing waits for them
 
     def __enter__(self) -> TaskEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes that wait for tasks."""
         while self._idle:
             self._idle.pop().kill()
+        atexit.unregister(self.close)
 
     @property
     def is_untouched(self) -> bool:

@@ -89,7 +89,7 @@ class WatchedExecutor(LocalPipelineExecutor):
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = Worker(run_rank)
+                worker = Worker(run_rank, daemon=False)  # it may start processes, too
             self._busy.append(worker)
             said = worker.ask((*self._given, rank))
             self._busy.remove(worker)

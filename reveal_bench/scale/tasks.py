@@ -44,12 +44,14 @@ class TaskPlace:
     Attributes
     ----------
     number : of the task in its stage
+    attempt : 1, or more if the task was started before and not finished
     files : name of each piece -> its sha256 and size; grows
     """
 
     storage: Storage
     stage: str
     number: int
+    attempt: int = 1
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def name(self, ending: str) -> str:
@@ -99,8 +101,9 @@ class RunTask:
         task: Task = pickle.loads(storage.read(f"{self.stage}/tasks/{rank:05d}.pkl"))
         if identity_of(storage, self.stage, rank) == task.identity:  # killed before datatrove had its own mark
             return
+        earlier = sum(name.startswith(f"{rank:05d}-") for name in storage.names(f"{self.stage}/starts"))
         storage.write(f"{self.stage}/starts/{rank:05d}-{host}-{os.getpid()}-{time.time_ns()}", b"")
-        place = TaskPlace(storage, self.stage, rank)
+        place = TaskPlace(storage, self.stage, rank, attempt=earlier + 1)
         try:
             told = task.function(place, task.argument)
         except Exception as error:

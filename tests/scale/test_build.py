@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,13 +18,14 @@ from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
+from reveal_bench.kinds.images import PictureFile
 from reveal_bench.scale.build import TaskBuild
 from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.tasks import RunTask, TaskError
 from reveal_bench.sources import detect_builder
-from reveal_bench.sources.source import BuildError
+from reveal_bench.sources.source import BuildError, Problem
 from tests.cli.test_score import call
-from tests.dataset.test_resume import build, tree, write_pictures
+from tests.dataset.test_resume import build, studies, tree, write_pictures
 
 SIZE = 10
 """Studies of one task."""
@@ -116,6 +118,44 @@ def test_a_killed_process_costs_its_own_task_and_no_other(tmp_path: Path) -> Non
     assert len(killed) == 1
     assert starts(storage) == {0: 1, 1: 1, 2: 1, 3: 2, 4: 1, 5: 1}
     assert same(tmp_path / "out", tmp_path / "pool")
+
+
+class Deadly(PictureFile):
+    """A picture that ends every process that decodes it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "kind":
+            os._exit(9)
+        return super().__getattribute__(name)
+
+    def __repr__(self) -> str:
+        return "deadly"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Deadly, (self.path, self.name, self.shown)
+
+
+@pytest.mark.processes
+def test_a_picture_that_ends_its_decoder_is_a_problem_as_any_other(tmp_path: Path) -> None:
+    records = studies(write_pictures(tmp_path / "pictures", 12))
+    image = records[5].images[0]
+    assert image.picture is not None
+    deadly = Deadly(image.picture.path, image.picture.name, image.picture.shown)
+    records[5] = replace(records[5], images=(replace(image, picture=deadly),))
+
+    def made(out: Path, engine: TaskBuild | None) -> list[Problem]:
+        log = BuildLog()
+        build_folder(
+            {"test": records}, out, BENCHMARKS["reveal-cxr"], workers=2, keep_going=True, engine=engine, log=log
+        )
+        return log.left_out
+
+    with TaskEngine(tmp_path / "storage", work="test", task_size=SIZE) as tasks:
+        problems = made(tmp_path / "out", TaskBuild(tasks))
+    assert [problem.file for problem in problems] == ["005.png"]
+    assert starts(tmp_path / "storage") == {0: 2, 1: 1}
+    assert problems == made(tmp_path / "pool", None)
+    assert tree(tmp_path / "out") == tree(tmp_path / "pool")
 
 
 def test_what_changed_is_made_again(tmp_path: Path) -> None:
