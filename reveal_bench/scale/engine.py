@@ -22,7 +22,9 @@ __all__ = ["Done", "Executor", "MakeExecutor", "TaskEngine"]
 WORK = "work.txt"
 """Says what the storage is used for."""
 LOOK_SECONDS = 0.2
-"""Between two looks at the marks."""
+"""Between two looks at the marks of processes here."""
+ELSEWHERE_SECONDS = 3.0
+"""The same of machines elsewhere: a bucket bills every look."""
 PATIENCE_SECONDS = 24 * 3600.0
 """How long no task may finish on an executor that works elsewhere, such as a queue of Slurm."""
 
@@ -50,7 +52,7 @@ MakeExecutor = Callable[[RunTask, int, str], Executor]
 
 
 def _wait_elsewhere() -> bool:
-    time.sleep(LOOK_SECONDS)
+    time.sleep(ELSEWHERE_SECONDS)
     return False
 
 
@@ -180,7 +182,7 @@ class TaskEngine:
 
     def _as_they_finish(self, stage: str, waiting: set[int], runs_on: Callable[[], bool]) -> Iterator[Done]:
         """Yield tasks as their marks appear; `runs_on` waits a moment and says whether the executor is at work here."""
-        last, is_running = time.monotonic(), True
+        last, is_running = time.monotonic(), self._make is None
         while waiting:
             for name in sorted(self.storage.names(f"{stage}/failed")):
                 raise pickle.loads(self.storage.read(f"{stage}/failed/{name}"))
