@@ -128,7 +128,7 @@ def curves(
     name = name_of(predictions, "predictions") if name is None else name
     options = {**ONE_REPLICATE, "thresholds": thresholds}
     scored = score_given(predictions, opened, "predictions", name, None, False, None, options)
-    found = scored.rows.curves(n_resamples=n_resamples, seed=seed, unit=unit)
+    found = opened.kind.curves(scored.rows, n_resamples=n_resamples, seed=seed, unit=unit)
     if found is None or not found.bands:
         raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
     return DetectorCurves(scored, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.arguments import ArgumentError
@@ -14,6 +14,9 @@ from reveal_bench.saliency_maps.gates import tune_gates as gates_of
 from reveal_bench.saliency_maps.maps import FoundMaps, find_maps
 from reveal_bench.saliency_maps.predict import MapOptions, Written, predict_maps
 from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
+
+if TYPE_CHECKING:
+    from reveal_bench.scale.engine import TaskEngine
 
 __all__ = ["saliency", "tune_gates", "tune_saliency"]
 
@@ -32,6 +35,7 @@ def saliency(
     names: Sequence[str] = (),
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
+    tasks: TaskEngine | None = None,
 ) -> Written:
     """Write a prediction file from heat maps: points, masks and probabilities (paper 002).
 
@@ -50,6 +54,7 @@ def saliency(
     names : findings of arrays (n, h, w), in their order
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
+    tasks : cuts them in place of the processes, on one machine or many; see docs/scale.md
 
     Raises
     ------
@@ -67,7 +72,13 @@ def saliency(
             raise ArgumentError(name, "must not be tuned on the split that is predicted", repr(manifest.split))
     cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
     options = MapOptions(cut, fill, gate.thresholds if isinstance(gate, Tuned) else gate, smooth, published_smoothing)
-    return predict_maps(found, manifest, Path(out), options, n_processes=n_processes, progress=progress)
+    cut_maps = None
+    if tasks is not None:
+        from reveal_bench.scale.maps import TaskMaps
+
+        cut_maps = TaskMaps(tasks)
+    path = Path(out)
+    return predict_maps(found, manifest, path, options, n_processes=n_processes, progress=progress, cut_maps=cut_maps)
 
 
 def tune_saliency(

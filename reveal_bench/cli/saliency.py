@@ -11,6 +11,7 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
 from reveal_bench.cli.output import Folder, Split
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def saliency(
         list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    executor: ExecutorFile = None,
+    task_size: TaskSize = 256,
 ) -> None:
     """Make a prediction file from heat maps: a point, a mask and the probability of each finding asked."""
     from reveal_bench import api
@@ -71,7 +76,10 @@ def saliency(
     names = name or []
     cut: Any = _threshold(threshold)
     cut_off: Any = None if gate in (None, "tuned") else _number_or_table("gate", str(gate))
-    with terminal.progress("reading") as progress:
+    with (
+        tasks_of(engine, storage, executor, "saliency", target=out, workers=processes, task_size=task_size) as tasks,
+        terminal.progress("reading") as progress,
+    ):
         tuned: dict[str, Tuned] = {}
         if tune_split is not None:
             how: dict[str, Any] = {"split": tune_split, "names": names, "progress": progress}
@@ -98,6 +106,7 @@ def saliency(
             names=names,
             n_processes=processes,
             progress=progress,
+            tasks=tasks,
         )
     if published_smoothing:
         terminal.warn(["the published smoothing is for maps with a sign: of others it keeps the lowest values, too"])

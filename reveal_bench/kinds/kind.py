@@ -156,10 +156,6 @@ class Rows(Protocol):
         """How sure the system was of its answers, and what came of them; None where it did not say."""
         ...
 
-    def curves(self, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
-        """What it finds at every threshold; None for a kind without detections."""
-        ...
-
 
 class TabledRows(ABC):
     """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
@@ -179,10 +175,6 @@ class TabledRows(ABC):
 
     def confidences(self) -> Confidences | None:
         """None: answers of this kind say none."""
-        return None
-
-    def curves(self, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
-        """None: answers of this kind are no detections."""
         return None
 
     def to_pandas(self) -> pd.DataFrame:
@@ -447,6 +439,10 @@ class ScoredKind(ABC):
         ratings: Sequence[Any] = (),
     ) -> Rows:
         """Checked predictions against references; `ratings` where readers score."""
+
+    def curves(self, rows: Any, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
+        """What a system finds at every threshold; None for a kind without detections."""
+        return None
 
 
 class ShownKind(ABC):

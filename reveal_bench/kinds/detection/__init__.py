@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import CaseAnswer
+    from reveal_bench.kinds.curves import Curves
     from reveal_bench.kinds.detection.records import DetectionManifest
     from reveal_bench.kinds.detection.scoring import DetectionRows
     from reveal_bench.kinds.disclosure import Disclosure
@@ -156,6 +157,12 @@ class Detection(ImageKind):
         return score_detections(
             predictions, records, findings=manifest.findings, thresholds=protocol.get("thresholds", 0.5)
         )
+
+    def curves(self, rows: DetectionRows, *, n_resamples: int, seed: int, unit: str) -> Curves:
+        """See :mod:`reveal_bench.kinds.detection.curves`."""
+        from reveal_bench.kinds.detection.curves import curves_of_detections
+
+        return curves_of_detections(rows, n_resamples=n_resamples, seed=seed, unit=unit)
 
     def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
         """What a reader drew as detections with the score 1, one for each box."""

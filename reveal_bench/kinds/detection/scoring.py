@@ -44,8 +44,6 @@ from reveal_bench.metrics.localization import mask_iou
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from reveal_bench.kinds.curves import Curves
-
 __all__ = ["RULES", "DetectionRows", "disclose_detections", "score_detections"]
 
 _MASKS_AT_ONCE = 256
@@ -333,12 +331,6 @@ class DetectionRows(TabledRows):
             right=predicted == happened,
             n_unsaid=0,
         )
-
-    def curves(self, *, n_resamples: int, seed: int, unit: str) -> Curves:
-        """See :mod:`reveal_bench.kinds.detection.curves`."""
-        from reveal_bench.kinds.detection.curves import curves_of_detections
-
-        return curves_of_detections(self, n_resamples=n_resamples, seed=seed, unit=unit)
 
 
 def _renumbered(kept: BoolArray) -> Hits:
