@@ -18,7 +18,7 @@ from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
 if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
-__all__ = ["saliency", "tune_gates", "tune_saliency"]
+__all__ = ["asked_of", "found_maps", "saliency", "tune_gates", "tune_saliency"]
 
 
 def saliency(
@@ -63,8 +63,8 @@ def saliency(
     ValueError
         If a map is damaged; the next call with the same options goes on there.
     """
-    manifest = _asked(as_bench(bench, split))
-    found = [_found(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
+    manifest = asked_of(as_bench(bench, split))
+    found = [found_maps(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
     if not found:
         raise ArgumentError("maps", "must be a folder, or several", "none")
     for name, given in (("threshold", threshold), ("gate", gate)):
@@ -104,7 +104,7 @@ def tune_saliency(
         As :func:`saliency`; or if no threshold has a value for a finding.
     """
     opened = as_bench(bench, split)
-    found = _found(maps, _asked(opened), names)
+    found = found_maps(maps, asked_of(opened), names)
     records = opened.kind.read_references(opened.folder, split)
     return tune_thresholds(found, records, split, grid=grid, progress=progress)
 
@@ -134,18 +134,20 @@ def tune_gates(
         As :func:`saliency`; or if a map has no probability.
     """
     opened = as_bench(bench, split)
-    found = _found(maps, _asked(opened), names)
+    found = found_maps(maps, asked_of(opened), names)
     records = opened.kind.read_references(opened.folder, split)
     return gates_of(found, records, split, rule=rule, fill=fill, progress=progress)
 
 
-def _asked(bench: Bench) -> Manifest:
+def asked_of(bench: Bench) -> Manifest:
+    """What a benchmark of localization asks; raises ArgumentError for another."""
     if not bench.kind.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
     return cast(Manifest, bench.manifest)
 
 
-def _found(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+def found_maps(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+    """The maps of a folder that fit a split; raises ArgumentError if there is no folder."""
     folder = Path(root)
     if not folder.is_dir():
         raise ArgumentError("maps", "must be a folder of heat maps", str(root))

@@ -12,12 +12,12 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
-from reveal_bench.cli.output import Folder, Split
+from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, Split
 
 if TYPE_CHECKING:
     from reveal_bench.saliency_maps.tuning import Tuned
 
-__all__ = ["saliency"]
+__all__ = ["saliency", "score_maps"]
 
 
 class GateRule(StrEnum):
@@ -121,6 +121,33 @@ def saliency(
         (done.n_left, "files or maps are of other images, or of findings that are not asked"),
     ]
     terminal.warn([f"{n:,} {what}" for n, what in told if n])
+
+
+def score_maps(
+    maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
+    folder: Folder,
+    split: Split = "released",
+    tolerance: Annotated[float, typer.Option(min=0, help="How far off a point may be, in pixels.")] = 15,
+    in_mm: Annotated[bool, typer.Option("--mm", help="The tolerance is in mm, by the spacing of each image.")] = False,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that read maps.")] = 1,
+    as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
+) -> None:
+    """Judge heat maps without a threshold: hits within a tolerance, energy inside, average precision of pixels."""
+    from reveal_bench import api
+
+    with terminal.progress("reading") as progress:
+        options: dict[str, Any] = {"names": name or [], "n_processes": processes, "progress": progress}
+        result = api.score_maps(maps, folder, split=split, tolerance=tolerance, in_mm=in_mm, **options)
+    if as_json:
+        typer.echo(result.to_json(), nl=False)
+    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_shown(result)
 
 
 def _threshold(text: str) -> Any:

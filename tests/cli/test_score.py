@@ -94,6 +94,7 @@ def test_commands_of_the_first_versions() -> None:
         "run",
         "saliency",
         "score",
+        "score-maps",
         "shapes",
         "status",
         "submit",

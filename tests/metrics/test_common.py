@@ -19,6 +19,7 @@ import pytest
 
 from reveal_bench.masks import encode_mask, pack_masks
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
+from reveal_bench.saliency_maps.scores import MAP_METRICS
 
 Array = npt.NDArray[np.float64]
 Data = tuple[list[Any], list[Any]]
@@ -192,8 +193,22 @@ def raters(relabel: Callable[[Data], tuple[Data, None]], worst: Callable[[list[A
     return Adapter(ratings, lambda f, a, b: f(a, b, n_categories=N_CATEGORIES), relabel=relabel, worst=worst)
 
 
+def each_map(function: Callable[..., Any], maps: Sequence[Any], references: Sequence[Any]) -> Array:
+    if len(maps) != len(references):
+        raise ValueError("`maps` must have the length of `references`")
+    return np.array(
+        [function(np.asarray(heat, float), np.asarray(mask, bool)) for heat, mask in zip(maps, references, strict=True)]
+    )
+
+
 def adapter(metric: Metric) -> Adapter:
     """By name where a metric is unlike its family, else by family."""
+    of_maps = Adapter(
+        lambda rng, n: ([rng.random((3, 3)) for _ in range(n)], [draw_mask(rng) for _ in range(n)]),
+        each_map,
+        per_case=True,
+        best=lambda references: [mask * np.linspace(1, 2, mask.size).reshape(mask.shape) for mask in references],
+    )
     by_name = {
         "point_hit": of_pairs(
             points,
@@ -214,6 +229,7 @@ def adapter(metric: Metric) -> Adapter:
             per_case=True,
             worst=lambda references: [np.add(box, [100, 0, 0, 0]) for box in references],
         ),
+        **dict.fromkeys(MAP_METRICS, of_maps),
         "surface_distance": Adapter(masks, lambda f, a, b: f(pack(a), pack(b)), per_case=True),
         "average_precision": Adapter(SCORES.draw, SCORES.call, relabel=SCORES.relabel, best=SCORES.best),
         "auroc": SCORES,
@@ -324,6 +340,7 @@ def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> No
         "grid_chance",
         "auroc",
         "average_precision",
+        *MAP_METRICS,
     ):
         assert not metric.symmetric  # its two inputs are of different kinds, or it has one
         return

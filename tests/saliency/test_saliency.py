@@ -325,3 +325,26 @@ def test_wrong_arguments_are_one_sentence(world: Any, folder_of_maps: Path, tmp_
     misspelt = call("saliency", tmp_path / "maps", world.folder, "--out", tmp_path / "o.jsonl", expect=1).stderr
     assert "must name findings of the benchmark" in misspelt
     assert "nearest: Edema" in misspelt
+
+
+def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    found = rb.score_maps(folder_of_maps, world.folder, split="released")
+    values = {row["metric"]: row["value"] for row in found.records if row["finding"] == "macro"}
+    hits = {"tolerant_hit": 0.7, "energy_inside": 0.05, "pixel_average_precision": 0.3}
+    assert all(least < values[metric] <= 1 for metric, least in hits.items())
+    exact = rb.score_maps(folder_of_maps, world.folder, split="released", tolerance=0)
+    call("saliency", folder_of_maps, world.folder, "--out", tmp_path / "points.jsonl", "--threshold", "none")
+    scored = rb.score(tmp_path / "points.jsonl", world.folder, n_resamples=1)
+    shown = {(row["metric"], row["finding"]): row["value"] for row in scored.records}
+    for row in exact.records:  # without a tolerance it is the hit rate
+        if row["metric"] == "tolerant_hit":
+            assert row["value"] == pytest.approx(shown["point_hit", row["finding"]])
+    text = call("score-maps", folder_of_maps, world.folder, "--tolerance", 30).stdout
+    assert "hits within 30 pixels, 95 % intervals by the jackknife over patients" in text
+    some = tmp_path / "some"
+    some.mkdir()
+    first = sorted(folder_of_maps.iterdir())[0]
+    (some / first.name).write_bytes(first.read_bytes())
+    assert rb.score_maps(some, world.folder, split="released").rows.n_missing == len(found.rows.findings) - 1
+    with pytest.raises(ArgumentError, match="must be in pixels where an image has no spacing"):
+        rb.score_maps(some, world.folder, split="released", in_mm=True)
