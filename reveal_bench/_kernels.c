@@ -594,6 +594,136 @@ static PyObject *average_precisions(PyObject *self, PyObject *tuple)
     DONE
 }
 
+/* ---- heat maps ---- */
+
+#define LANES 16 /* kept apart, so that they are worked on together */
+
+static void ends_of(const float *values, int64_t n, float *low, float *high)
+{
+    float lows[LANES], highs[LANES];
+    for (int lane = 0; lane < LANES; lane++)
+        lows[lane] = highs[lane] = values[0];
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            const float value = values[i + lane];
+            lows[lane] = value < lows[lane] ? value : lows[lane];
+            highs[lane] = value > highs[lane] ? value : highs[lane];
+        }
+    for (; i < n; i++) {
+        lows[0] = MIN(values[i], lows[0]);
+        highs[0] = MAX(values[i], highs[0]);
+    }
+    for (int lane = 1; lane < LANES; lane++) {
+        lows[0] = MIN(lows[lane], lows[0]);
+        highs[0] = MAX(highs[lane], highs[0]);
+    }
+    *low = lows[0];
+    *high = highs[0];
+}
+
+static PyObject *upsample(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqqiIIQ")
+    const float *wide = FLOATS(0), *shares = FLOATS(3);
+    const int64_t *upper = LONGS(1), *lower = LONGS(2);
+    float *fine = FLOATS(4), *ends = FLOATS(5);
+    const int64_t height = LENGTH(1), width = height ? LENGTH(4) / height : 0;
+    int64_t place = 0;
+    float low = INFINITY, high = -INFINITY;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t row = 0; row < height; row++) {
+        const float *a = wide + upper[row] * width, *b = wide + lower[row] * width;
+        const float share = shares[row], rest = 1.0f - share;
+        float *out = fine + row * width;
+        float row_low, row_high;
+        for (int64_t x = 0; x < width; x++) {
+            const float left = a[x] * rest, right = b[x] * share;
+            out[x] = left + right;
+        }
+        ends_of(out, width, &row_low, &row_high);
+        low = MIN(low, row_low);
+        if (row_high > high) {
+            high = row_high;
+            for (int64_t x = 0; x < width; x++)
+                if (out[x] == high) {
+                    place = row * width + x;
+                    break;
+                }
+        }
+    }
+    Py_END_ALLOW_THREADS
+    ends[0] = low;
+    ends[1] = high;
+    LONGS(6)[0] = place;
+    DONE
+}
+
+static PyObject *map_levels(PyObject *self, PyObject *tuple)
+{
+    TAKE("iiBQ")
+    const float *fine = FLOATS(0), low = FLOATS(1)[0], range = FLOATS(1)[1] - FLOATS(1)[0];
+    uint8_t *levels = BYTES(2);
+    int64_t *counts = LONGS(3);
+    const int64_t n = LENGTH(0), quarter = n / 4;
+    Py_BEGIN_ALLOW_THREADS
+    uint32_t parts[4][256] = {{0}}; /* side by side, so that one level again and again need not wait */
+    for (int64_t i = 0; i < n; i++)
+        levels[i] = (uint8_t)(int32_t)(255.0f * ((fine[i] - low) / range));
+    for (int64_t i = 0; i < quarter; i++)
+        for (int part = 0; part < 4; part++)
+            parts[part][levels[part * quarter + i]]++;
+    for (int64_t i = 4 * quarter; i < n; i++)
+        parts[0][levels[i]]++;
+    for (int level = 0; level < 256; level++)
+        counts[level] = (int64_t)parts[0][level] + parts[1][level] + parts[2][level] + parts[3][level];
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+static PyObject *counts_above(PyObject *self, PyObject *tuple)
+{
+    TAKE("iibiQ")
+    enum { CHUNK = 256 };
+    const float *fine = FLOATS(0), *grid = FLOATS(3), low = FLOATS(1)[0], range = FLOATS(1)[1] - FLOATS(1)[0];
+    const uint8_t *inside = BYTES(2);
+    int64_t *counts = LONGS(4);
+    const int64_t n = LENGTH(0), n_grid = LENGTH(3);
+    Py_BEGIN_ALLOW_THREADS
+    float values[CHUNK];
+    int32_t within[CHUNK];
+    for (int64_t k = 0; k < 2 * n_grid; k++)
+        counts[k] = 0;
+    for (int64_t start = 0; start < n; start += CHUNK) {
+        const int64_t m = MIN(n - start, CHUNK);
+        float least, most;
+        int32_t n_within = 0;
+        for (int64_t i = 0; i < m; i++) {
+            values[i] = (fine[start + i] - low) / range;
+            within[i] = inside[start + i];
+            n_within += within[i];
+        }
+        ends_of(values, m, &least, &most);
+        for (int64_t k = 0; k < n_grid && grid[k] < most; k++) {
+            int32_t all = 0, shared = 0;
+            if (grid[k] < least) {
+                counts[k] += m;
+                counts[n_grid + k] += n_within;
+                continue;
+            }
+            for (int64_t i = 0; i < m; i++) {
+                const int32_t above = values[i] > grid[k];
+                all += above;
+                shared += above & within[i];
+            }
+            counts[k] += all;
+            counts[n_grid + k] += shared;
+        }
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
 static PyMethodDef METHODS[] = {
     {"count_runs", count_runs, METH_VARARGS, NULL},
     {"decode_strings", decode_strings, METH_VARARGS, NULL},
@@ -603,6 +733,9 @@ static PyMethodDef METHODS[] = {
     {"coverage", coverage, METH_VARARGS, NULL},
     {"hit_cells", hit_cells, METH_VARARGS, NULL},
     {"deepest_pixels", deepest_pixels, METH_VARARGS, NULL},
+    {"upsample", upsample, METH_VARARGS, NULL},
+    {"map_levels", map_levels, METH_VARARGS, NULL},
+    {"counts_above", counts_above, METH_VARARGS, NULL},
     {"running_weights", running_weights, METH_VARARGS, NULL},
     {"average_precisions", average_precisions, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -610,7 +743,7 @@ static PyMethodDef METHODS[] = {
 
 static int add_version(PyObject *module)
 {
-    return PyModule_AddIntConstant(module, "VERSION", 2); /* kernels.VERSION */
+    return PyModule_AddIntConstant(module, "VERSION", 3); /* kernels.VERSION */
 }
 
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, add_version}, {0, NULL}};

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-VERSION = 2
+VERSION = 3
 """Of the loops' arguments: a module that was compiled of another version is not used."""
 
 
@@ -43,7 +43,8 @@ OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_M
 
 Ends = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
-Counts = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float32]
+Counts = Floats
 
 
 def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
@@ -153,6 +154,40 @@ def average_precisions(
     hits, marks = np.ascontiguousarray(hits), np.ascontiguousarray(marks)
     loops.average_precisions(_counts(counts), _whole(units), hits, marks, n_lesions, recalls, values)
     return values
+
+
+def upsample(wide: Floats, upper: IntArray, lower: IntArray, shares: Floats) -> tuple[Floats, Floats, int]:
+    """Rows between those of `wide` (n, width): ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width).
+
+    Returns
+    -------
+    fine : float32 array (height, width)
+    ends : float32 array (2,), its least and its largest value
+    place : index of the first pixel with the largest value, in row-major order
+    """
+    fine, ends = np.empty((len(upper), wide.shape[1]), np.float32), np.empty(2, np.float32)
+    place = np.zeros(1, np.int64)
+    loops.upsample(_single(wide), _whole(upper), _whole(lower), _single(shares), fine, ends, place)
+    return fine, ends, int(place[0])
+
+
+def map_levels(fine: Floats, ends: Floats) -> tuple[Bytes, IntArray]:
+    """Levels 0 to 255, by truncation, of a map scaled from `ends` onto [0, 1], of its shape; and how many have each."""
+    levels, counts = np.empty(fine.shape, np.uint8), np.empty(256, np.int64)
+    loops.map_levels(_single(fine).ravel(), _single(ends), levels.ravel(), counts)
+    return levels, counts
+
+
+def counts_above(fine: Floats, ends: Floats, inside: BoolArray, grid: Floats) -> IntArray:
+    """Pixels of the scaled map that are above each of `grid`, which rises: (2, n), in all and inside."""
+    counts = np.empty((2, len(grid)), np.int64)
+    within = np.ascontiguousarray(inside, np.bool_).ravel()
+    loops.counts_above(_single(fine).ravel(), _single(ends), within, _single(grid), counts)
+    return counts
+
+
+def _single(numbers: Floats) -> Floats:
+    return np.ascontiguousarray(numbers, np.float32)
 
 
 def _counts(counts: Counts) -> Counts:

@@ -269,8 +269,10 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
     array = np.asarray(mask)
     if array.ndim != 2 or array.size == 0:
         raise ArgumentError("mask", "must have shape (height, width) with at least one pixel", array.shape)
-    flat = array.astype(bool).ravel(order="F")
-    return _rle_of_edges(_edges(flat), (int(array.shape[0]), int(array.shape[1])))
+    dense = np.asarray(array, bool)
+    is_by_column = dense.flags.f_contiguous and not dense.flags.c_contiguous
+    edges = _edges(dense.ravel(order="F")) if is_by_column else _edges_by_row(dense)
+    return _rle_of_edges(edges, (dense.shape[0], dense.shape[1]))
 
 
 def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
@@ -285,6 +287,16 @@ def _edges(flat: BoolMask) -> IntArray:
     """Positions in a flat mask at which foreground begins or ends, in turn; its end counts if it is foreground."""
     padded = np.concatenate([[False], flat, [False]])
     return np.flatnonzero(padded[1:] != padded[:-1])
+
+
+def _edges_by_row(dense: BoolMask) -> IntArray:
+    """:func:`_edges` of the mask's columns one after the other, found without bringing it into that order."""
+    height, width = dense.shape
+    changed = np.flatnonzero(dense[1:] != dense[:-1])  # by row, from the pixel above
+    row, column = np.divmod(changed, width)
+    tops = np.flatnonzero(dense[0] != np.append(False, dense[-1, :-1]))  # from the end of the column before
+    end = [height * width] if dense[-1, -1] else []
+    return np.sort(np.concatenate([column * height + row + 1, tops * height, np.array(end, np.int64)]))
 
 
 def _rle_of_edges(edges: IntArray, size: tuple[int, int]) -> Rle:

@@ -365,3 +365,45 @@ def average_precisions(counts, units, hits, marks, n_lesions, recalls, values): 
                 best = max(best, precision[k])
                 total += best * (reached[k] - (reached[k - 1] if k > 0 else 0))
             values[r, row] = total / 101
+
+
+@njit(cache=True, nogil=True)
+def upsample(wide, upper, lower, shares, fine, ends, place):  # type: ignore[no-untyped-def]
+    """Rows between the rows of `wide`; the least and largest value, and where the first largest is."""
+    ends[0], ends[1] = np.float32(np.inf), np.float32(-np.inf)
+    for row in range(fine.shape[0]):
+        share = shares[row]
+        rest = np.float32(1) - share
+        for x in range(fine.shape[1]):
+            left, right = np.float32(wide[upper[row], x] * rest), np.float32(wide[lower[row], x] * share)
+            value = np.float32(left + right)
+            fine[row, x] = value
+            if value < ends[0]:
+                ends[0] = value
+            if value > ends[1]:
+                ends[1] = value
+                place[0] = row * fine.shape[1] + x
+
+
+@njit(cache=True, nogil=True)
+def map_levels(fine, ends, levels, counts):  # type: ignore[no-untyped-def]
+    """Levels 0 to 255 of a flat map, scaled from its least to its largest value, and how many have each."""
+    counts[:] = 0
+    span = np.float32(ends[1] - ends[0])
+    for i in range(fine.size):
+        level = np.uint8(np.float32(255) * np.float32(np.float32(fine[i] - ends[0]) / span))
+        levels[i] = level
+        counts[level] += 1
+
+
+@njit(cache=True, nogil=True)
+def counts_above(fine, ends, inside, grid, counts):  # type: ignore[no-untyped-def]
+    """Pixels of a flat scaled map above each of `grid`: in all, and inside."""
+    counts[:] = 0
+    span = np.float32(ends[1] - ends[0])
+    for i in range(fine.size):
+        value = np.float32(np.float32(fine[i] - ends[0]) / span)
+        for k in range(grid.size):
+            if value > grid[k]:
+                counts[0, k] += 1
+                counts[1, k] += inside[i]

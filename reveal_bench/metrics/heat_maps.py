@@ -26,13 +26,18 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray
 
 __all__ = [
+    "Map",
+    "above_of",
     "at_size",
     "checked_map",
     "fill_contours",
+    "laid_over",
     "largest_point",
     "mask_above",
     "otsu_level",
     "otsu_mask",
+    "otsu_of",
+    "point_at",
     "scaled",
     "smoothed",
     "smoothed_as_published",
@@ -40,7 +45,6 @@ __all__ = [
 
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
-_ROWS_AT_ONCE = 256
 _LARGEST = 1e30  # larger maps are scaled down first: only ratios count
 
 
@@ -79,21 +83,28 @@ def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
     >>> at_size([[0.0, 1.0]], (1, 4)).tolist()
     [[0.0, 0.25, 0.75, 1.0]]
     """
+    return laid_over(heat_map, size)[0]
+
+
+def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[Map, Map, int]:
+    """The map at the size of the image, its least and largest value (2,), and the first pixel with the largest.
+
+    Raises
+    ------
+    ArgumentError
+        As :func:`at_size`.
+    """
     coarse = checked_map(heat_map)
     if len(size) != 2 or min(size) < 1:
         raise ArgumentError("size", "must be (height, width) with both at least 1", tuple(size))
     height, width = size
     if coarse.shape == (height, width):
-        return coarse
+        return coarse, np.array([coarse.min(), coarse.max()]), int(np.argmax(coarse))
+    from reveal_bench import kernels
+
     left, right, weight = _neighbours(coarse.shape[1], width)
     wide = coarse[:, left] * (1 - weight) + coarse[:, right] * weight
-    upper, lower, weight = _neighbours(coarse.shape[0], height)
-    fine = np.empty((height, width), np.float32)
-    for start in range(0, height, _ROWS_AT_ONCE):  # as much as a cache holds
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        share = weight[rows, None]
-        fine[rows] = wide[upper[rows]] * (1 - share) + wide[lower[rows]] * share
-    return fine
+    return kernels.upsample(wide, *_neighbours(coarse.shape[0], height))
 
 
 def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Map]:
@@ -113,6 +124,14 @@ def scaled(fine: Map) -> Map:
     return found
 
 
+def above_of(fine: Map, threshold: float) -> BoolArray:
+    """:func:`mask_above` of a map that :func:`laid_over` laid over its image."""
+    if isinstance(threshold, bool) or not 0 <= threshold < 1:
+        raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
+    above: BoolArray = scaled(fine) > np.float32(threshold)
+    return above
+
+
 def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float) -> BoolArray:
     """Where the scaled map is strictly above a threshold in [0, 1), compared in single precision.
 
@@ -121,10 +140,7 @@ def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float)
     >>> mask_above([[0.0, 1.0]], (1, 4), 0.5).tolist()
     [[False, False, True, True]]
     """
-    if isinstance(threshold, bool) or not 0 <= threshold < 1:
-        raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
-    above: BoolArray = scaled(at_size(heat_map, size)) > np.float32(threshold)
-    return above
+    return above_of(at_size(heat_map, size), threshold)
 
 
 def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, published_smoothing: int = 0) -> BoolArray:
@@ -141,13 +157,20 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
     ImportError
         If OpenCV is needed, for contours or smoothing, and is not installed.
     """
-    fine = scaled(at_size(heat_map, size))
-    if not fine.any():
+    return otsu_of(*laid_over(heat_map, size)[:2], fill=fill, published_smoothing=published_smoothing)
+
+
+def otsu_of(fine: Map, ends: Map, *, fill: bool, published_smoothing: int = 0) -> BoolArray:
+    """:func:`otsu_mask` of a map that :func:`laid_over` laid over its image."""
+    from reveal_bench import kernels
+
+    if ends[0] == ends[1]:
         return np.zeros(fine.shape, bool)
-    levels = (np.float32(_LEVELS - 1) * fine).astype(np.uint8)
+    levels, counts = kernels.map_levels(fine, ends)
     if published_smoothing:
         levels = smoothed_as_published(levels, published_smoothing)
-    above: BoolArray = levels > otsu_level(np.bincount(levels.ravel(), minlength=_LEVELS))
+        counts = np.bincount(levels.ravel(), minlength=_LEVELS)
+    above: BoolArray = levels > otsu_level(counts)
     return fill_contours(above) if fill else above
 
 
@@ -212,9 +235,12 @@ def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float
     True
     """
     coarse = checked_map(heat_map)
-    if coarse.min() == coarse.max():
-        return None
-    row, column = divmod(int(np.argmax(at_size(coarse, size))), size[1])
+    return None if coarse.min() == coarse.max() else point_at(laid_over(coarse, size)[2], size)
+
+
+def point_at(place: int, size: tuple[int, int]) -> tuple[float, float]:
+    """The centre (x, y) of a pixel by its index in row-major order."""
+    row, column = divmod(place, size[1])
     return column + 0.5, row + 0.5
 
 

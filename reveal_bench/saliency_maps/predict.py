@@ -25,7 +25,7 @@ from reveal_bench.arrays import BoolArray
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.masks import empty_rle, encode_mask
-from reveal_bench.metrics.heat_maps import largest_point, mask_above, otsu_mask, smoothed
+from reveal_bench.metrics.heat_maps import Map, above_of, laid_over, otsu_of, point_at, smoothed
 from reveal_bench.saliency_maps.maps import FoundMaps, HeatMap, MapFile, read_map
 
 __all__ = ["Job", "MapOptions", "Written", "cut_map", "predict_maps"]
@@ -201,12 +201,13 @@ def cut_map(job: Job, options: MapOptions) -> Line:
     line: Line = {"image_id": image_id, "finding": finding}
     smooths = options.smooth and not options.published_smoothing
     values = smoothed(heat.values, size, options.smooth) if smooths else heat.values
-    point = largest_point(values, size)
+    fine, ends, place = laid_over(values, size)
+    point = None if values.min() == values.max() else point_at(place, size)
     if point is not None:
         line["point"] = list(point)
     told = {"constant": point is None}
     if options.threshold is not None:
-        mask = _mask(values, size, finding, options, heat, files[0])
+        mask = _mask(fine, ends, finding, options, heat, files[0])
         rle = empty_rle(size) if mask is None else encode_mask(mask)
         line["rle"] = {"size": list(size), "counts": rle.counts}
         told["empty"] = mask is None or not mask.any()
@@ -215,9 +216,7 @@ def cut_map(job: Job, options: MapOptions) -> Line:
     return line | {"_": told}
 
 
-def _mask(
-    values: Any, size: tuple[int, int], finding: str, options: MapOptions, heat: HeatMap, file: MapFile
-) -> BoolArray | None:
+def _mask(fine: Map, ends: Map, finding: str, options: MapOptions, heat: HeatMap, file: MapFile) -> BoolArray | None:
     gate = _of(options.gate, finding, "gate") if options.gate is not None else None
     if gate is not None:
         if heat.probability is None:
@@ -226,9 +225,9 @@ def _mask(
             return None
     if options.threshold == "otsu":
         published = options.smooth if options.published_smoothing else 0
-        return otsu_mask(values, size, fill=options.fill, published_smoothing=published)
+        return otsu_of(fine, ends, fill=options.fill, published_smoothing=published)
     assert options.threshold is not None
-    return mask_above(values, size, _of(options.threshold, finding, "threshold"))
+    return above_of(fine, _of(options.threshold, finding, "threshold"))
 
 
 def _of(given: Any, finding: str, name: str) -> float:

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench import kernels
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import pack_regions
-from reveal_bench.metrics.heat_maps import at_size, scaled
+from reveal_bench.metrics.heat_maps import Map, laid_over
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
 __all__ = ["Tuned", "check_grid", "iou_at", "tune_thresholds"]
@@ -75,13 +76,21 @@ def iou_at(fine: npt.NDArray[np.float32], reference: BoolArray, grid: Sequence[f
     >>> iou_at(fine, np.array([[False, False, True, True]]), [0.2, 0.5]).round(3).tolist()
     [0.667, 1.0]
     """
-    passed = np.searchsorted(np.asarray(grid, np.float32), fine.ravel(), side="left")
-    n = len(grid) + 1
-    above = np.cumsum(np.bincount(passed, minlength=n)[::-1])[::-1][1:]
-    inside = np.cumsum(np.bincount(passed[reference.ravel()], minlength=n)[::-1])[::-1][1:]
+    return _ious(fine, np.array([0, 1], np.float32), reference, grid)
+
+
+def _ious(fine: Map, ends: Map, reference: BoolArray, grid: Sequence[float]) -> FloatArray:
+    """The same of a map that is not scaled yet, from `ends` onto [0, 1]."""
+    above, inside = kernels.counts_above(fine, ends, reference, np.asarray(grid, np.float32))
     union = above + int(reference.sum()) - inside
     found: FloatArray = np.divide(inside, union, out=np.full(len(grid), np.nan), where=above > 0)
     return found
+
+
+def iou_of_map(heat_map: npt.ArrayLike, reference: BoolArray, grid: Sequence[float]) -> FloatArray:
+    """:func:`iou_at` of a map that is laid over its image and scaled first; NaN throughout for a constant one."""
+    fine, ends, _ = laid_over(heat_map, (reference.shape[0], reference.shape[1]))
+    return np.full(len(grid), np.nan) if ends[0] == ends[1] else _ious(fine, ends, reference, grid)
 
 
 def tune_thresholds(
@@ -116,8 +125,8 @@ def tune_thresholds(
         assert annotation is not None
         region = annotation.rle or annotation.boxes_xywh
         reference = pack_regions([region], [record.size]).dense(0).astype(bool)
-        fine = scaled(at_size(read_map(found.files[record.image_id, finding]).values, record.size))
-        curves.setdefault(finding, []).append(iou_at(fine, reference, tried))
+        curve = iou_of_map(read_map(found.files[record.image_id, finding]).values, reference, tried)
+        curves.setdefault(finding, []).append(curve)
         if progress is not None:
             progress("maps", i, len(jobs))
     means = {finding: _means(np.stack(rows)) for finding, rows in curves.items()}
