@@ -13,7 +13,9 @@ sys.path.insert(0, str(HERE))
 
 import bootstrap  # noqa: E402
 import command  # noqa: E402
+import detection  # noqa: E402
 import dicom  # noqa: E402
+import heat_maps  # noqa: E402
 import labels  # noqa: E402
 import localization  # noqa: E402
 import ragged  # noqa: E402
@@ -37,7 +39,18 @@ PACKAGES = (
 
 def main() -> None:
     results = []
-    for benchmark in (localization, bootstrap, labels, command, ragged, dicom, reading, leaderboard):
+    for benchmark in (
+        localization,
+        bootstrap,
+        labels,
+        detection,
+        heat_maps,
+        command,
+        ragged,
+        dicom,
+        reading,
+        leaderboard,
+    ):
         for row in benchmark.measure():
             print(ragged.shown(row), flush=True)
             results.append(row)

@@ -1,9 +1,9 @@
 """Speed of heat maps at full size: map to mask, point and run lengths, and the sweep over thresholds.
 
 Maps are 14 x 14, as Grad-CAM's of a DenseNet are, over images of 2320 x 2828 pixels; an image has ten of them in
-CheXlocalize, 6,680 in all, of which so many are measured here. The peer does what the authors' code does, with OpenCV,
-Pillow and pycocotools: the map is brought to the size of the image, scaled, cut at Otsu's level of 256, its contours are
-filled one by one, and the mask is encoded; for the sweep each threshold makes a mask, which is compared with the
+CheXlocalize, 6,680 in all, of which 24 are measured here. The peer does what the authors' code does, with OpenCV,
+Pillow and pycocotools: the map is brought to the size of the image, scaled, cut at Otsu's level of 256, its contours
+are filled one by one, and the mask is encoded; for the sweep each threshold makes a mask, which is compared with the
 reference. Peer and ours are measured in turn in this one process on one thread, as CPU seconds; masks are equal.
 """
 

@@ -17,6 +17,7 @@ import pytest
 
 from reveal_bench import kernels, numba_kernels
 from reveal_bench.masks import PackedMasks, Rle, encode_mask, pack_masks, parse_masks
+from reveal_bench.metrics.heat_maps import laid_over
 from reveal_bench.metrics.localization import mask_iou
 from tests.conftest import ROOT, random_masks
 from tests.test_masks import hard_masks
@@ -30,7 +31,7 @@ def in_c(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     if compiler is None or not (include / "Python.h").exists() or sys.platform != "linux":
         pytest.skip("no C compiler, or no headers of Python")
     made = tmp_path_factory.mktemp("kernels") / "_kernels.abi3.so"
-    words = [compiler, "-O3", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{include}"]
+    words = [compiler, "-O3", "-ffp-contract=off", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{include}"]
     subprocess.run([*words, str(ROOT / "reveal_bench" / "_kernels.c"), "-o", str(made), "-lm"], check=True)
     spec = importlib.util.spec_from_file_location("reveal_bench._kernels", made)
     assert spec is not None
@@ -142,3 +143,30 @@ def test_weighted_counts_are_the_same_in_c_and_numba(in_c: ModuleType, monkeypat
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
     assert found[0][-1].max() > 0
+
+
+def test_heat_maps_are_the_same_in_c_and_numba(in_c: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the same as numpy's single precision makes them."""
+    rng = np.random.default_rng(6)
+    cases = [(rng.normal(size=(int(h), int(w))).astype(np.float32), (int(a), int(b)))
+             for h, w, a, b in rng.integers(1, 40, (60, 4))] + [(np.ones((2, 2), np.float32), (9, 9))]  # fmt: skip
+    for heat, size in cases:
+        inside, grid = rng.random(size) < 0.3, np.array([0.2, 0.5, 0.8], np.float32)
+        found = []
+        for loops in (in_c, numba_kernels):
+            monkeypatch.setattr(kernels, "loops", loops)
+            fine, ends, place = laid_over(heat, size)
+            found.append([fine, ends, np.array(place)])
+            if ends[0] < ends[1]:
+                found[-1] += [*kernels.map_levels(fine, ends), kernels.counts_above(fine, ends, inside, grid)]
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_array_equal(a, b)
+        fine, ends, place = found[0][:3]
+        assert (ends[0], ends[1], int(place)) == (fine.min(), fine.max(), int(fine.argmax()))
+        if len(found[0]) > 3:
+            levels, counts, above = found[0][3:]
+            values = (fine - ends[0]) / (ends[1] - ends[0])
+            np.testing.assert_array_equal(levels, (np.float32(255) * values).astype(np.uint8))
+            np.testing.assert_array_equal(counts, np.bincount(levels.ravel(), minlength=256))
+            is_above = values[None] > grid[:, None, None]
+            np.testing.assert_array_equal(above, [is_above.sum((1, 2)), (is_above & inside).sum((1, 2))])

@@ -214,11 +214,11 @@ def _summed(weights: Weights, units: IntArray) -> FloatArray:
 
 def _average_precisions(found: Matched) -> Figure:
     order = np.argsort(-found.score, kind="stable")
-    hit = found.hit[:CENTRE, order] >= 0
+    hit = found.hit[[RULES.index("iou_40"), *range(RULES.index("iou_50"), CENTRE)]][:, order] >= 0
     near = np.flatnonzero(hit.any(axis=0))
     units = found.units[found.mark_image[order]]
     hits, near_units, lesion_units = hit[:, near], units[near], found.units[found.lesion_image]
-    rows = {"ap_40": [0], "ap_50": [2], "ap": list(range(2, CENTRE))}
+    rows = {"ap_40": [0], "ap_50": [1], "ap": list(range(1, len(hit)))}
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
         n_lesions = _summed(weights, lesion_units)
