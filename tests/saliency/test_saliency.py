@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -325,3 +326,21 @@ def test_wrong_arguments_are_one_sentence(world: Any, folder_of_maps: Path, tmp_
     misspelt = call("saliency", tmp_path / "maps", world.folder, "--out", tmp_path / "o.jsonl", expect=1).stderr
     assert "must name findings of the benchmark" in misspelt
     assert "nearest: Edema" in misspelt
+
+
+def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
+    world: Any, folder_of_maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = dataclasses.replace(rb.tune_saliency(folder_of_maps, world.folder, split="released"), split="other")
+    monkeypatch.setattr("reveal_bench.api.tune_saliency", lambda *args, **options: tuned)
+    curves = tmp_path / "out.jsonl.tuning.csv"
+    words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "out.jsonl")
+    by_curves = (*words, "--threshold", "tuned", "--tune-split", "other")
+    call(*by_curves, "--gate", "2", expect=1)
+    assert not curves.exists()
+    call(*by_curves)
+    assert curves.read_text() == tuned.to_csv()
+    call(*by_curves, "--gate", "2", expect=1)
+    assert curves.read_text() == tuned.to_csv()  # the predictions of that run are there, too
+    call(*words)
+    assert not curves.exists()
