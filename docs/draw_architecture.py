@@ -31,7 +31,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["", "", "cli", "", ""],
         ["", "", "api", "", ""],
         ["", "reports", "", "", ""],
-        ["curation", "", "", "results", "exchange"],
+        ["curation", "", "scale", "results", "exchange"],
         ["", "models", "viewer", "saliency_maps", "reader_studies"],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "predictions", "", "", "phantom"],

@@ -508,6 +508,92 @@ static PyObject *deepest_pixels(PyObject *self, PyObject *tuple)
     DONE
 }
 
+/* ---- weighted counts of ranked marks ---- */
+
+#define FLOATS(i) ((float *)arguments.views[i].buf)
+#define DOUBLES(i) ((double *)arguments.views[i].buf)
+
+static PyObject *running_weights(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqqQ")
+    const int64_t *units = LONGS(1), *stops = LONGS(2);
+    double *sums = DOUBLES(3);
+    const int64_t n_stops = LENGTH(2), n_replicates = n_stops ? LENGTH(3) / n_stops : 0;
+    const int64_t n_units = n_replicates ? LENGTH(0) / n_replicates : 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t r = 0; r < n_replicates; r++) {
+        const float *weights = FLOATS(0) + r * n_units;
+        double sum = 0;
+        for (int64_t k = 0, i = 0; k < n_stops; k++) {
+            for (; i < stops[k]; i++)
+                sum += weights[units[i]];
+            sums[r * n_stops + k] = sum;
+        }
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+/* For each recall the fewest true positives that reach it; one more than there are lesions beyond the last. */
+static void positives_needed(const double *recalls, double n_lesions, double *needed)
+{
+    for (int k = 0; k < 101; k++) {
+        double n = floor(recalls[k] * n_lesions);
+        while (n > 0 && (n - 1) / n_lesions >= recalls[k])
+            n--;
+        while (n / n_lesions < recalls[k])
+            n++;
+        needed[k] = n;
+    }
+    needed[101] = n_lesions + 1;
+}
+
+static double interpolated(const float *weights, const int64_t *units, const uint8_t *hits, const double *marks,
+                           int64_t n, const double *needed, double *precision, int64_t *reached)
+{
+    int64_t n_kept = 0, place = 0;
+    double true_positives = 0, best = 0, sum = 0;
+    for (int64_t k = 0; k < n; k++) {
+        if (!hits[k] || weights[units[k]] == 0)
+            continue;
+        true_positives += weights[units[k]];
+        while (needed[place] <= true_positives)
+            place++;
+        precision[n_kept] = true_positives / marks[k];
+        reached[n_kept++] = place;
+    }
+    for (int64_t k = n_kept - 1; k >= 0; k--) {
+        best = MAX(best, precision[k]);
+        sum += best * (double)(reached[k] - (k ? reached[k - 1] : 0));
+    }
+    return sum / 101;
+}
+
+static PyObject *average_precisions(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqbqqqQ")
+    const int64_t n = LENGTH(1), n_replicates = LENGTH(4), n_rows = n_replicates ? LENGTH(6) / n_replicates : 0;
+    const int64_t n_units = n_replicates ? LENGTH(0) / n_replicates : 0;
+    double needed[102], *precision = malloc((n + 1) * sizeof(double));
+    int64_t *reached = malloc((n + 1) * sizeof(int64_t));
+    const int failed = precision == NULL || reached == NULL;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t r = 0; r < n_replicates && !failed; r++) {
+        positives_needed(DOUBLES(5), DOUBLES(4)[r], needed);
+        for (int64_t row = 0; row < n_rows; row++)
+            DOUBLES(6)[r * n_rows + row] = interpolated(FLOATS(0) + r * n_units, LONGS(1), BYTES(2) + row * n,
+                                                        DOUBLES(3) + r * n, n, needed, precision, reached);
+    }
+    Py_END_ALLOW_THREADS
+    free(precision);
+    free(reached);
+    if (failed) {
+        release(&arguments);
+        return PyErr_NoMemory();
+    }
+    DONE
+}
+
 static PyMethodDef METHODS[] = {
     {"count_runs", count_runs, METH_VARARGS, NULL},
     {"decode_strings", decode_strings, METH_VARARGS, NULL},
@@ -517,12 +603,14 @@ static PyMethodDef METHODS[] = {
     {"coverage", coverage, METH_VARARGS, NULL},
     {"hit_cells", hit_cells, METH_VARARGS, NULL},
     {"deepest_pixels", deepest_pixels, METH_VARARGS, NULL},
+    {"running_weights", running_weights, METH_VARARGS, NULL},
+    {"average_precisions", average_precisions, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static int add_version(PyObject *module)
 {
-    return PyModule_AddIntConstant(module, "VERSION", 1); /* kernels.VERSION */
+    return PyModule_AddIntConstant(module, "VERSION", 2); /* kernels.VERSION */
 }
 
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, add_version}, {0, NULL}};

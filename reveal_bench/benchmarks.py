@@ -8,10 +8,11 @@ them, the grid, and the metrics. Options that the papers leave open are written 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import (
     CHESTX_DET_FINDINGS,
     CHEXLOCALIZE_FINDINGS,
@@ -25,9 +26,9 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "hub_task"]
+__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "detection_of", "hub_task", "of_task"]
 
-Kind = Literal["localization", "findings", "tasks"]
+Kind = Literal["localization", "findings", "tasks", "detection"]
 Asks = Literal["present", "all"]
 
 
@@ -71,7 +72,7 @@ class Benchmark:
         Key of the table and of ``reveal-bench build``.
     title, source : str
         For people: full name, and paper or download it comes from.
-    kind : {"localization", "findings", "tasks"}
+    kind : {"localization", "findings", "tasks", "detection"}
     findings : tuple of str
         Vocabulary, in the order of tables; none for tasks.
     asks : {"present", "all"}
@@ -86,6 +87,10 @@ class Benchmark:
         The downloads that it can be built of.
     has_pictures : bool
         Whether its rows are of pictures; of one that has labels alone there is nothing to embed.
+    card : str
+        The benchmark whose card in dataset_cards/ it shares; its own if empty.
+    note : str
+        What its card says beside that of how its references were made.
     """
 
     name: str
@@ -99,11 +104,14 @@ class Benchmark:
     licence: Literal["restricted", "open"]
     sources: tuple[Source, ...] = ()
     has_pictures: bool = True
+    card: str = ""
+    note: str = ""
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
 """Where the references are boxes: a mask is not compared with a box."""
+DETECTION_METRICS = ("ap_50", "cpm", "wafroc", "lesion_sensitivity", "false_alarms", "ap")
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
 DICOM_OPTIONS = ("pictures", "workers")
@@ -348,8 +356,53 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
     )
 }
-
 """Name -> the benchmark, in the order of tables."""
+
+
+def detection_of(benchmark: Benchmark) -> Benchmark:
+    """The benchmark of detection on the images of one of localization: every finding is asked of every image."""
+    return replace(
+        benchmark,
+        name=f"{benchmark.name}-detection",
+        title=f"{benchmark.title}, detection",
+        kind="detection",
+        asks="all",
+        metrics=DETECTION_METRICS,
+        sources=(),
+        card=benchmark.name,
+    )
+
+
+DRAWN_BY_INSTANCE = (
+    "chestx-det",
+    "nih-boxes",
+    "ms-cxr",
+    "vindr-cxr",
+    "rsna-pneumonia",
+    "siim-acr",
+    "padchest-gr",
+)
+"""Benchmarks of localization whose sources draw each instance by itself: detection can be asked of them too."""
+
+BENCHMARKS |= {found.name: found for found in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
+
+
+def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
+    """The benchmark that asks for `task` on the same images; `benchmark` itself by default.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if task in (None, benchmark.kind):
+        return benchmark
+    found = BENCHMARKS.get(f"{benchmark.name}-{task}")
+    if found is None:
+        tasks = [benchmark.kind, *(other.kind for other in BENCHMARKS.values() if other.card == benchmark.name)]
+        raise ArgumentError("task", f"must be {' or '.join(tasks)} for {benchmark.title}", repr(task))
+    return found
+
 
 SOURCES: dict[str, tuple[Source, Benchmark]] = {
     source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources

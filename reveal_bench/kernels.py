@@ -1,4 +1,5 @@
-"""Compiled loops over run-length masks, behind :mod:`reveal_bench.masks` and :mod:`reveal_bench.metrics`.
+"""Compiled loops over run-length masks and over ranked marks, behind :mod:`reveal_bench.masks` and
+:mod:`reveal_bench.metrics`.
 
 Conventions
 -----------
@@ -18,9 +19,9 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.arrays import BoolArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-VERSION = 1
+VERSION = 2
 """Of the loops' arguments: a module that was compiled of another version is not used."""
 
 
@@ -42,6 +43,7 @@ OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_M
 
 Ends = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
+Counts = npt.NDArray[np.float32]
 
 
 def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
@@ -117,6 +119,44 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
     found = np.full((len(which), 2), -1, np.int64)
     loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), found)
     return found
+
+
+def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatArray:
+    """Sums of the weights of the first `stops` of `units`, (n_replicates, n_stops); `stops` do not fall.
+
+    `counts` is float32 (n_replicates, n_units); sums of whole numbers are exact.
+    """
+    sums = np.empty((len(counts), len(stops)))
+    loops.running_weights(_counts(counts), _whole(units), _whole(stops), sums)
+    return sums
+
+
+def average_precisions(
+    counts: Counts, units: IntArray, hits: BoolArray, marks: FloatArray, n_lesions: FloatArray
+) -> FloatArray:
+    """Precision at the recalls 0, 0.01, ..., 1, each the best at that recall or a higher one, and their mean.
+
+    Parameters
+    ----------
+    counts : float32 array (n_replicates, n_units)
+    units : int array (n_marks,), of the marks that may hit, by falling score
+    hits : bool array (n_rows, n_marks)
+    marks : float array (n_replicates, n_marks), weight of all marks so far, this one included
+    n_lesions : float array (n_replicates,), above 0
+
+    Returns
+    -------
+    float array (n_replicates, n_rows)
+    """
+    values = np.empty((len(counts), len(hits)))
+    recalls = np.linspace(0, 1, 101)  # the very numbers that COCO's code compares
+    hits, marks = np.ascontiguousarray(hits), np.ascontiguousarray(marks)
+    loops.average_precisions(_counts(counts), _whole(units), hits, marks, n_lesions, recalls, values)
+    return values
+
+
+def _counts(counts: Counts) -> Counts:
+    return np.ascontiguousarray(counts, np.float32)
 
 
 def _ends(ends: Ends) -> Ends:

@@ -315,3 +315,53 @@ def _clearance(first, lows, highs, x, y):  # type: ignore[no-untyped-def]
             d = min(d, step * step + rise * rise)
         step += 1
     return d
+
+
+@njit(cache=True, nogil=True)
+def running_weights(counts, units, stops, sums):  # type: ignore[no-untyped-def]
+    """Sums of the weights of the first `stops` of `units`, per row of `counts`."""
+    for r in range(sums.shape[0]):
+        total = 0.0
+        i = 0
+        for k in range(stops.size):
+            while i < stops[k]:
+                total += counts[r, units[i]]
+                i += 1
+            sums[r, k] = total
+
+
+@njit(cache=True, nogil=True)
+def _positives_needed(recalls, n_lesions, needed):  # type: ignore[no-untyped-def]
+    """For each recall the fewest true positives that reach it; one more than there are lesions beyond the last."""
+    for k in range(101):
+        n = np.floor(recalls[k] * n_lesions)
+        while n > 0 and (n - 1) / n_lesions >= recalls[k]:
+            n -= 1
+        while n / n_lesions < recalls[k]:
+            n += 1
+        needed[k] = n
+    needed[101] = n_lesions + 1
+
+
+@njit(cache=True, nogil=True)
+def average_precisions(counts, units, hits, marks, n_lesions, recalls, values):  # type: ignore[no-untyped-def]
+    """COCO's interpolated precision per row of `counts` and of `hits`; see :func:`kernels.average_precisions`."""
+    needed, precision, reached = np.empty(102), np.empty(units.size), np.empty(units.size, np.int64)
+    for r in range(values.shape[0]):
+        _positives_needed(recalls, n_lesions[r], needed)
+        for row in range(values.shape[1]):
+            n_kept, place, true = 0, 0, 0.0
+            for k in range(units.size):
+                weight = counts[r, units[k]]
+                if not hits[row, k] or weight == 0:
+                    continue
+                true += weight
+                while needed[place] <= true:
+                    place += 1
+                precision[n_kept], reached[n_kept] = true / marks[r, k], place
+                n_kept += 1
+            best, total = 0.0, 0.0
+            for k in range(n_kept - 1, -1, -1):
+                best = max(best, precision[k])
+                total += best * (reached[k] - (reached[k - 1] if k > 0 else 0))
+            values[r, row] = total / 101

@@ -7,7 +7,7 @@ import gc
 import os
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -196,3 +196,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     root = made_once(tmp_path_factory, "world", make)
     return World(root / "public", root / "vault", root)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """moto's server on loopback with one bucket; AWS's variables point there."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        boto3.client("s3").create_bucket(Bucket="board")
+        yield "board"
+    server.stop()

@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": {"models", "curation"} | BELOW_MODELS,
     "viewer": {"evaluation", "kinds"} | BASE,
     "phantom": {"kinds", "dicom"} | BASE,
+    "scale": {"dataset", "saliency_maps", "sources", "kinds"} | BASE,
 }
 """Room of reveal_bench -> rooms it may import. `cli`, `api` and the package itself may import anything; nobody imports
 `cli`, and only `cli` and the package import `api`.
@@ -216,6 +217,10 @@ def test_one_place_each() -> None:
         ),
         ("import reveal_bench.kinds", "numpy pyarrow numba datasets"),
         ("import reveal_bench.models.run_folder", "pyarrow numba datasets inspect_ai openai"),
+        (
+            "from reveal_bench.scale import build, engine, maps, validate; import reveal_bench.cli.engine",
+            "datatrove loguru",
+        ),
         ("import reveal_bench.predictions", "pyarrow numba scipy pandas datasets PIL"),
         ("import reveal_bench.kinds.localization.scoring", "pyarrow numba scipy pandas datasets"),
     ],

@@ -69,8 +69,8 @@ def test_metrics_command() -> None:
         "name", "title", "low", "high", "better", "undefined", "source", "formula", "oracle", "family", "function",
         "options", "symmetric", "version",
     }  # fmt: skip
-    with pytest.raises(ValueError, match=r"`names` must be among point_hit, .*, got 'dice'"):
-        run("dice")
+    with pytest.raises(ValueError, match=r"`names` must be among point_hit, .*, got 'luck'"):
+        run("luck")
 
 
 def test_modules_are_found() -> None:

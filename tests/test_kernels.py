@@ -122,3 +122,23 @@ def test_the_source_distribution_holds_what_compiles_them() -> None:
 
 def test_the_version_is_that_of_the_loops_in_c(in_c: ModuleType) -> None:
     assert in_c.VERSION == kernels.VERSION
+
+
+def test_weighted_counts_are_the_same_in_c_and_numba(in_c: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for loops in (in_c, numba_kernels):
+        monkeypatch.setattr(kernels, "loops", loops)
+        rng = np.random.default_rng(5)
+        own = []
+        for n in (0, 1, 40, 300):
+            counts = rng.integers(0, 4, (7, 30)).astype(np.float32)
+            units, hits = rng.integers(0, 30, n), rng.random((3, n)) < 0.5
+            stops = np.sort(rng.integers(0, n + 1, 12))
+            marks = kernels.running_weights(counts, units, np.arange(1, n + 1))
+            n_lesions = np.maximum(marks[:, -1] if n else np.ones(7), 1) + rng.integers(0, 9, 7)
+            own += [kernels.running_weights(counts, units, stops), marks]
+            own.append(kernels.average_precisions(counts, units, hits, np.maximum(marks, 1), n_lesions))
+        found.append(own)
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert found[0][-1].max() > 0

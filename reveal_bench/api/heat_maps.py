@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.arguments import ArgumentError
@@ -15,7 +15,10 @@ from reveal_bench.saliency_maps.maps import FoundMaps, find_maps
 from reveal_bench.saliency_maps.predict import MapOptions, Written, predict_maps
 from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
 
-__all__ = ["saliency", "tune_gates", "tune_saliency"]
+if TYPE_CHECKING:
+    from reveal_bench.scale.engine import TaskEngine
+
+__all__ = ["asked_of", "found_maps", "saliency", "tune_gates", "tune_saliency"]
 
 
 def saliency(
@@ -32,6 +35,7 @@ def saliency(
     names: Sequence[str] = (),
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
+    tasks: TaskEngine | None = None,
 ) -> Written:
     """Write a prediction file from heat maps: points, masks and probabilities (paper 002).
 
@@ -50,6 +54,7 @@ def saliency(
     names : findings of arrays (n, h, w), in their order
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
+    tasks : cuts them in place of the processes, on one machine or many; see docs/scale.md
 
     Raises
     ------
@@ -58,8 +63,8 @@ def saliency(
     ValueError
         If a map is damaged; the next call with the same options goes on there.
     """
-    manifest = _asked(as_bench(bench, split))
-    found = [_found(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
+    manifest = asked_of(as_bench(bench, split))
+    found = [found_maps(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
     if not found:
         raise ArgumentError("maps", "must be a folder, or several", "none")
     for name, given in (("threshold", threshold), ("gate", gate)):
@@ -67,7 +72,13 @@ def saliency(
             raise ArgumentError(name, "must not be tuned on the split that is predicted", repr(manifest.split))
     cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
     options = MapOptions(cut, fill, gate.thresholds if isinstance(gate, Tuned) else gate, smooth, published_smoothing)
-    return predict_maps(found, manifest, Path(out), options, n_processes=n_processes, progress=progress)
+    cut_maps = None
+    if tasks is not None:
+        from reveal_bench.scale.maps import TaskMaps
+
+        cut_maps = TaskMaps(tasks)
+    path = Path(out)
+    return predict_maps(found, manifest, path, options, n_processes=n_processes, progress=progress, cut_maps=cut_maps)
 
 
 def tune_saliency(
@@ -93,7 +104,7 @@ def tune_saliency(
         As :func:`saliency`; or if no threshold has a value for a finding.
     """
     opened = as_bench(bench, split)
-    found = _found(maps, _asked(opened), names)
+    found = found_maps(maps, asked_of(opened), names)
     records = opened.kind.read_references(opened.folder, split)
     return tune_thresholds(found, records, split, grid=grid, progress=progress)
 
@@ -123,18 +134,20 @@ def tune_gates(
         As :func:`saliency`; or if a map has no probability.
     """
     opened = as_bench(bench, split)
-    found = _found(maps, _asked(opened), names)
+    found = found_maps(maps, asked_of(opened), names)
     records = opened.kind.read_references(opened.folder, split)
     return gates_of(found, records, split, rule=rule, fill=fill, progress=progress)
 
 
-def _asked(bench: Bench) -> Manifest:
+def asked_of(bench: Bench) -> Manifest:
+    """What a benchmark of localization asks; raises ArgumentError for another."""
     if not bench.kind.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
     return cast(Manifest, bench.manifest)
 
 
-def _found(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+def found_maps(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+    """The maps of a folder that fit a split; raises ArgumentError if there is no folder."""
     folder = Path(root)
     if not folder.is_dir():
         raise ArgumentError("maps", "must be a folder of heat maps", str(root))

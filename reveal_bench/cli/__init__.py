@@ -19,6 +19,7 @@ from reveal_bench.cli import (
     confidence,
     convert,
     curate,
+    curves,
     data,
     export,
     reader_study,
@@ -114,6 +115,7 @@ app.command(name="import-lmms")(run.import_lmms)
 app.command()(score.compare)
 app.command()(score.rank)
 app.command()(confidence.confidence)
+app.command()(curves.curves)
 app.command()(shapes.shapes)
 app.command()(score.metrics)
 app.command()(data.publish)
@@ -125,6 +127,7 @@ app.command(name="verify-receipt")(board.verify_receipt)
 app.command()(export.export)
 app.command()(convert.convert)
 app.command()(saliency.saliency)
+app.command(name="score-maps")(saliency.score_maps)
 app.command()(reader_study.readers)
 app.command()(reader_study.readings)
 app.command(name="plan-readers")(reader_study.plan_readers)

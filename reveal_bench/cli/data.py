@@ -12,7 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
@@ -21,11 +21,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
 from reveal_bench.cli.output import AsJson, Folder, Seed
 
 if TYPE_CHECKING:
+    from reveal_bench.benchmarks import Benchmark
     from reveal_bench.dataset.hub import Publication, Published
+    from reveal_bench.scale.build import TaskBuild
+    from reveal_bench.scale.engine import TaskEngine
+    from reveal_bench.scale.validate import TaskReader
     from reveal_bench.sources import Builder, Problem, Reading
+    from reveal_bench.sources.source import Records
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
 SourceName = Annotated[
@@ -130,6 +136,16 @@ def build(
     root: Root,
     out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
     source: SourceName = None,
+    task: Annotated[
+        str | None, typer.Option(help="Ask for `detection` instead, of a source that draws each instance by itself.")
+    ] = None,
+    fuse: Annotated[
+        str | None,
+        typer.Option(
+            help="For detection, make readers' boxes the reference where there is none: union, majority, wbf."
+        ),
+    ] = None,
+    fuse_iou: Annotated[float, typer.Option(help="IoU from which readers' boxes are one lesion.")] = 0.5,
     images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
     pictures: Pictures = None,
     mapping: Mapping = None,
@@ -162,6 +178,10 @@ def build(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
     workers: Workers = None,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    executor: ExecutorFile = None,
+    task_size: TaskSize = 256,
     log: Annotated[
         Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
     ] = None,
@@ -170,12 +190,13 @@ def build(
 
     A build that was interrupted or killed goes on where it stopped when the same command is given again.
     """
-    from reveal_bench.benchmarks import BENCHMARKS
+    from reveal_bench.benchmarks import BENCHMARKS, of_task
     from reveal_bench.dataset.build import BuildLog, build_folder
     from reveal_bench.sources import BuildError
 
+    root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
     builder = _builder(root, source)
-    benchmark = BENCHMARKS[builder.benchmark]
+    benchmark = of_task(BENCHMARKS[builder.benchmark], task)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=_cores(workers))
     _check_log(log, out, holdout)
@@ -187,9 +208,15 @@ def build(
     reading = None
     try:
         reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
-        with terminal.progress("building") as progress:
+        splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
+        with (
+            tasks_of(
+                engine, storage, executor, "build", target=out, workers=_cores(workers), task_size=task_size
+            ) as tasks,
+            terminal.progress("building") as progress,
+        ):
             info = build_folder(
-                reading.splits,
+                splits,
                 out,
                 benchmark,
                 version=version,
@@ -209,6 +236,7 @@ def build(
                 extras=reading.extras,
                 log=build_log,
                 progress=progress,
+                engine=None if tasks is None else _task_build(tasks),
             )
     except BuildError as error:
         _write_log(log, error.problems, reading)
@@ -224,6 +252,26 @@ def build(
     public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
     load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
     typer.echo(f"wrote {out}{load}")
+
+
+def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
+    """Every split with readers' boxes fused, and the benchmark whose card says so."""
+    from reveal_bench.kinds import KINDS
+    from reveal_bench.sources.source import Records
+
+    kind = KINDS[benchmark.kind]
+    note = kind.fused((), how, iou)[1]
+
+    def made(records: Any) -> Records:
+        return Records(lambda: kind.fused(records, how, iou)[0], len(records))
+
+    return {split: made(records) for split, records in reading.splits.items()}, replace(benchmark, note=note)
+
+
+def _task_build(tasks: TaskEngine) -> TaskBuild:
+    from reveal_bench.scale.build import TaskBuild
+
+    return TaskBuild(tasks)
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
@@ -319,14 +367,24 @@ def validate(
     folder: Folder,
     holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
     load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    executor: ExecutorFile = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes of --engine datatrove; all cores.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
     from reveal_bench.dataset.validate import validate_folder
 
     warnings: list[Problem] = []
-    with terminal.progress("checking") as progress:
-        problems = validate_folder(folder, holdout=holdout, load=load, progress=progress, warnings=warnings)
+    with (
+        tasks_of(engine, storage, executor, "validate", target=folder, workers=_cores(workers)) as tasks,
+        terminal.progress("checking") as progress,
+    ):
+        reader = None if tasks is None else _task_reader(folder, tasks, progress)
+        problems = validate_folder(
+            folder, holdout=holdout, load=load, progress=progress, warnings=warnings, reader=reader
+        )
     if as_json:
         document = {"schema": 1, "problems": list(map(asdict, problems)), "warnings": list(map(asdict, warnings))}
         typer.echo(json.dumps(document, indent=2))
@@ -338,6 +396,12 @@ def validate(
         raise typer.Exit(1)
     if not as_json:
         typer.secho(f"{folder}: no problems", fg="green")
+
+
+def _task_reader(folder: Path, tasks: TaskEngine, progress: Any) -> TaskReader:
+    from reveal_bench.scale.validate import TaskReader
+
+    return TaskReader(folder, tasks, progress)
 
 
 def diff(

@@ -177,8 +177,9 @@ def scale_of(estimates: Sequence[Estimate]) -> str:
     """What the figures of a table are in, for its caption."""
     from reveal_bench.metrics import METRICS
 
-    is_rated = any(METRICS[e.metric].high > 1 for e in estimates)
-    return "ratings on their scale and percent," if is_rated else "percent"
+    others = {METRICS[e.metric].family == "lesions" for e in estimates if METRICS[e.metric].high > 1}
+    words = ["false alarms per image" if are_alarms else "ratings on their scale" for are_alarms in sorted(others)]
+    return " and ".join([*words, "percent"]) + "," * bool(words)
 
 
 def _print_grid(

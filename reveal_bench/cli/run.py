@@ -391,6 +391,9 @@ def misses(
     check_outside_datasets(out, "--out")
     labelled = [_labelled(one) for one in runs]
     world = open_world(folder, labelled, split)
+    if not world.kind.uses_grid:
+        rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
+        raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
     regions = None if anatomy is None else read_anatomy(anatomy)
     grid = world.info.grid
     cases = {

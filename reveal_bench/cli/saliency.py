@@ -11,12 +11,13 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import Folder, Split
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
+from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, Split
 
 if TYPE_CHECKING:
     from reveal_bench.saliency_maps.tuning import Tuned
 
-__all__ = ["saliency"]
+__all__ = ["saliency", "score_maps"]
 
 
 class GateRule(StrEnum):
@@ -58,6 +59,10 @@ def saliency(
         list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    executor: ExecutorFile = None,
+    task_size: TaskSize = 256,
 ) -> None:
     """Make a prediction file from heat maps: a point, a mask and the probability of each finding asked."""
     from reveal_bench import api
@@ -71,7 +76,10 @@ def saliency(
     names = name or []
     cut: Any = _threshold(threshold)
     cut_off: Any = None if gate in (None, "tuned") else _number_or_table("gate", str(gate))
-    with terminal.progress("reading") as progress:
+    with (
+        tasks_of(engine, storage, executor, "saliency", target=out, workers=processes, task_size=task_size) as tasks,
+        terminal.progress("reading") as progress,
+    ):
         tuned: dict[str, Tuned] = {}
         if tune_split is not None:
             how: dict[str, Any] = {"split": tune_split, "names": names, "progress": progress}
@@ -96,6 +104,7 @@ def saliency(
             names=names,
             n_processes=processes,
             progress=progress,
+            tasks=tasks,
         )
     for ending, curves in (("tuning", tuned.get("above")), ("gates", tuned.get("from a probability of"))):
         beside = out.with_name(f"{out.name}.{ending}.csv")
@@ -115,6 +124,33 @@ def saliency(
         (done.n_left, "files or maps are of other images, or of findings that are not asked"),
     ]
     terminal.warn([f"{n:,} {what}" for n, what in told if n])
+
+
+def score_maps(
+    maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
+    folder: Folder,
+    split: Split = "released",
+    tolerance: Annotated[float, typer.Option(min=0, help="How far off a point may be, in pixels.")] = 15,
+    in_mm: Annotated[bool, typer.Option("--mm", help="The tolerance is in mm, by the spacing of each image.")] = False,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that read maps.")] = 1,
+    as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
+) -> None:
+    """Judge heat maps without a threshold: hits within a tolerance, energy inside, average precision of pixels."""
+    from reveal_bench import api
+
+    with terminal.progress("reading") as progress:
+        options: dict[str, Any] = {"names": name or [], "n_processes": processes, "progress": progress}
+        result = api.score_maps(maps, folder, split=split, tolerance=tolerance, in_mm=in_mm, **options)
+    if as_json:
+        typer.echo(result.to_json(), nl=False)
+    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_shown(result)
 
 
 def _threshold(text: str) -> Any:

@@ -80,19 +80,19 @@ def baseline(
     )
     from reveal_bench.kinds import kind_of
     from reveal_bench.kinds.folder import check_split, read_folder_info
-    from reveal_bench.kinds.localization.records import read_localization, read_manifest
-    from reveal_bench.predictions import predictions_to_jsonl
 
     kind = kind_of(read_folder_info(folder))
-    if not kind.uses_grid:
+    if not kind.names_places:
         raise ValueError(f"baselines name a place on an image: {folder} is of {kind.name}, which has none")
-    manifest = read_manifest(folder, split)
+    manifest = kind.read_manifest(folder, split)
+    shares: dict[str, float] | None = None
     if name is Baseline.LOCATION_PRIOR and fit_split == split:
         terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])
     if name is Baseline.CHANCE:
         predictions = chance_baseline(manifest, seed=seed)
     elif name is Baseline.HUMAN:
-        predictions = human_baseline(manifest, read_localization(folder, split, contours=False))
+        predictions = human_baseline(manifest, kind.read_references(folder, split))
+        shares = dict.fromkeys(manifest.findings, 1.0)
         n_asked = len(manifest.asked_pairs())
         n_missing, n_unmasked = n_asked - len(predictions), sum(one.mask is None for one in predictions)
         if n_missing or n_unmasked:
@@ -100,7 +100,9 @@ def baseline(
             terminal.warn([f"{left_out}: score the file with --missing miss, or empty as the published code has it"])
     else:
         check_split(read_folder_info(folder), folder, fit_split, argument="fit_split")
-        records = read_localization(folder, fit_split)
+        records = kind.read_records(folder, fit_split)
+        shares = {finding: sum(finding in record.labels for record in records) / max(len(records), 1)
+                  for finding in manifest.findings}  # fmt: skip
         priors = fit_location_prior(records, manifest.findings, grid=manifest.grid)
         pooled = sorted(finding for finding, prior in priors.items() if prior.n == 0)
         if pooled:
@@ -108,8 +110,9 @@ def baseline(
                 [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings stands in"]
             )
         predictions = location_prior_baseline(manifest, priors)
+    predictions = kind.answers_at(predictions, manifest, shares=shares, seed=seed)
     with _replacing(out) as new:
-        new.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
+        new.write_text(kind.to_jsonl(predictions), encoding="utf-8")
     typer.echo(f"wrote {len(predictions)} predictions to {out}")
 
 
@@ -143,7 +146,8 @@ def score(
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
     interval: Annotated[
-        str | None, typer.Option(help="Kind of interval: jackknife (the default), percentile, bca or chexlocalize.")
+        str | None,
+        typer.Option(help="Kind of interval: jackknife (the default), percentile, bca, chexlocalize or shifted."),
     ] = None,
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")

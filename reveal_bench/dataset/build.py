@@ -45,8 +45,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Asks, Benchmark
@@ -59,13 +60,13 @@ from reveal_bench.dataset.holdout import (
     patients_before,
     shuffled_place,
 )
-from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
+from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
 from reveal_bench.dataset.row_pool import RowPool, Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
 
-__all__ = ["BuildLog", "HOLDOUT", "RELEASED", "build_folder", "replace_targets", "workplace"]
+__all__ = ["BuildLog", "Engine", "HOLDOUT", "RELEASED", "build_folder", "replace_targets", "workplace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,23 @@ _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keep
 Progress = Callable[[str, int, int | None, int], None]
 
 
+class Engine(Protocol):
+    """Who makes rows and writes shards: this machine (:class:`Spool`, :class:`ShardWriter`), or others in their place.
+
+    Rows that leave a spool need not hold the bytes of their pictures, if the writer knows where to find them.
+    """
+
+    @property
+    def spool(self) -> Callable[..., Spool]:
+        """Takes what :class:`Spool` takes."""
+        ...
+
+    @property
+    def shards(self) -> Callable[..., ShardWriter]:
+        """Takes what :class:`ShardWriter` takes, and `target`, the name of the dataset folder."""
+        ...
+
+
 @dataclass
 class BuildLog:
     """What happened besides: problems of the records left out, and how many records were there from before."""
@@ -210,6 +228,7 @@ def build_folder(
     log: BuildLog | None = None,
     max_shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> FolderInfo:
     """Write a dataset folder, and the private folder of its holdout if one is asked for.
 
@@ -231,6 +250,8 @@ def build_folder(
     extras : further tables; rows whose key belongs to the holdout go to the private folder
     log : filled in, if given
     progress : called with (split, records done, records in all or None, records with a problem) after each record
+    engine : who makes rows and writes shards, such as :class:`reveal_bench.scale.build.TaskBuild`; without influence
+        on the bytes that are written. By default `workers` processes of this machine
 
     Returns
     -------
@@ -252,7 +273,8 @@ def build_folder(
     before = patients_before(previous, previous_holdout, holdout)
     division = Division(holdout_fraction, seed, *before, is_given=is_given, retire=retire_holdout)
     log = log if log is not None else BuildLog()
-    intake = _Intake(benchmark, embed=pixels == "embed", progress=progress)
+    new_spool = Spool if engine is None else engine.spool
+    intake = _Intake(benchmark, embed=pixels == "embed", progress=progress, new_spool=new_spool)
     with ExitStack() as stack:
         private = None if holdout is None else stack.enter_context(workplace(holdout, 0o700))
         public = stack.enter_context(workplace(out))
@@ -277,7 +299,13 @@ def build_folder(
 
         def writer(place: Workplace, *, embed: bool) -> FolderWriter:
             return FolderWriter(
-                place.folder, benchmark, version=version, asks=asked, embed=embed, max_shard_bytes=max_shard_bytes
+                place.folder,
+                benchmark,
+                version=version,
+                asks=asked,
+                embed=embed,
+                max_shard_bytes=max_shard_bytes,
+                writer=ShardWriter if engine is None else partial(engine.shards, target=place.target.name),
             )
 
         assembly = _Assembly(
@@ -334,8 +362,10 @@ def _check_arguments(
 class _Intake:
     """Records -> spools; keeps the problems of all splits instead of stopping at one."""
 
-    def __init__(self, benchmark: Benchmark, *, embed: bool, progress: Progress | None) -> None:
-        self.benchmark, self.embed, self.progress = benchmark, embed, progress
+    def __init__(
+        self, benchmark: Benchmark, *, embed: bool, progress: Progress | None, new_spool: Callable[..., Spool]
+    ) -> None:
+        self.benchmark, self.embed, self.progress, self._new_spool = benchmark, embed, progress, new_spool
         self.kind = KINDS[benchmark.kind]
         self.problems: list[Problem] = []
         self.fatal: list[Problem] = []
@@ -351,7 +381,7 @@ class _Intake:
         shuffled_by: int | None = None,
     ) -> Spool:
         """Everything that can be made of a split's records, in their order or in that of a seed."""
-        spool = Spool(
+        spool = self._new_spool(
             place.parts / split,
             self.kind.features(self.benchmark).arrow_schema,
             None if self.kind.side_config is None else self.kind.side_features(self.benchmark).arrow_schema,

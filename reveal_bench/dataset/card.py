@@ -76,17 +76,19 @@ class Config:
 
 
 def card_template(benchmark: Benchmark) -> str:
-    """Text of the benchmark's template.
+    """Text of the benchmark's template, with what its kind asks.
 
     Raises
     ------
     ValueError
         If there is none.
     """
-    path = bundled("dataset_cards") / f"{benchmark.name}.md"
+    path = bundled("dataset_cards") / f"{benchmark.card or benchmark.name}.md"
     if not path.is_file():
         raise ValueError(f"the benchmark {benchmark.name!r} needs a card: dataset_cards/{path.name} is missing")
-    return path.read_text(encoding="utf-8")
+    asked = " ".join(filter(None, (KINDS[benchmark.kind].asked_in_words, benchmark.note)))
+    values = {"form": benchmark.kind, "asked": asked}
+    return PLACE.sub(lambda place: values.get(place[1], place[0]), path.read_text(encoding="utf-8"))
 
 
 def front_matter(card: str) -> tuple[dict[str, Any], str]:

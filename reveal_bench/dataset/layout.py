@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,11 +49,13 @@ class ShardWriter:
     Attributes
     ----------
     n_rows, n_bytes : rows added so far, and their size in Arrow memory
+    sums : shard -> its sha256, where it is known without reading it
     """
 
     def __init__(self, folder: Path, split: str, schema: pa.Schema, *, max_shard_bytes: int = SHARD_BYTES) -> None:
         self.folder, self.split, self.schema, self.max_shard_bytes = folder, split, schema, max_shard_bytes
         self.n_rows = self.n_bytes = 0
+        self.sums: dict[Path, str] = {}
         self._rows: list[Row] = []
         self._rows_bytes = self._shard_bytes = 0
         self._parts: list[Path] = []
@@ -63,7 +65,7 @@ class ShardWriter:
     def add(self, row: Row) -> None:
         """Add one row."""
         self._rows.append(row)
-        self._rows_bytes += row_bytes(row)
+        self._rows_bytes += self._size_of(row)
         self.n_rows += 1
         if len(self._rows) >= GROUP_ROWS or self._rows_bytes >= GROUP_BYTES:
             self._write_group()
@@ -78,6 +80,9 @@ class ShardWriter:
         for part, shard in zip(self._parts, shards, strict=True):
             part.rename(shard)
         return shards
+
+    def _size_of(self, row: Row) -> int:
+        return row_bytes(row)
 
     def _write_group(self) -> None:
         import pyarrow as pa
@@ -151,28 +156,38 @@ class SplitWriter:
 
 
 class FolderWriter:
-    """Writes into `folder`, which must exist and be empty."""
+    """Writes into `folder`, which must exist and be empty; `writer` makes what writes the shards of its rows."""
 
     def __init__(
-        self, folder: Path, benchmark: Benchmark, *, version: str, asks: Asks, embed: bool, max_shard_bytes: int
+        self,
+        folder: Path,
+        benchmark: Benchmark,
+        *,
+        version: str,
+        asks: Asks,
+        embed: bool,
+        max_shard_bytes: int,
+        writer: Callable[..., ShardWriter] = ShardWriter,
     ) -> None:
         self.folder, self.benchmark, self.version, self.asks, self.embed = folder, benchmark, version, asks, embed
-        self.max_shard_bytes = max_shard_bytes
+        self.max_shard_bytes, self._writer = max_shard_bytes, writer
         self.kind = KINDS[benchmark.kind]
         self.features: Features = self.kind.features(benchmark)
         self._tallies: dict[str, Tally] = {}
         self._sizes: dict[str, dict[str, tuple[int, int]]] = {}
         self._features: dict[str, Features] = {}
         self._splits: dict[str, dict[str, object]] = {}
+        self._known_sums: dict[Path, str] = {}
 
     def shards(self, config: str, split: str, features: Features) -> ShardWriter:
         """Shards of a split of some config; they are listed on the card once :meth:`close_shards` has them."""
         schema = features.arrow_schema
-        return ShardWriter(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
+        return self._writer(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
 
     def close_shards(self, config: str, split: str, shards: ShardWriter, features: Features) -> None:
         """Finish shards and list them under a config."""
         shards.close()
+        self._known_sums |= shards.sums
         self._features[config] = features
         self._sizes.setdefault(config, {})[split] = (shards.n_rows, shards.n_bytes)
 
@@ -188,7 +203,8 @@ class FolderWriter:
 
     def add_table(self, config: str, split: str, features: Features, rows: Iterable[Row]) -> None:
         """Write a small table as a split of a config of its own."""
-        shards = self.shards(config, split, features)
+        folder, schema = self.folder / config, features.arrow_schema
+        shards = ShardWriter(folder, split, schema, max_shard_bytes=self.max_shard_bytes)
         tally = self._tallies.get(split)
         for row in rows:
             shards.add(row)
@@ -245,7 +261,8 @@ class FolderWriter:
 
     def _sums(self) -> dict[str, str]:
         files = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        return {path.relative_to(self.folder).as_posix(): file_sha256(path) for path in files}
+        sums = {path: self._known_sums.get(path) or file_sha256(path) for path in files}
+        return {path.relative_to(self.folder).as_posix(): sha256 for path, sha256 in sums.items()}
 
     def _configs(self) -> list[Config]:
         return [

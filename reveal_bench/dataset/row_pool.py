@@ -21,11 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench import __version__
 from reveal_bench.benchmarks import Benchmark
@@ -42,7 +43,7 @@ from reveal_bench.sources.source import Problem, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Made", "Spool", "RowPool", "record_digest"]
+__all__ = ["BuildOf", "Made", "RowPool", "Spool", "Worker", "record_digest"]
 
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
@@ -62,7 +63,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class _BuildOf:
+class BuildOf:
     """What every record of a build has in common."""
 
     benchmark: Benchmark
@@ -72,6 +73,7 @@ class _BuildOf:
 
     @property
     def kind(self) -> Kind:
+        """What the kind of benchmark needs."""
         return KINDS[self.benchmark.kind]
 
 
@@ -98,10 +100,10 @@ class RowPool:
 
     def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
         self.workers = workers
-        self._build = _BuildOf(benchmark, asks, embed)
+        self.build = BuildOf(benchmark, asks, embed)
         self._threads: ThreadPoolExecutor | None = None
-        self._started: list[_Worker] = []
-        self._idle: list[_Worker] = []
+        self._started: list[Worker] = []
+        self._idle: list[Worker] = []
         self._ended = False
 
     def __enter__(self) -> RowPool:
@@ -119,13 +121,13 @@ class RowPool:
 
     def digest(self, record: Record) -> str:
         """See :func:`record_digest`."""
-        return record_digest(record, self._build)
+        return record_digest(record, self.build)
 
     def make(self, records: Iterable[Record]) -> Iterator[Made]:
         """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
         if self._threads is None:
             for record in records:
-                yield _make(record, self._build)
+                yield _make(record, self.build)
             return
         pending: deque[Future[Made]] = deque()
         for record in records:
@@ -140,52 +142,51 @@ class RowPool:
 
         If the second dies too, the record's file is what kills it.
         """
-        if not any(self._build.kind.pictures(record)):  # nothing to decode: no process need be started for it
-            return _make(record, self._build)
+        if not any(self.build.kind.pictures(record)):  # nothing to decode: no process need be started for it
+            return _make(record, self.build)
         for _ in range(2):
             if self._ended:
                 break
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = _Worker(self._build)
+                worker = Worker(partial(_make, build=self.build))
                 self._started.append(worker)
-            made = worker.make(record)
+            made: Made | Exception | None = worker.ask(record)
             if made is not None:
                 self._idle.append(worker)
                 if isinstance(made, Exception):
                     raise made
                 return made
-        kind = self._build.kind
+        kind = self.build.kind
         shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
         rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
         problem = Problem(shown, kind.key_of(record), "picture", rule, got)
         return Made(self.digest(record), kind.key_of(record), problem=problem)
 
 
-class _Worker:
-    """A process that makes one row at a time, asked by one thread at a time.
+class Worker:
+    """A process that gives `answer` to one question at a time, asked by one thread at a time.
 
     It alone holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the middle of
     an answer. (The queues of ``ProcessPoolExecutor`` are shared by its processes: one that is killed can leave them
     locked or half written, and its caller waiting for ever.)
     """
 
-    def __init__(self, build: _BuildOf) -> None:
+    def __init__(self, answer: Callable[[Any], Any], *, daemon: bool = True) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, build), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, answer), daemon=daemon)
         self._process.start()
         theirs.close()
 
-    def make(self, record: Record) -> Made | Exception | None:
-        """What was made of the record, or the exception that it met; None if the process died."""
+    def ask(self, question: Any) -> Any:
+        """The answer, or the exception that it met; None if the process died."""
         try:
-            self._pipe.send(record)
-            answer: Made | Exception = self._pipe.recv()
+            self._pipe.send(question)
+            return self._pipe.recv()
         except (EOFError, OSError):
             return None
-        return answer
 
     def kill(self) -> None:
         """End the process, whatever it is doing: it writes nothing that could be left half done."""
@@ -193,23 +194,23 @@ class _Worker:
         self._process.join()
 
 
-def _serve(pipe: Connection, build: _BuildOf) -> None:
-    """Answer records until the parent is done or dead, which both close the pipe; leave Ctrl-C to the parent."""
+def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
+    """Answer questions until the parent is done or dead, which both close the pipe; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:
-            record = pipe.recv()
+            question = pipe.recv()
             try:
-                answer: Made | Exception = _make(record, build)
+                said = answer(question)
             except Exception as error:
                 error.add_note(traceback.format_exc())
-                answer = error
-            pipe.send(answer)
+                said = error
+            pipe.send(said)
     except (EOFError, OSError):
         return
 
 
-def record_digest(record: Record, build: _BuildOf) -> str:
+def record_digest(record: Record, build: BuildOf) -> str:
     """A hash of everything a row depends on: the record, the state of its files, and what is built of it."""
     states = []
     for picture in build.kind.pictures(record):
@@ -224,7 +225,7 @@ def record_digest(record: Record, build: _BuildOf) -> str:
     return hashlib.sha256(repr((record, states, pixels, build)).encode()).hexdigest()
 
 
-def _make(record: Record, build: _BuildOf) -> Made:
+def _make(record: Record, build: BuildOf) -> Made:
     kind = build.kind
     digest, key = record_digest(record, build), kind.key_of(record)
     developed: list[Developed | None] = []
@@ -287,7 +288,7 @@ class Spool:
                 for made in pool.make(upcoming):
                     batch.append(made)
                     yield made
-                self._write(n_parts, batch)
+                self.write(n_parts, batch)
             n_parts += 1
         self._drop_from(n_parts)
         batch, size = [], 0
@@ -295,11 +296,11 @@ class Spool:
             batch.append(made)
             size += row_bytes(made.row) + row_bytes(made.side_rows)
             if len(batch) >= PART_RECORDS or size >= PART_BYTES:
-                self._write(n_parts, batch)
+                self.write(n_parts, batch)
                 n_parts, batch, size = n_parts + 1, [], 0
             yield made
         if batch:
-            self._write(n_parts, batch)
+            self.write(n_parts, batch)
 
     def rows(self) -> Iterator[tuple[Row, list[str]]]:
         """Every row with the findings asked of it, in the order of the records."""
@@ -330,7 +331,8 @@ class Spool:
             if not path.name[:6].isdigit() or int(path.name[:6]) >= number:
                 path.unlink()
 
-    def _write(self, number: int, batch: Sequence[Made]) -> None:
+    def write(self, number: int, batch: Sequence[Made]) -> None:
+        """Write a part."""
         good = [made for made in batch if made.row is not None]
         self.problems += [made.problem for made in batch if made.problem is not None]
         self.keys += [made.key for made in good]

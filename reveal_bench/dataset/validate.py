@@ -55,7 +55,7 @@ from reveal_bench.kinds.tally import Tally
 from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
 
-__all__ = ["validate_folder"]
+__all__ = ["Reader", "validate_folder"]
 
 RULE = "must be that of the holdout's private folder"
 
@@ -136,6 +136,25 @@ def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | N
     return rows
 
 
+class Reader:
+    """Reads the files of a dataset folder. Another one may know already what is in them.
+
+    Its rows may have a :class:`reveal_bench.dataset.validate_rows.SeenPicture` or ``SeenMask`` for a picture, and its
+    `masks` may know the masks of its rows.
+    """
+
+    def __init__(self) -> None:
+        self.masks = DrawnMasks()
+
+    def sha256(self, path: Path) -> str:
+        """Hexadecimal sha256 of a file."""
+        return file_sha256(path)
+
+    def rows(self, table: TableFile) -> Iterator[list[Row]]:
+        """The rows of a table, a few at a time."""
+        return read_table(table)
+
+
 CACHES = {".git", ".cache", "__pycache__"}
 """Folders that tools make and that are no part of the dataset."""
 Progress = Callable[[str, int, int | None], None]
@@ -148,6 +167,7 @@ def validate_folder(
     load: bool = True,
     progress: Progress | None = None,
     warnings: list[Problem] | None = None,
+    reader: Reader | None = None,
 ) -> list[Problem]:
     """Everything that is wrong with a dataset folder.
 
@@ -160,6 +180,8 @@ def validate_folder(
     progress : called with (what is checked, rows done, rows in all)
     warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split, or that
         are withheld without any hash
+    reader : what reads tables and hashes files, such as :class:`reveal_bench.scale.validate.TaskReader`; without
+        influence on what is found
 
     Returns
     -------
@@ -171,11 +193,12 @@ def validate_folder(
         If `folder` or `holdout` is not a dataset folder.
     """
     opened = open_folder(Path(folder))
-    problems, sums = _checksums(opened.path)
+    reader = reader or Reader()
+    problems, sums = _checksums(opened.path, reader)
     promise, faults = read_promise(opened.path)
     problems += file_problems(opened, sums, promise.patterns)
     features = expected_features(opened, promise.features)
-    check = _Check(opened, features, problems + faults, [] if warnings is None else warnings, progress)
+    check = _Check(opened, features, problems + faults, [] if warnings is None else warnings, progress, reader)
     n_rows: dict[TableFile, int] = {}
     unsound: set[tuple[str, str]] = set()
     for table in tables_of(opened):
@@ -204,7 +227,7 @@ def validate_folder(
     return check.problems
 
 
-def _checksums(folder: Path) -> tuple[list[Problem], dict[str, str]]:
+def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, str]]:
     """Problems of CHECKSUMS.json, and the true sha256 of every file."""
     present = {
         path.relative_to(folder).as_posix(): path
@@ -212,7 +235,7 @@ def _checksums(folder: Path) -> tuple[list[Problem], dict[str, str]]:
         if path.is_file() and not CACHES & set(path.relative_to(folder).parts)
     }
     present.pop(CHECKSUMS, None)
-    sums = {name: file_sha256(path) for name, path in present.items()}
+    sums = {name: reader.sha256(path) for name, path in present.items()}
     try:
         listed = dict(json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -256,8 +279,8 @@ class _Check:
     problems: list[Problem]
     warnings: list[Problem]
     progress: Progress | None
+    reader: Reader
     pictures: Pictures = field(default_factory=Pictures)
-    masks: DrawnMasks = field(default_factory=DrawnMasks)
     home: dict[tuple[str, str], str] = field(default_factory=dict)
     told: set[tuple[str, str, str]] = field(default_factory=set)
     keys: dict[str, set[str]] = field(default_factory=dict)
@@ -292,7 +315,7 @@ class _Check:
         shown = {split for config, split in by_place if config == kind.side_config}
         if any(config == kind.side_config for config, _ in by_place):
             shown |= {split for config, split in by_place if config == kind.config}
-        self.problems += self.masks.unseen(shown, self.folder.benchmark.findings)
+        self.problems += self.reader.masks.unseen(shown, self.folder.benchmark.findings)
 
     def _in_info(self, split: str, name: str, rule: str, value: str) -> None:
         self.problems.append(Problem(FOLDER_INFO, split, name, rule, value))
@@ -336,12 +359,12 @@ class _Check:
         tally, keys = kind.tally(), self.keys.setdefault(split, set())
         n_unread = 0
         for table in tables:
-            for rows in read_table(table):
+            for rows in self.reader.rows(table):
                 batch = [row for row in rows if self._is_sound(row, table)]
                 n_unread += len(rows) - len(batch)
                 keys.update(row[kind.key] for row in rows if row not in batch)
                 if kind.side_config is not None:  # which shows the masks of the rows
-                    self.problems += self.masks.check(batch, table, findings)
+                    self.problems += self.reader.masks.check(batch, table, findings)
                 for row in batch:
                     self._row(row, table, manifest, tally, keys)
                 if self.progress is not None:
@@ -406,7 +429,7 @@ class _Check:
         n_done = 0
         seen: set[tuple[str, ...]] = set()
         for table in tables:
-            for batch in read_table(table):
+            for batch in self.reader.rows(table):
                 for row in batch:
                     if self._is_sound(row, table):
                         self.problems += self._side_row(config, row, table, seen)
@@ -423,7 +446,7 @@ class _Check:
             yield from self.pictures.check(row, kind.key, table, self.warnings)
             return
         if config == kind.side_config:
-            yield from self.masks.check_picture(row, table, findings)
+            yield from self.reader.masks.check_picture(row, table, findings)
         if config == "ratings":
             for fault in rating_faults(row):
                 yield Problem(table.name, row["task_id"], *fault)

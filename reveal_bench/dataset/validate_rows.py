@@ -29,7 +29,11 @@ from reveal_bench.sources.source import Problem
 __all__ = [
     "DrawnMasks",
     "Pictures",
+    "SeenMask",
+    "SeenPicture",
     "id_faults",
+    "look_at_mask",
+    "look_at_picture",
     "picture_hash",
     "quantity_faults",
     "value_faults",
@@ -119,7 +123,42 @@ def quantity_faults(row: Row) -> Iterator[Fault]:
 
 
 WITHHELD = "withheld"
+UNKNOWN_FORM = "cannot identify image file"
 FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPicture:
+    """What must be known of a picture's bytes to check it: all that takes time.
+
+    Attributes
+    ----------
+    path : name of the file, as the row has it
+    n_bytes, sha256 : of the bytes
+    n_besides : of them, those that are metadata
+    size, pixels : as :func:`picture_hash` gives them
+    error : why it is no picture; then the last three say nothing
+    """
+
+    path: str
+    n_bytes: int
+    sha256: str
+    n_besides: int = 0
+    size: tuple[int, int] = (0, 0)
+    pixels: str = ""
+    error: str | None = None
+
+
+def look_at_picture(picture: Row) -> SeenPicture:
+    """Decode a picture, {"bytes", "path"}."""
+    data, path = picture["bytes"] or b"", picture["path"] or ""
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        size, pixels = picture_hash(data)
+        n_besides = len(data) - len(without_metadata(data))
+    except ValueError as error:
+        return SeenPicture(path, len(data), digest, error=str(error))
+    return SeenPicture(path, len(data), digest, n_besides, size, pixels)
 
 
 @dataclass
@@ -156,9 +195,9 @@ class Pictures:
                     rule = f"must be '{WITHHELD}' where there is no image"
                     yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
             else:
-                pixels, digest = None, hashlib.sha256(picture["bytes"] or b"").hexdigest()
-                self.files.setdefault(digest, (table.split, facts["image_id"], table.name))
-                for fault in _picture_faults(picture, facts, digest):
+                pixels, seen = None, picture if isinstance(picture, SeenPicture) else look_at_picture(picture)
+                self.files.setdefault(seen.sha256, (table.split, facts["image_id"], table.name))
+                for fault in _picture_faults(seen, facts):
                     if isinstance(fault, str):
                         pixels = fault
                         if table.config == INPUTS:
@@ -186,7 +225,7 @@ class Pictures:
             warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before}"))
 
 
-def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | None, Row]]:
+def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | SeenPicture | None, Row]]:
     """(whether the row may have several, picture or None, facts) of every picture that a row has or could have."""
     if "image" in row:
         yield False, row["image"], row
@@ -197,22 +236,19 @@ def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | None, Row]]:
             yield True, picture, entry
 
 
-def _picture_faults(picture: Row, facts: Row, digest: str) -> Iterator[tuple[str, str, str] | str]:
-    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode; `digest` is of the bytes."""
-    data, path = picture["bytes"] or b"", picture["path"] or ""
+def _picture_faults(picture: SeenPicture, facts: Row) -> Iterator[tuple[str, str, str] | str]:
+    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode."""
+    path, size, pixels = picture.path, picture.size, picture.pixels
     if "/" in path or "\\" in path:
         yield "image.path", "must be a bare file name", repr(path)
     elif path and not _names(path, facts["image_id"] or ""):
         yield "image.path", f"must be {facts['image_id']} with .png or .jpg, or the end of it", repr(path)
-    try:
-        size, pixels = picture_hash(data)
-        n_besides = len(data) - len(without_metadata(data))
-    except ValueError as error:
-        yield "image", "must be a picture", f"{len(data)} bytes: {error}"
+    if picture.error is not None:
+        yield "image", "must be a picture", f"{picture.n_bytes} bytes: {picture.error}"
         return
     yield pixels
-    if n_besides:
-        yield "image", "must hold a picture and nothing besides", f"{n_besides:,} bytes of metadata"
+    if picture.n_besides:
+        yield "image", "must hold a picture and nothing besides", f"{picture.n_besides:,} bytes of metadata"
     if size != (facts["width"], facts["height"]):
         yield "image size", f"must be {facts['width']} x {facts['height']}", f"{size[0]} x {size[1]}"
     if facts["pixel_sha256"] not in (None, pixels):
@@ -220,7 +256,7 @@ def _picture_faults(picture: Row, facts: Row, digest: str) -> Iterator[tuple[str
     if facts["pixel_pipeline"] == WITHHELD:
         yield "pixel_pipeline", "must say how the pixels were made", repr(WITHHELD)
     source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
-    if source is not None and digest != source:
+    if source is not None and picture.sha256 != source:
         yield "source_sha256", "must be that of the image bytes", source
 
 
@@ -238,13 +274,42 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
     ValueError
         If the bytes are no picture, or not a whole one.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(data)) as image:
             return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
+    except UnidentifiedImageError:  # which tells an address in memory
+        raise ValueError(UNKNOWN_FORM) from None
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMask:
+    """What a picture of a mask shows: digest and number of its pixels, or the rule that it breaks and what is there."""
+
+    digest: str = ""
+    n_pixels: int = 0
+    fault: tuple[str, str] | None = None
+
+
+def look_at_mask(picture: Row) -> SeenMask:
+    """Decode the picture of a mask."""
+    import numpy as np
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(picture["bytes"])) as image:
+            # One bit a pixel, or eight in folders of earlier versions: black and white alone
+            values = np.asarray(image.convert("L") if image.mode == "1" else image)
+    except UnidentifiedImageError:  # which tells an address in memory
+        return SeenMask(fault=("must be a picture", UNKNOWN_FORM))
+    except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
+        return SeenMask(fault=("must be a picture", str(error)))
+    if values.ndim != 2 or not ((values == 0) | (values == 255)).all():
+        return SeenMask(fault=("must hold 0 and 255 alone", f"mode {image.mode}"))
+    return SeenMask(_digest(values > 0), int((values > 0).sum()))
 
 
 @dataclass
@@ -273,27 +338,18 @@ class DrawnMasks:
 
     def check_picture(self, row: Row, table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
         """A row of the config `masks` must show a mask of the references, once."""
-        import numpy as np
-        from PIL import Image
-
         expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
         name = f"mask[{findings[row['label']]}]"
         if expected is None:
             rule = "must be a ground-truth mask of the main config, once"
             yield Problem(table.name, row["image_id"], name, rule, "another or a second picture")
             return
-        try:
-            with Image.open(io.BytesIO(row["mask"]["bytes"])) as image:
-                # One bit a pixel, or eight in folders of earlier versions: black and white alone
-                values = np.asarray(image.convert("L") if image.mode == "1" else image)
-        except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
-            yield Problem(table.name, row["image_id"], name, "must be a picture", str(error))
-            return
-        if values.ndim != 2 or not ((values == 0) | (values == 255)).all():
-            yield Problem(table.name, row["image_id"], name, "must hold 0 and 255 alone", f"mode {image.mode}")
-        elif _digest(values > 0) != expected:
+        seen = row["mask"] if isinstance(row["mask"], SeenMask) else look_at_mask(row["mask"])
+        if seen.fault is not None:
+            yield Problem(table.name, row["image_id"], name, *seen.fault)
+        elif seen.digest != expected:
             rule = "must show the mask of the main config"
-            yield Problem(table.name, row["image_id"], name, rule, f"another one, of {int((values > 0).sum())} pixels")
+            yield Problem(table.name, row["image_id"], name, rule, f"another one, of {seen.n_pixels} pixels")
 
     def unseen(self, splits: set[str], findings: Sequence[str]) -> Iterator[Problem]:
         """Masks of `splits` that the config `masks` does not show."""

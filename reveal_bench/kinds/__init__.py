@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.detection import Detection
 from reveal_bench.kinds.findings import Findings
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.localization import Localization
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "kind_of"]
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (Localization(), Findings(), Tasks())}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (Localization(), Findings(), Tasks(), Detection())}
 
 
 def kind_of(info: FolderInfo, *, known_only: bool = False) -> Kind:

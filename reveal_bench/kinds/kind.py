@@ -6,6 +6,7 @@ kind (`Benchmark.kind`)  a row is         main config                 key       
 localization            an image         ``localization``            ``image_id``        image
 findings                a study          ``multilabel``              ``study_id``        study
 tasks                   a task           ``tasks``                   ``task_id``         task
+detection               an image         ``detection``               ``image_id``        image
 ======================  ===============  ==========================  ==================  =================
 
 A kind is a package beside this file; :data:`reveal_bench.kinds.KINDS` lists them. Importing one is light: what needs
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.confidences import Confidences
+    from reveal_bench.kinds.curves import Curves
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
@@ -193,8 +195,8 @@ class DatasetKind(ABC):
     side_config : config of a table that is made from each record, or None
     has_prompts : whether a model needs more of a row than its manifest entry and pictures
     unit : what a row is, and what may be resampled instead of patients
-    question, holds, picture_words : what the card says: what is asked, what rows of the main config hold, and where
-        pictures are, with a verb
+    question, asked_in_words, holds, picture_words : what the card says: what is asked, the same in one sentence or two,
+        what rows of the main config hold, and where pictures are, with a verb
     """
 
     name: ClassVar[str]
@@ -206,6 +208,7 @@ class DatasetKind(ABC):
     has_prompts: ClassVar[bool] = False
     unit: ClassVar[str]
     question: ClassVar[str]
+    asked_in_words: ClassVar[str] = ""
     holds: ClassVar[str]
     picture_words: ClassVar[str]
 
@@ -278,6 +281,16 @@ class DatasetKind(ABC):
     def holdout_tells(self, asks: str) -> str:
         """What the manifest tells of a holdout, and what it does not, as the card says it."""
 
+    def fused(self, records: Iterable[Any], how: str, iou: float) -> tuple[Iterator[Any], str]:
+        """Records with references made of what single readers drew, and what the card says of it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such way for this kind.
+        """
+        raise ArgumentError("fuse", "must be left out: readers' boxes are fused for detection alone", repr(how))
+
     def has_pixels(self, record: Any) -> bool:
         """Whether pictures can be embedded for `record`."""
         pictures = self.pictures(record)
@@ -310,6 +323,7 @@ class ScoredKind(ABC):
     ----------
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
+    names_places : whether answers are places on images, so that there are baselines that do not look
     asked_column : what a question's finding, label or category is called in a table of questions
     reads_parquet : whether a prediction file may be Parquet
     intervals : intervals that its scores may have, the default first
@@ -317,11 +331,14 @@ class ScoredKind(ABC):
     missing_as : what an answer that is missing may count as, the default first
     confidence_field : field of a prediction that says how sure a system is; None where answers have none
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
+    scored_in_words, compared_in_words : what that report says of how answers count, and of intervals and p; `{n}` is
+        the number of resamples
     """
 
     key: ClassVar[str]
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
+    names_places: ClassVar[bool] = False
     asked_column: ClassVar[str] = "finding"
     reads_parquet: ClassVar[bool] = False
     intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
@@ -329,6 +346,14 @@ class ScoredKind(ABC):
     missing_as: ClassVar[tuple[str, ...]] = ("miss",)
     confidence_field: ClassVar[str | None] = None
     run_report: ClassVar[str] = "scores"
+    scored_in_words: ClassVar[str] = (
+        "What a run leaves without a prediction counts as negative for every finding. Probabilities become decisions "
+        "at 0.5."
+    )
+    compared_in_words: ClassVar[str] = (
+        "; those of AUROC and average precision hold percentiles over {n} resamples. Differences are paired by "
+        "patient; p comes from flips of patients' signs."
+    )
 
     @abstractmethod
     def read_records(self, folder: Path, split: str) -> list[Any]:
@@ -381,6 +406,19 @@ class ScoredKind(ABC):
         """An answer of a mapping ``{key: answer}`` given in Python as lines of a prediction file, unchecked."""
         return [self.entry({self.key: key, **(answer if isinstance(answer, Mapping) else {"answer": answer})})]
 
+    def answers_at(
+        self, places: Sequence[Any], manifest: Any, *, shares: Mapping[str, float] | None, seed: int
+    ) -> list[Any]:
+        """Places that a baseline names, as answers of this kind.
+
+        Parameters
+        ----------
+        places : points, cells, boxes or masks, at most one per image and finding
+        shares : finding -> share of images that have it, where the baseline knows it
+        seed : of what is drawn
+        """
+        return list(places)
+
     @abstractmethod
     def to_jsonl(self, predictions: Iterable[Any]) -> str:
         """Checked predictions as a prediction file."""
@@ -401,6 +439,10 @@ class ScoredKind(ABC):
         ratings: Sequence[Any] = (),
     ) -> Rows:
         """Checked predictions against references; `ratings` where readers score."""
+
+    def curves(self, rows: Any, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
+        """What a system finds at every threshold; None for a kind without detections."""
+        return None
 
 
 class ShownKind(ABC):

@@ -16,11 +16,12 @@ from typing import Any, Literal
 
 __all__ = ["FAMILIES", "METRICS", "Family", "Metric"]
 
-Family = Literal["localization", "labels", "agreement", "ordinal"]
+Family = Literal["localization", "lesions", "labels", "agreement", "ordinal"]
 Better = Literal["higher", "lower", "neither"]
 
 FAMILIES: dict[Family, str] = {
     "localization": "one value per image and finding whose reference mask is not empty",
+    "lesions": "one value per finding over all images where it is known whether and where the finding is",
     "labels": "one value per label over all studies; macro is the unweighted mean over the labels that are defined",
     "agreement": "one value per pair of raters, label or criterion over all cases",
     "ordinal": "one value per model and criterion over all tasks, from integer ratings 1 to 5",
@@ -46,7 +47,7 @@ class Metric:
     formula : str
     oracle : str
         What the tests compare it with.
-    family : {"localization", "labels", "agreement", "ordinal"}
+    family : {"localization", "lesions", "labels", "agreement", "ordinal"}
     function : str
         Module below `reveal_bench.metrics`, and the public function in it that computes the metric.
     options : mapping
@@ -84,6 +85,17 @@ class Metric:
         function = getattr(importlib.import_module(f"reveal_bench.metrics.{module}"), name)
         return partial(function, **self.options) if self.options else function
 
+    @property
+    def in_words(self) -> str:
+        """The title inside a sentence.
+
+        Examples
+        --------
+        >>> METRICS["point_hit"].in_words, METRICS["ap_50"].in_words, METRICS["f1"].in_words
+        ('hit rate', 'AP 50', 'F1')
+        """
+        return self.title[:1].lower() + self.title[1:] if self.title[1:2].islower() else self.title
+
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON has it: a range without an upper end has `high` None."""
         fields = asdict(self)
@@ -103,6 +115,27 @@ def _localization(name: str, title: str, undefined: str, source: str, formula: s
                   *, better: Better = "higher", symmetric: bool = False, **options: Any) -> Metric:
     return Metric(name, title, 0, 1, better, undefined, source, formula, oracle, "localization", function, options,
                   symmetric)
+
+
+def _detection(name: str, title: str, source: str, formula: str, oracle: str, *, undefined: str = "no lesion",
+               high: float = 1, better: Better = "higher") -> Metric:
+    return Metric(name, title, 0, high, better, undefined, source, formula, oracle, "lesions",
+                  "detection.detection_figure", {"metric": name})
+
+
+def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
+    formula = f"mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or a higher one, {at}"
+    return _detection(name, title, source, formula, "pycocotools")
+
+
+def _froc(name: str, shown: str) -> Metric:
+    return _detection(name, f"Sensitivity at {shown}", "FROC, by the centre of a box; LUNA16, MONAI",
+                      f"share of lesions found at {shown} false alarms per image, between thresholds by straight lines",
+                      "a plain loop by MONAI's rule")
+
+
+_PANOPTIC = "(TP + FP / 2 + FN / 2) of masks at the threshold or above, a match by IoU above 0.5"
+_NO_NORMAL = "no lesion, or no image without one"
 
 
 def _labels(name: str, title: str, undefined: str, formula: str, function: str,
@@ -154,10 +187,61 @@ _ROWS = (
                   symmetric=True, slice="all"),
     _localization("box_iou", "Box IoU", "reference empty", "boxes; tight box of a reference mask",
                   _IOU, "pycocotools, arithmetic", "localization.box_iou"),
+    _localization("tolerant_hit", "Hit within a tolerance", "reference mask empty", "TorchRay (Fong et al. 2019)",
+                  "1 if the map's largest pixel lies in the reference or within 15 pixels of it, else 0",
+                  "a plain loop", "map_scores.tolerant_hit"),
+    _localization("energy_inside", "Energy inside", "reference empty, or no positive value in the map",
+                  "Score-CAM (Wang et al. 2020)", "positive mass of the map inside the reference / in all",
+                  "arithmetic", "map_scores.energy_inside"),
+    _localization("pixel_average_precision", "Pixel average precision", "reference mask empty", _SKLEARN,
+                  "mean over pixels of the reference of the precision among all that are at least as high",
+                  "scikit-learn", "map_scores.pixel_average_precision"),
+    _localization("dice", "Dice", "both masks empty", "Dice 1945", "2 area(A and B) / (area(A) + area(B))",
+                  "dense masks", "mask_agreement.dice", symmetric=True),
+    _localization("boundary_iou", "Boundary IoU", "both masks empty", "Cheng et al. 2021",
+                  "IoU of the parts within 2 % of the image's diagonal along each mask's own boundary", "a plain loop",
+                  "mask_agreement.boundary_iou", symmetric=True),
+    _localization("surface_distance", "Normalised surface distance", "both masks empty", "Nikolov et al. 2018",
+                  "share of both boundaries within a tolerance (2 pixels) of the other", "a plain loop",
+                  "mask_agreement.surface_distance", symmetric=True),
+    Metric("hausdorff_95", "Hausdorff 95", 0, inf, "lower", "both masks empty", "pixels, or mm with a spacing",
+           "95th percentile of distances between the boundaries, the larger of both ways; infinite if one is empty",
+           "a plain loop", "localization", "mask_agreement.hausdorff_95", symmetric=True),
     _localization("sensitivity", "Pixel sensitivity", "no positive pixel in the reference", "pixel-wise, per image",
                   "area(A and B) / area(B), B the reference", "dense masks", "pixelwise.sensitivity"),
     _localization("specificity", "Pixel specificity", "no negative pixel in the reference", "pixel-wise, per image",
                   "1 - area(A not B) / area(not B), B the reference", "dense masks", "pixelwise.specificity"),
+
+    _average_precision("ap_50", "AP 50", "hits by IoU of 0.5 or more", "PASCAL VOC; COCO"),
+    _detection("cpm", "CPM", "LUNA16 (Setio et al. 2017)",
+               "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms per image",
+               "a plain loop by MONAI's rule"),
+    _detection("wafroc", "wAFROC area", "Chakraborty 2017, chapter 14",
+               "P(score of a lesion > highest false alarm of an image without one) + P(equal) / 2, each image with "
+               "lesions having equal weight", "a plain loop", undefined=_NO_NORMAL),
+    _detection("lesion_sensitivity", "Lesion sensitivity", "at a threshold fixed beforehand",
+               "lesions found by marks that score at least the threshold / lesions", "a plain loop"),
+    _detection("pq", "Panoptic quality", "Kirillov et al. 2019", f"sum of IoU of TP / {_PANOPTIC}", "a plain loop",
+               undefined="no lesion and no mark"),
+    _detection("sq", "Segmentation quality", "Kirillov et al. 2019", "mean IoU of TP", "a plain loop",
+               undefined="no mark that matches"),
+    _detection("rq", "Recognition quality", "Kirillov et al. 2019", f"TP / {_PANOPTIC}", "a plain loop",
+               undefined="no lesion and no mark"),
+    _detection("false_alarms", "False alarms per image", "at a threshold fixed beforehand",
+               "marks that score at least the threshold and hit no lesion / images", "a plain loop",
+               undefined="no image", high=inf, better="lower"),
+    _average_precision("ap", "AP 50 to 95", "mean over hits by IoU of 0.5, 0.55, ..., 0.95", "COCO"),
+    _average_precision("ap_40", "AP 40", "hits by IoU of 0.4 or more", "VinBigData 2021"),
+    *(_froc(f"froc_{name}", shown) for name, shown in (("0125", "1/8"), ("025", "1/4"), ("05", "1/2"), ("1", "1"),
+                                                       ("2", "2"), ("4", "4"), ("8", "8"))),
+    _detection("afroc", "AFROC area", "Chakraborty 2017, chapter 13",
+               "the same, each lesion having equal weight", "a plain loop", undefined=_NO_NORMAL),
+    _detection("lroc", "LROC area", "Swensson 1996",
+               "P(highest mark of an image with lesions hits, and scores above that of one without) + P(equal) / 2",
+               "a plain loop", undefined=_NO_NORMAL),
+    _detection("rsna_precision", "RSNA precision", "RSNA Pneumonia Detection Challenge 2018",
+               "TP / (TP + FP + FN) of marks at the threshold or above, mean over IoU 0.4 to 0.75 and over images",
+               "a plain loop", undefined="no image with a lesion or a mark"),
 
     *_ratios("f1", "F1", "no positive in either", "2 TP / (2 TP + FP + FN)", "multilabel_f1", symmetric=True),
     *_ratios("precision", "Precision", "no positive prediction", "TP / (TP + FP)", "precision"),

@@ -49,6 +49,7 @@ __all__ = [
     "percentile_interval",
     "resampling_counts",
     "signature",
+    "weighted_sums",
 ]
 
 MACRO = "macro"
@@ -279,7 +280,7 @@ def bootstrap_means(
     shape = (n_units, n_groups)
     sums = _add_up(values[defined], cells, shape)
     rows = _add_up(np.ones(len(cells)), cells, shape)
-    resampled = _weighted(counts, np.concatenate([sums, rows], axis=1))
+    resampled = weighted_sums(counts, np.concatenate([sums, rows], axis=1))
     replicates = _divide(resampled[:, :n_groups], resampled[:, n_groups:])
     n = rows.sum(axis=0).astype(np.int64)
     n_undefined = np.bincount(groups, minlength=n_groups) - n
@@ -290,7 +291,7 @@ def _add_up(weights: FloatArray, cells: IntArray, shape: tuple[int, int]) -> Flo
     return np.asarray(np.bincount(cells, weights=weights, minlength=shape[0] * shape[1]), np.float64).reshape(shape)
 
 
-def _weighted(counts: Counts, columns: FloatArray) -> FloatArray:
+def weighted_sums(counts: Counts, columns: FloatArray) -> FloatArray:
     """``counts @ columns`` as double precision has it, by way of single precision where that is exact."""
     largest = np.abs(columns).max(initial=0.0)
     exact = len(columns) * largest < _EXACT and np.array_equal(columns, np.rint(columns))
@@ -409,22 +410,30 @@ def estimate_means(
 
 
 def estimates_from(
-    means: BootstrapMeans, findings: Sequence[str], *, recipe: str, interval: Interval = "percentile"
+    means: BootstrapMeans | Figures, findings: Sequence[str], *, recipe: str, interval: Interval = "percentile"
 ) -> list[Estimate]:
-    """The macro and the `findings`, in the order of the groups of `means`, as Estimates."""
+    """The macro and the `findings`, in the order of the groups of `means`, as Estimates.
+
+    Figures that are not means have intervals from replicates alone.
+    """
     metric = recipe.split("|", 1)[0]
-    left_out = macro_first(means.left_out()) if interval in ("bca", "jackknife") else None
+    evidence = left_out = None
+    if isinstance(means, BootstrapMeans) and interval in ("bca", "jackknife"):
+        left_out = macro_first(means.left_out())
+        evidence = means.evidence(left_out, bounds_of(metric))
     found = find_intervals(
         macro_first(means.values),
         macro_first(means.replicates),
         interval=interval,
         left_out=left_out,
-        evidence=None if left_out is None else means.evidence(left_out, bounds_of(metric)),
+        evidence=evidence,
     )
+    low, high = (np.clip(ends, *bounds_of(metric)) for ends in (found.low, found.high))
     n_defined = int((means.n > 0).sum())
     n = [n_defined, *means.n.tolist()]
-    n_undefined = [len(findings) - n_defined, *means.n_undefined.tolist()]
-    figures = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    undefined = means.n_undefined.tolist() if isinstance(means, BootstrapMeans) else [0] * len(findings)
+    n_undefined = [len(findings) - n_defined, *undefined]
+    figures = zip(found.values.tolist(), low.tolist(), high.tolist(), strict=True)
     return [
         Estimate(metric, finding, value, low, high, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
         for i, (finding, (value, low, high)) in enumerate(zip((MACRO, *findings), figures, strict=True))

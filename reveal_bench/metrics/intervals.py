@@ -1,15 +1,16 @@
-"""Ends of intervals: by the jackknife, or from bootstrap replicates by percentiles, BCa or CheXlocalize's rule.
+"""Ends of intervals: by the jackknife, or from replicates by percentiles, shifted or not, BCa or CheXlocalize's rule.
 
 Conventions
 -----------
 Replicates are float, shape (n_resamples, n_columns): a column per finding, macro or difference. NaN is a replicate
 without a value; it is left out and counted. Ends are of the central 95 %.
 
-Sources: jackknife, the default of scores, see
-:mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000 (section 3.3) and 002 (Results), linear between
-order statistics. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife
-over resampled units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`.
-chexlocalize: `eval.py` of rajpurkarlab/cheXlocalize.
+Sources: jackknife, the default of scores, see :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000
+(section 3.3) and 002 (Results), linear between order statistics. Shifted: percentiles less twice the bias that the
+replicates show, that of the replicates against the data and that of the data against the truth (Efron 1982, chapter 5).
+BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled
+units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize:
+`eval.py` of rajpurkarlab/cheXlocalize.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = [
     "INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined",
 ]  # fmt: skip
 
-Interval = Literal["jackknife", "percentile", "bca", "chexlocalize"]
+Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 
 SHARES = 0.025, 0.975
@@ -87,9 +88,11 @@ def find_intervals(
     ----------
     values : float array (n_columns,), on the data
     replicates : float array (n_resamples, n_columns)
-    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
+    interval : {"jackknife", "percentile", "shifted", "bca", "chexlocalize"}
         * jackknife: see :mod:`reveal_bench.metrics.jackknife`; of the replicates only the undefined ones count.
         * percentile: linear between the order statistics of the defined replicates.
+        * shifted: percentiles less twice the difference of the replicates' mean from the value, and wide enough to hold
+          the value: for figures such as average precision, which are too high where cases are few.
         * bca: bias-corrected and accelerated. Where all replicates agree both ends are the value; where all lie on one
           side of it both are NaN.
         * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
@@ -119,6 +122,9 @@ def find_intervals(
         low, high = np.array([_bca(*column) for column in zip(values, replicates.T, left_out.T, strict=True)]).T
     else:
         low, high = _percentiles(replicates)
+    if interval == "shifted":
+        bias = mean_of_defined(replicates.T) - values
+        low, high = np.minimum(low - 2 * bias, values), np.maximum(high - 2 * bias, values)
     return Intervals(values, low, high, n_empty)
 
 

@@ -36,6 +36,8 @@ RULES: dict[str, str] = {
     "row-length": "a row has as many values as the header",
     # one prediction
     "missing-field": "image_id and finding (and img_size of CheXlocalize annotations) are given",
+    "missing-score": "a detection says how sure the model is",
+    "one-place": "a detection is a point, a box or a mask: no cell, nor several points",
     "missing-geometry": "a point, points, cell, box, rle or polygons is given",
     "unknown-field": "a field has a known name",
     "point-and-points": "not both point and points are given",
@@ -80,6 +82,9 @@ RULES: dict[str, str] = {
     "missing-tasks": "every task is answered (a warning when missing tasks are allowed)",
     # the predictions together
     "duplicate-pair": "an image and finding are predicted once, except in COCO results",
+    "crowd": "an image has not more than 100 detections of a finding",
+    "repeated-detection": "no detection repeats the place and finding of another (warning)",
+    "constant-score": "detections have not all the same score (warning)",
     "not-asked": "pairs are predicted that the split asks for; others are not scored (warning)",
     "left-out": "images and studies that another version had are left out when a file is scored again (warning)",
     "missing-pairs": "every pair asked for is predicted (a warning when missing pairs are allowed)",

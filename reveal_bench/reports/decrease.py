@@ -32,13 +32,13 @@ def figures_of(comparisons: Sequence[Comparison], model: str, reference: str) ->
         rows = [_row(one) for one in in_printed_order(comparisons) if one.metric == metric]
         kinds = _KINDS[: 1 + max(points[0].kind for _, points in rows)]
         title = METRICS[metric].title
-        axis = f"Relative decrease of the {_lower(title)} (%)"
+        axis = f"Relative decrease of the {METRICS[metric].in_words} (%)"
         drawn.append(
             Illustration(
                 f"decrease_{metric}",
                 f"{title}: decrease from {reference} to {model}",
                 f"Relative decrease of {model} from {reference} with 95 % intervals; below 0, {model} is better.",
-                f"Per finding, the relative decrease of {_lower(title)} from {reference} to {model}.",
+                f"Per finding, the relative decrease of {METRICS[metric].in_words} from {reference} to {model}.",
                 partial(dots, rows, axis=axis, kinds=kinds, rule=(0.0, "no difference")),
             )
         )
@@ -71,7 +71,7 @@ def figures_of_both(
                 f"both_{metric}",
                 f"{title} of {' and '.join(kinds)}",
                 "Figures of both systems with 95 % intervals; findings in the order of their relative decrease.",
-                f"Per finding, the {_lower(title)} of {' and '.join(kinds)}.",
+                f"Per finding, the {METRICS[metric].in_words} of {' and '.join(kinds)}.",
                 partial(dots, rows, axis=f"{title} (%)", kinds=kinds, ends=(0.0, 100.0)),
             )
         )
@@ -85,10 +85,6 @@ def _name(one: Comparison) -> str:
 def _point(value: float, low: float, high: float, kind: int) -> Point:
     in_percent = [None if math.isnan(share) else 100 * share for share in (value, low, high)]
     return Point(in_percent[0], in_percent[1], in_percent[2], kind)
-
-
-def _lower(title: str) -> str:
-    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def _row(one: Comparison) -> tuple[str, list[Point]]:

@@ -1,4 +1,4 @@
-"""Small multiples: a panel per finding, all with an axis in percent below."""
+"""Small multiples: a panel per finding, all with the same axes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,19 @@ _PANELS = 4
 _HEIGHT = 34.0
 
 
-def panels(names: Sequence[str], width: float, draw: Callable[[Axes, str], None], x: str, y: str) -> Figure:
-    """A panel per name in rows, their titles above; `x` and `y` say what the axes measure."""
+def panels(
+    names: Sequence[str],
+    width: float,
+    draw: Callable[[Axes, str], None],
+    x: str,
+    y: str,
+    *,
+    scale: Callable[[Axes], None] | None = None,
+) -> Figure:
+    """A panel per name in rows, their titles above; `x` and `y` say what the axes measure.
+
+    The axis below is in percent unless `scale` makes it another.
+    """
     columns = columns_for(len(names), _PANELS if width == WIDE else 2)
     label, ticks = 5.0, 10.0  # room for the name of the axis, and for the numbers left of each panel
     slot = (width - label) / columns
@@ -46,10 +57,14 @@ def panels(names: Sequence[str], width: float, draw: Callable[[Axes, str], None]
             axes = place_axes(figure, label + column * slot + ticks, low, slot - ticks - 4, _HEIGHT)
             axes.set_title(titles[number], fontsize=8, loc="left", pad=5)
             draw(axes, name)
-            axes.set_xlim(0, 100)
-            axes.set_xticks([0, 50, 100])
+            (scale or _percent)(axes)
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
             plain_axes(axes)
         figure.supxlabel(x, fontsize=8, color=INK, y=1.5 / height)
         figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width)
     return figure
+
+
+def _percent(axes: Axes) -> None:
+    axes.set_xlim(0, 100)
+    axes.set_xticks([0, 50, 100])

@@ -60,8 +60,9 @@ class ScoreReport(RunReport):
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Those that apply to any of the runs, in the order of METRICS."""
-        own = {name for rows in self.rows for name in rows.metrics()}
+        """Those that the benchmark reports and that apply to any of the runs, in the order of METRICS."""
+        known = BENCHMARKS.get(self.world.info.benchmark)
+        own = {name for rows in self.rows for name in rows.metrics() if known is None or name in known.metrics}
         return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
 
     @cached_property
@@ -78,11 +79,18 @@ class ScoreReport(RunReport):
     def comparisons(self) -> dict[int, list[Comparison]]:
         """Place of a run -> its differences from the reference run, over the metrics that both have."""
         reference = self.options.reference
+        paired = "jackknife" if self._recipe["interval"] == "jackknife" else "percentile"
+        recipe = {**self._recipe, "interval": paired}
         return {
-            i: compare(rows, self.rows[reference], findings=self.groups, **self._recipe)
+            i: compare(rows, self.rows[reference], findings=self.groups, metrics=self._shared(i), **recipe)
             for i, rows in enumerate(self.rows)
             if i != reference
         }
+
+    def _shared(self, place: int) -> list[str]:
+        """The metrics that a run and the reference run both have."""
+        own, others = self.rows[place].metrics(), self.rows[self.options.reference].metrics()
+        return [name for name in self.metrics if name in own and name in others]
 
     @property
     def _recipe(self) -> dict[str, Any]:
@@ -114,7 +122,7 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over {len(self.groups)} findings, in percent, with 95 % interval."
+        caption = f"Mean over {len(self.groups)} findings, with 95 % interval."
         return Table(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _score(self, metric: str, place: int, group: str) -> str:
@@ -123,13 +131,17 @@ class ScoreReport(RunReport):
 
     def _by_finding(self, metric: str) -> Table:
         rows, best = [], set()
+        is_lower = METRICS[metric].better == "lower"
         for row, group in enumerate((MACRO, *self.groups)):
             shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
             name = "Mean" if group == MACRO else group
             rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
-            highest = max((score.value for score in shown.values() if score.value == score.value), default=math.nan)
-            best |= {(row, 1 + i) for i, score in shown.items() if score.value == highest}
-        caption = "By finding and run, in percent, with 95 % interval; bold, the highest of the runs."
+            values = [score.value for score in shown.values() if score.value == score.value]
+            leading = (min if is_lower else max)(values, default=math.nan)
+            best |= {(row, 1 + i) for i, score in shown.items() if score.value == leading}
+        scale = "" if METRICS[metric].high > 1 else ", in percent"
+        which = "lowest" if is_lower else "highest"
+        caption = f"By finding and run{scale}, with 95 % interval; bold, the {which} of the runs."
         head = ("Finding", *(run.label for run in self.runs))
         return Table(head, rows, caption, metric_name(metric), frozenset(best))
 
@@ -207,10 +219,8 @@ class ScoreReport(RunReport):
         several = any(len(run.predictions) > 1 for run in self.runs)
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
-            "What a run leaves without a prediction counts as negative for every finding. Probabilities become "
-            f"decisions at 0.5. Brackets hold {self._intervals()}; those of AUROC and average precision hold "
-            f"percentiles over {self.options.n_resamples:,} resamples. Differences are paired by patient; p comes from "
-            "flips of patients' signs."
+            f"{self.world.kind.scored_in_words} Brackets hold {self._intervals()}"
+            f"{self.world.kind.compared_in_words.format(n=f'{self.options.n_resamples:,}')}"
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
@@ -264,8 +274,12 @@ class AnswerReport(RunReport):
 
 
 def _cell(score: Estimate) -> str:
-    """A score in percent, its interval below."""
-    return NOTHING if math.isnan(score.value) else f"{percent(score.value)}\n{interval_of(score.low, score.high)}"
+    """A score in percent, or on a scale without an end, its interval below."""
+    if math.isnan(score.value):
+        return NOTHING
+    if METRICS[score.metric].high > 1:
+        return f"{score.value:.2f}\n{score.low:.2f} to {score.high:.2f}"
+    return f"{percent(score.value)}\n{interval_of(score.low, score.high)}"
 
 
 def metric_name(metric: str) -> str:
@@ -276,11 +290,12 @@ def metric_name(metric: str) -> str:
     >>> metric_name("average_precision"), metric_name("auroc")
     ('Average precision', 'AUROC')
     """
-    short = {"auroc": "AUROC", "f1": "F1", "cohen_kappa": "Cohen’s kappa"}
-    return short.get(metric, metric.replace("_", " ").capitalize())
+    return METRICS[metric].title.replace("'", "’")
 
 
 def _told(one: Comparison | None) -> str:
     if one is None or math.isnan(one.value):
         return NOTHING
+    if METRICS[one.metric].high > 1:
+        return f"{one.value:+.2f}\n{one.low:+.2f} to {one.high:+.2f}\np = {one.p:.3f}"
     return f"{signed(one.value)}\n{signed(one.low)} to {signed(one.high)}\np = {one.p:.3f}"

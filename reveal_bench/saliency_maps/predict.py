@@ -28,11 +28,16 @@ from reveal_bench.masks import empty_rle, encode_mask
 from reveal_bench.metrics.heat_maps import largest_point, mask_above, otsu_mask, smoothed
 from reveal_bench.saliency_maps.maps import FoundMaps, HeatMap, MapFile, read_map
 
-__all__ = ["MapOptions", "Written", "predict_maps"]
+__all__ = ["Job", "MapOptions", "Written", "cut_map", "predict_maps"]
 
 Pair = tuple[str, str]
 Progress = Callable[..., None]
 PerFinding = float | Mapping[str, float]
+Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
+"""Files of a map, of several in an ensemble; image and finding; height and width of the image."""
+Line = dict[str, Any]
+CutMaps = Callable[[Sequence[Job], "MapOptions"], Iterator[Line]]
+"""Gives what :func:`cut_map` gives for each job, in order."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,7 @@ def predict_maps(
     *,
     n_processes: int = 1,
     progress: Progress | None = None,
+    cut_maps: CutMaps | None = None,
 ) -> Written:
     """Write the prediction file of one or several folders of maps.
 
@@ -115,6 +121,8 @@ def predict_maps(
     out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
+    cut_maps : does so in place of the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; without influence
+        on what is written
 
     Raises
     ------
@@ -142,8 +150,9 @@ def predict_maps(
     part = out.with_name(f"{out.name}.part")
     done = _done_before(part, record)
     jobs = [([one.files[pair] for one in found], pair, manifest.rows[pair[0]].size) for pair in wanted[done:]]
+    lines = _lines(jobs, options, n_processes) if cut_maps is None else cut_maps(jobs, options)
     with part.open("a", encoding="utf-8") as file:
-        for i, line in enumerate(_lines(jobs, options, n_processes), start=done + 1):
+        for i, line in enumerate(lines, start=done + 1):
             file.write(json.dumps(line) + "\n")
             if i % 50 == 0:
                 file.flush()
@@ -173,12 +182,9 @@ def _done_before(part: Path, record: Mapping[str, Any]) -> int:
     return 0
 
 
-Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
-
-
-def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterator[dict[str, Any]]:
+def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterator[Line]:
     """What becomes of each map, in order; at most a few per process are on their way."""
-    make = partial(_line, options=options)
+    make = partial(cut_map, options=options)
     if n_processes == 1:
         yield from map(make, jobs)
         return
@@ -188,11 +194,11 @@ def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterat
             yield from pool.map(make, batch, chunksize=4)
 
 
-def _line(job: Job, options: MapOptions) -> dict[str, Any]:
+def cut_map(job: Job, options: MapOptions) -> Line:
     """The fields of a prediction, beside it whether the map is constant and the mask empty, under ``_``."""
     files, (image_id, finding), size = job
     heat = _mean([read_map(file) for file in files], files)
-    line: dict[str, Any] = {"image_id": image_id, "finding": finding}
+    line: Line = {"image_id": image_id, "finding": finding}
     smooths = options.smooth and not options.published_smoothing
     values = smoothed(heat.values, size, options.smooth) if smooths else heat.values
     point = largest_point(values, size)

@@ -28,7 +28,7 @@ import numpy as np
 from reveal_bench.findings import SIIM_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
-from reveal_bench.masks import PackedMasks, Rle, union_masks
+from reveal_bench.masks import Box, PackedMasks, Rle, union_masks
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NIH_SIDE,
@@ -180,12 +180,17 @@ def _record(
     return nih_record(
         image_id,
         {FINDING: int(bool(masks))},
-        [annotate_mask(FINDING, _union(masks), len(masks))] if masks else [],
+        [annotate_mask(FINDING, _union(masks), len(masks), boxes=_boxes(masks))] if masks else [],
         picture,
         patient_id=patient_id,
         view="UNKNOWN" if header is None else header.view,
         view_raw=None if header is None else header.view_raw,
     )
+
+
+def _boxes(masks: list[PackedMasks]) -> list[Box]:
+    """The tight box of each region."""
+    return [(x, y, width, height) for mask in masks for x, y, width, height in mask.boxes_xywh().tolist()]
 
 
 def _union(masks: list[PackedMasks]) -> Rle:

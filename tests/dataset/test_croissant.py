@@ -11,7 +11,7 @@ from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS, bundled
 from reveal_bench.dataset import card
-from reveal_bench.dataset.card import Config, render_eval_yaml
+from reveal_bench.dataset.card import Config, card_template, render_eval_yaml
 from reveal_bench.dataset.croissant import RAI, render_croissant
 from reveal_bench.kinds import KINDS
 from tests.dataset.card_folders import digest, findings_folder, localization_folder, pixels, rows_of, tasks_folder
@@ -125,7 +125,7 @@ def test_rai_fields_have_the_prose_of_the_card():
         config = Config(KINDS[benchmark.kind].config, {"test": (1, 1)}, features, default=True)
         options = {"version": "2.0.0", "files": {}}
         document = json.loads(render_croissant(benchmark, [config], synthetic=False, **options))
-        template = (bundled("dataset_cards") / f"{benchmark.name}.md").read_text()
+        template = card_template(benchmark)
         plain = " ".join(template.replace("**", "").split())
         for name in RAI:
             assert len(document[name]) > 40, name

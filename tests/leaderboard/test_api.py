@@ -25,9 +25,6 @@ from tests.leaderboard.hostile.test_files import CORPUS
 from tests.leaderboard.hostile.understanding import SENTENCES, check_sentence
 from tests.leaderboard.hostile.world import STUDIES, build_studies
 from tests.leaderboard.hostile.wrappings import LARGE_WRAPPINGS
-from tests.leaderboard.test_blobs import bucket
-
-__all__ = ["bucket"]
 
 pytestmark = pytest.mark.processes
 

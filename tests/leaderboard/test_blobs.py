@@ -18,25 +18,6 @@ from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durabl
 CONTENT = b"x" * 3_000_000
 
 
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """moto's server on loopback with one bucket; AWS's variables point there."""
-    boto3 = pytest.importorskip("boto3")
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        boto3.client("s3").create_bucket(Bucket="board")
-        yield "board"
-    server.stop()
-
-
 @pytest.fixture(params=["folder", "bucket"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "folder":

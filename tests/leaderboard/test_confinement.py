@@ -71,6 +71,8 @@ def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], Non
     def serve() -> None:
         bubblewrap_works.cache_clear()  # the copy will be held by Landlock, under which bubblewrap may not mount
         with pytest.MonkeyPatch.context() as patch:
+            # Gradio was imported before `serve` could say where its files go
+            patch.setattr("gradio.routes.DEFAULT_TEMP_DIR", str(data / "gradio"))
             patch.setattr(Custody, "warm_up", lambda custody: custodies.append(custody))
             patch.setattr(cli, "run_server", lambda application, *_: do(application, custodies[0]))
             app(["serve", "--data", str(data), "--benchmark", str(board.folder)], standalone_mode=False)

@@ -258,3 +258,13 @@ def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Row
             assert read(rows).level == "low"
             rows.connection.execute(versions.update().values(facts={"n_studies": 300}))
     assert read(rows).level == "watch"
+
+
+def test_macros_of_detections_count_against_the_smallest_finding(rows: Rows) -> None:
+    """Two macros of 101 values each, of 300 images of which 30 have the finding."""
+    macros = [Figure(metric, "macro", 0.5, 0.4, 0.6, "2", "") for metric in ("ap_50", "cpm")]
+    rows.version({"n_images": 300})
+    rows.score("a", score=ReleasedScore(tuple(macros), ("Edema", "Mass"), (), "", asdict(ReleasePolicy())))
+    found = read(rows)
+    assert found.share == pytest.approx(2 * math.log2(101) / math.log2(math.comb(300, 30)), abs=1e-3)
+    assert "of what the labels of one finding hold" in found.sentence

@@ -19,9 +19,6 @@ import pytest
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, Board, Server, free_port, guesses, keep_kernels, wait_ready
 from tests.leaderboard.databases import DATABASE_SOURCE
-from tests.leaderboard.test_blobs import bucket
-
-__all__ = ["bucket"]
 
 SERVING, WORKING = 61001, 61002
 """Numbers of users who need no account."""

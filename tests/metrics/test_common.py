@@ -19,6 +19,7 @@ import pytest
 
 from reveal_bench.masks import encode_mask, pack_masks
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
+from reveal_bench.saliency_maps.scores import MAP_METRICS
 
 Array = npt.NDArray[np.float64]
 Data = tuple[list[Any], list[Any]]
@@ -34,6 +35,7 @@ NOT_METRICS = {
         "ac1_from_sums", "ac1_from_tables", "agreement_from_tables", "contingency_table", "difference_from_tables",
         "kappa_from_tables", "reader_against_majority", "reader_sums", "resample_tables", "unit_tables",
     },
+    "detection": {"detection_figures", "froc_points", "precision_recall"},
     "ordinal": {"compare_models", "mean_of_readers", "reader_agreement"},
 }  # fmt: skip
 """Public functions that are no metric by themselves: parts of metrics, or forms of metrics that are in the table."""
@@ -104,6 +106,15 @@ def boxes(rng: np.random.Generator, n: int) -> Data:
     found[rng.random(n) < 0.2] = np.nan
     held[rng.random(n) < 0.2] = np.nan
     return list(found), list(held)
+
+
+def lesions(rng: np.random.Generator, n: int) -> Data:
+    """Boxes with scores that are all different, and boxes; some images have none of either."""
+
+    def drawn() -> list[list[float]]:
+        return [[*rng.uniform(0, SIZE, 2), *rng.uniform(1, SIZE, 2)] for _ in range(rng.integers(0, 4))]
+
+    return [[(box, float(rng.random())) for box in drawn()] for _ in range(n)], [drawn() for _ in range(n)]
 
 
 def label_sets(rng: np.random.Generator, n: int) -> Data:
@@ -182,8 +193,22 @@ def raters(relabel: Callable[[Data], tuple[Data, None]], worst: Callable[[list[A
     return Adapter(ratings, lambda f, a, b: f(a, b, n_categories=N_CATEGORIES), relabel=relabel, worst=worst)
 
 
+def each_map(function: Callable[..., Any], maps: Sequence[Any], references: Sequence[Any]) -> Array:
+    if len(maps) != len(references):
+        raise ValueError("`maps` must have the length of `references`")
+    return np.array(
+        [function(np.asarray(heat, float), np.asarray(mask, bool)) for heat, mask in zip(maps, references, strict=True)]
+    )
+
+
 def adapter(metric: Metric) -> Adapter:
     """By name where a metric is unlike its family, else by family."""
+    of_maps = Adapter(
+        lambda rng, n: ([rng.random((3, 3)) for _ in range(n)], [draw_mask(rng) for _ in range(n)]),
+        each_map,
+        per_case=True,
+        best=lambda references: [mask * np.linspace(1, 2, mask.size).reshape(mask.shape) for mask in references],
+    )
     by_name = {
         "point_hit": of_pairs(
             points,
@@ -204,6 +229,8 @@ def adapter(metric: Metric) -> Adapter:
             per_case=True,
             worst=lambda references: [np.add(box, [100, 0, 0, 0]) for box in references],
         ),
+        **dict.fromkeys(MAP_METRICS, of_maps),
+        "surface_distance": Adapter(masks, lambda f, a, b: f(pack(a), pack(b)), per_case=True),
         "average_precision": Adapter(SCORES.draw, SCORES.call, relabel=SCORES.relabel, best=SCORES.best),
         "auroc": SCORES,
         "mean_absolute_difference": raters(reverse_codes, None),
@@ -216,7 +243,18 @@ def adapter(metric: Metric) -> Adapter:
         "share_of_5": of_rubric("share_of_5"),
         "share_below_3": of_rubric("share_below_3"),
     }
-    by_family = {"localization": MASKS, "labels": LABELS, "agreement": raters(rename_codes, None)}
+    lesion_wise = Adapter(
+        lesions,
+        lambda f, a, b: f(a, b),
+        best=lambda references: [[(box, 1.0) for box in boxes] for boxes in references],
+        worst=lambda references: [[([99, 99, 1, 1], 1.0)] for _ in references],
+    )
+    by_family = {
+        "localization": MASKS,
+        "lesions": lesion_wise,
+        "labels": LABELS,
+        "agreement": raters(rename_codes, None),
+    }
     return by_name[metric.name] if metric.name in by_name else by_family[metric.family]
 
 
@@ -296,12 +334,13 @@ def test_names_do_not_matter(metric: Metric, rng: np.random.Generator) -> None:
 
 @each()
 def test_symmetry_is_as_declared(metric: Metric, rng: np.random.Generator) -> None:
-    if metric.family == "ordinal" or metric.name in (
+    if metric.family in ("ordinal", "lesions") or metric.name in (
         "point_hit",
         "grid_hit",
         "grid_chance",
         "auroc",
         "average_precision",
+        *MAP_METRICS,
     ):
         assert not metric.symmetric  # its two inputs are of different kinds, or it has one
         return
@@ -352,6 +391,7 @@ UNDEFINED: dict[str, Data] = {
     "labels": ([np.zeros(N_LABELS, bool)] * 2, [np.zeros(N_LABELS, bool)] * 2),
     "agreement": ([2, 2], [2, 2]),
     "ordinal": ([np.full(6, np.nan)] * 2, [None] * 2),
+    "lesions": ([[], []], [[], []]),
 }
 
 
@@ -369,6 +409,7 @@ def test_all_undefined(metric: Metric) -> None:
         "gwet_ac1": 1.0,  # its chance is 0 for constant raters
         "percent_agreement": 1.0,
         "mean_absolute_difference": 0.0,
+        "false_alarms": 0.0,
     }
     np.testing.assert_array_equal(found, np.full(len(found), defined.get(metric.name, np.nan)))
 

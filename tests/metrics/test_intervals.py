@@ -174,7 +174,7 @@ def test_percentiles_leave_undefined_replicates_out(rng: np.random.Generator) ->
 def test_what_cannot_be_computed_is_refused() -> None:
     replicates = np.zeros((39, 1))
     for options, message in (
-        ({"interval": "normal"}, "`interval` must be one of jackknife, percentile, bca, chexlocalize, got 'normal'"),
+        ({"interval": "normal"}, f"`interval` must be one of {', '.join(INTERVALS)}, got 'normal'"),
         ({"interval": "chexlocalize"}, "`n_resamples` must be at least 40 for interval 'chexlocalize'"),
         ({"interval": "jackknife"}, "`evidence` must be given for interval 'jackknife', got None"),
         ({"interval": "bca"}, "`left_out` must be given for interval 'bca', got None"),

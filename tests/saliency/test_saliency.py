@@ -177,7 +177,7 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
     assert "must be given with" in call(*words, expect=1).stderr
     missing = call(*words, "--tune-split", "test", expect=1).stderr
     assert "must hold maps called <image>_<finding> of the split" in missing  # none of validation
-    assert (tmp_path / "out.jsonl.gates.csv").read_text().startswith("finding,threshold,mean_iou,n_cases,is_best")
+    assert not (tmp_path / "out.jsonl.gates.csv").exists()
     with pytest.raises(ArgumentError, match="must be 'ours' or 'published', got 'mine'"):
         rb.tune_gates(maps, folder, split="test", rule="mine")
     np.savez(maps / f"{records[0].image_id}_Edema.npz", map=HEAT)
@@ -332,15 +332,41 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
     world: Any, folder_of_maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuned = dataclasses.replace(rb.tune_saliency(folder_of_maps, world.folder, split="released"), split="other")
+    gates = dataclasses.replace(tuned, thresholds=dict.fromkeys(tuned.thresholds, 0.2))
     monkeypatch.setattr("reveal_bench.api.tune_saliency", lambda *args, **options: tuned)
+    monkeypatch.setattr("reveal_bench.api.tune_gates", lambda *args, **options: gates)
     curves = tmp_path / "out.jsonl.tuning.csv"
     words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "out.jsonl")
     by_curves = (*words, "--threshold", "tuned", "--tune-split", "other")
     call(*by_curves, "--gate", "2", expect=1)
     assert not curves.exists()
-    call(*by_curves)
+    call(*by_curves, "--gate", "tuned")
     assert curves.read_text() == tuned.to_csv()
+    assert curves.with_name("out.jsonl.gates.csv").read_text() == gates.to_csv() != tuned.to_csv()
     call(*by_curves, "--gate", "2", expect=1)
     assert curves.read_text() == tuned.to_csv()  # the predictions of that run are there, too
     call(*words)
     assert not curves.exists()
+
+
+def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    found = rb.score_maps(folder_of_maps, world.folder, split="released")
+    values = {row["metric"]: row["value"] for row in found.records if row["finding"] == "macro"}
+    hits = {"tolerant_hit": 0.7, "energy_inside": 0.05, "pixel_average_precision": 0.3}
+    assert all(least < values[metric] <= 1 for metric, least in hits.items())
+    exact = rb.score_maps(folder_of_maps, world.folder, split="released", tolerance=0)
+    call("saliency", folder_of_maps, world.folder, "--out", tmp_path / "points.jsonl", "--threshold", "none")
+    scored = rb.score(tmp_path / "points.jsonl", world.folder, n_resamples=1)
+    shown = {(row["metric"], row["finding"]): row["value"] for row in scored.records}
+    for row in exact.records:  # without a tolerance it is the hit rate
+        if row["metric"] == "tolerant_hit":
+            assert row["value"] == pytest.approx(shown["point_hit", row["finding"]])
+    text = call("score-maps", folder_of_maps, world.folder, "--tolerance", 30).stdout
+    assert "hits within 30 pixels, 95 % intervals by the jackknife over patients" in text
+    some = tmp_path / "some"
+    some.mkdir()
+    first = sorted(folder_of_maps.iterdir())[0]
+    (some / first.name).write_bytes(first.read_bytes())
+    assert rb.score_maps(some, world.folder, split="released").rows.n_missing == len(found.rows.findings) - 1
+    with pytest.raises(ArgumentError, match="must be in pixels where an image has no spacing"):
+        rb.score_maps(some, world.folder, split="released", in_mm=True)

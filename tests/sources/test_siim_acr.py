@@ -80,7 +80,7 @@ def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
     assert annotation.rle is not None
     assert np.array_equal(decode_mask(annotation.rle), mask)
     assert (annotation.n_instances, annotation.area_px, annotation.bbox_xywh) == (2, 35, (2, 0, 2, 40))
-    assert annotation.boxes_xywh == ()
+    assert annotation.boxes_xywh == ((2, 10, 1, 20), (2, 0, 2, 40))
     assert [record.label_status for record in negative] == [{"Pneumothorax": 0}] * 2
     assert last.annotations[0].bbox_xywh == (0, 0, 1, 1024)
     assert reading.warnings == [

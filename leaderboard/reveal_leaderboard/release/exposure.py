@@ -20,9 +20,12 @@ taken as one, and the meter compares what they were told with what the labels ho
 model has an AUROC of 0.9 gain some 0.03 of macro F1 where the meter begins to say "watch" (docs/operating.md, "What
 colluding teams can learn").
 
-Not counted are macros, which follow from the figures but for their rounding; AUROC, one number over five labels or
-more; intervals, whose distances from the shown value depend on little but the number of cases; comparisons, which are
-made of what is released; and places, which compare the spreads of single systems as long as a board is open
+Of detections macros alone are shown. They could all be spent on one finding, so they count in full against the labels
+of the smallest finding that may be shown.
+
+Not counted are other macros, which follow from the figures but for their rounding; AUROC, one number over five labels
+or more; intervals, whose distances from the shown value depend on little but the number of cases; comparisons, which
+are made of what is released; and places, which compare the spreads of single systems as long as a board is open
 (:mod:`reveal_leaderboard.release.ranking`).
 """
 
@@ -38,6 +41,7 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
@@ -50,6 +54,7 @@ __all__ = ["Exposure", "Group", "answer_bits", "exposure", "label_bits"]
 Level = Literal["low", "watch", "close"]
 COUNTING = ("point_hit", "grid_hit")
 AREAS = ("mask_iou_all", "box_iou")
+IN_MACROS = KINDS["detection"].released
 TELLING = (*COUNTING, *AREAS, *RELEASED_PER_LABEL)
 GRID = 8
 POINT_BITS = math.log2(GRID**2)
@@ -285,7 +290,12 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
                 seen[figure.finding][figure.metric] = figure
         for finding, own in by_finding.items():
             out[finding] += HELD_BITS if row.is_held else answer_bits(own, n_cases, policy)
-    return {finding: (bits, label_bits(list(seen[finding].values()), n_cases)) for finding, bits in out.items()}
+        macros = [figure for figure in row.score.figures if figure.metric in IN_MACROS]
+        if macros:
+            out[MACRO] += HELD_BITS if row.is_held else len(macros) * math.log2(1 / policy.resolution + 1)
+    held = {finding: label_bits(list(figures.values()), n_cases) for finding, figures in seen.items()}
+    held[MACRO] = _log2_choose(n_cases or 2 * policy.min_cell, policy.min_cell)
+    return {finding: (bits, held[finding]) for finding, bits in out.items()}
 
 
 def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -344,4 +354,5 @@ def _sentence(
         return f"{scored} Nothing was let out. {_ADVICE[level]}"
     who = " with ".join(group.teams) if len(group.teams) < 4 else f"{len(group.teams)} teams together"
     most = "all" if share >= 1 else f"{100 * share:.0f} %"
-    return f"{scored} At the very most, {who} could know {most} of what the labels of {finding} hold. {_ADVICE[level]}"
+    labels = "one finding" if finding == MACRO else finding
+    return f"{scored} At the very most, {who} could know {most} of what the labels of {labels} hold. {_ADVICE[level]}"

@@ -103,7 +103,7 @@ class LocalizationCodec(Codec):
         require(bool(((cell >= -1) & (cell < len(cells))).all()), "`cell` must lie in the grid")
         score = arrays["score"]
         require(bool((np.isnan(score) | ((score >= 0) & (score <= 1))).all()), "`score` must lie in [0, 1]")
-        _check_pairs(arrays, manifest, rows)
+        self.check_pairs(arrays, manifest)
         sizes = [rows[i].size for i in arrays["image"][arrays["has_mask"]].tolist()]
         offsets = arrays["mask_offsets"]
         masks = iter(masks_from_text(arrays["mask_text"], offsets, sizes, most_runs=limits.mask_runs))
@@ -129,6 +129,15 @@ class LocalizationCodec(Codec):
             _check_place(prediction, rows[image])
             found.append(prediction)
         return tuple(found)
+
+    def check_pairs(self, arrays: Arrays, manifest: Manifest) -> None:
+        """Raise ValueError unless each (image, finding) that is predicted is asked for, and predicted once."""
+        n = len(manifest.findings)
+        pairs = arrays["image"].astype(np.int64) * n + arrays["finding"]
+        require(len(np.unique(pairs)) == len(pairs), "each (image, finding) must be predicted once")
+        rows = manifest.rows.values()
+        asked = {i * n + manifest.findings.index(finding) for i, row in enumerate(rows) for finding in row.asked}
+        require(asked.issuperset(pairs.tolist()), "every (image, finding) must be asked for by the manifest")
 
     def arrays_of_rows(self, rows: CaseRows) -> Arrays:
         """Names as indices, and every metric's values."""
@@ -185,13 +194,6 @@ def _check_shapes(arrays: Arrays) -> None:
     n_points, n_boxes = int(arrays["n_points"].sum(dtype=np.int64)), int(arrays["has_box"].sum())
     require(arrays["points"].shape == (n_points, 2), f"`points` must have shape ({n_points}, 2)")
     require(arrays["boxes"].shape == (n_boxes, 4), f"`boxes` must have shape ({n_boxes}, 4)")
-
-
-def _check_pairs(arrays: Arrays, manifest: Manifest, rows: Sequence[ManifestRow]) -> None:
-    pairs = arrays["image"].astype(np.int64) * len(manifest.findings) + arrays["finding"]
-    require(len(np.unique(pairs)) == len(pairs), "each (image, finding) must be predicted once")
-    asked = {i * len(manifest.findings) + manifest.findings.index(f) for i, row in enumerate(rows) for f in row.asked}
-    require(asked.issuperset(pairs.tolist()), "every (image, finding) must be asked for by the manifest")
 
 
 def _check_place(prediction: LocalizationPrediction, row: ManifestRow) -> None:

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from reveal_bench.arrays import BoolArray
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.records import (
     Annotation,
@@ -17,7 +18,7 @@ from reveal_bench.kinds.localization.records import (
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.masks import empty_rle, encode_mask, pack_masks, rasterize_polygons, union_masks
 
-__all__ = ["example_rows", "example_upload"]
+__all__ = ["example_images", "example_rows", "example_upload"]
 
 
 def example_upload() -> tuple[Manifest, str]:
@@ -35,24 +36,27 @@ def example_upload() -> tuple[Manifest, str]:
     return manifest, "\n".join(lines)
 
 
+def example_images(*, by_box: bool = False) -> list[LocalizationRecord]:
+    """Two images with a finding, drawn as a mask or as a box."""
+    finding, box = CHEXLOCALIZE_FINDINGS[0], (1.0, 2.0, 4.0, 4.0)
+    rle, boxes = (None, (box,)) if by_box else (encode_mask(_mask()), ())
+    drawn = Annotation(finding, "ground_truth", rle, (), box, 1, 16, boxes)
+    status = dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {finding: 1}
+    return [LocalizationRecord(name, name, name, "AP", 8, 12, status, annotations=(drawn,)) for name in ("a", "b")]
+
+
 def example_rows() -> list[CaseRows]:
     """Points, boxes and masks against masks, and against boxes."""
-    finding = CHEXLOCALIZE_FINDINGS[0]
+    finding, mask = CHEXLOCALIZE_FINDINGS[0], encode_mask(_mask())
+    predictions = [
+        LocalizationPrediction("a", finding, points=((1.0, 1.0),), box=(1.0, 2.0, 4.0, 4.0), mask=mask),
+        LocalizationPrediction("b", finding, mask=mask),
+    ]
+    both = (example_images(by_box=by_box) for by_box in (False, True))
+    return [score_localization(predictions, images, findings=CHEXLOCALIZE_FINDINGS) for images in both]
+
+
+def _mask() -> BoolArray:
     mask = np.zeros((12, 8), np.bool_)
     mask[2:6, 1:5] = True
-    box = (1.0, 2.0, 4.0, 4.0)
-    drawn = Annotation(finding, "ground_truth", encode_mask(mask), (), box, 1, 16)
-    boxed = Annotation(finding, "ground_truth", None, (), box, 1, 16, (box,))
-    status = dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {finding: 1}
-    predictions = [
-        LocalizationPrediction("a", finding, points=((1.0, 1.0),), box=box, mask=encode_mask(mask)),
-        LocalizationPrediction("b", finding, mask=encode_mask(mask)),
-    ]
-
-    def rows(drawing: Annotation) -> CaseRows:
-        records = [
-            LocalizationRecord(name, name, name, "AP", 8, 12, status, annotations=(drawing,)) for name in ("a", "b")
-        ]
-        return score_localization(predictions, records, findings=CHEXLOCALIZE_FINDINGS)
-
-    return [rows(drawn), rows(boxed)]
+    return mask

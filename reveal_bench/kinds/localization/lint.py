@@ -29,7 +29,15 @@ from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
 from reveal_bench.masks import MaskProblem, Rle, pack_masks, parse_masks, rasterize_polygons, union_masks
 
-__all__ = ["lint_predictions"]
+__all__ = [
+    "check_masks",
+    "describe_drafts",
+    "filling_work",
+    "lint_predictions",
+    "note_coordinates",
+    "note_spellings",
+    "runs_problems",
+]
 
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram of mask area / image area; empty masks have a bin of their own."""
@@ -41,8 +49,8 @@ _COLLAPSED_SHARE = 0.9
 _COLLAPSED_OF = 20
 
 
-def note_patterns(drafts: Sequence[Draft], log: ProblemLog) -> None:
-    """Warn of coordinates that look normalised, resized or exchanged, and of findings answered always alike."""
+def note_coordinates(drafts: Sequence[Draft], log: ProblemLog) -> None:
+    """Warn of coordinates that look normalised, resized or exchanged."""
     located = [draft for draft in drafts if draft.row is not None and draft.coordinates]
     if located and all(_within(draft.coordinates, 1) for draft in located):
         log.warning(
@@ -58,7 +66,6 @@ def note_patterns(drafts: Sequence[Draft], log: ProblemLog) -> None:
             hint="scale them to the full-size image",
         )
     _note_exchanged(located, log)
-    _note_collapse(drafts, log)
 
 
 def _within(points: Iterable[Point], most: float) -> bool:
@@ -122,12 +129,27 @@ def describe(drafts: Sequence[Draft], manifest: Manifest, n_missing: int) -> dic
 
     Returns
     -------
+    dict of :func:`describe_drafts`, with
+        ``same_answer_share``: per finding, the share of its commonest answer among its predictions;
+        ``share_missing``: missing pairs / asked pairs (0 if none is asked).
+    """
+    n_asked = sum(len(row.asked) for row in manifest.rows.values())
+    return {
+        **describe_drafts(drafts, manifest),
+        "same_answer_share": {finding: n_same / n for finding, (_, n_same, n) in sorted(_commonest(drafts).items())},
+        "share_missing": n_missing / n_asked if n_asked else 0.0,
+    }
+
+
+def describe_drafts(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, Any]:
+    """Figures of single predictions.
+
+    Returns
+    -------
     dict with
         ``per_finding``: predictions of each finding;
         ``kinds``: how many give a point, cell, box, rle or polygons;
-        ``mask_area_share``: histogram of mask area / image area, bins as text;
-        ``same_answer_share``: per finding, the share of its commonest answer among its predictions;
-        ``share_missing``: missing pairs / asked pairs (0 if none is asked).
+        ``mask_area_share``: histogram of mask area / image area, bins as text.
     """
     found = Counter(draft.finding for draft in drafts if draft.finding is not None)
     kinds = Counter(kind for draft in drafts for kind in _kinds(draft))
@@ -136,13 +158,10 @@ def describe(drafts: Sequence[Draft], manifest: Manifest, n_missing: int) -> dic
         if draft.area is not None and draft.rle is not None:
             height, width = draft.rle.size
             areas[_area_bin(draft.area / (height * width))] += 1
-    n_asked = sum(len(row.asked) for row in manifest.rows.values())
     return {
         "per_finding": {finding: found[finding] for finding in manifest.findings if finding in found},
         "kinds": {kind: kinds[kind] for kind in ("point", "cell", "box", "rle", "polygons") if kind in kinds},
         "mask_area_share": {name: areas[name] for name in _AREA_BINS if name in areas},
-        "same_answer_share": {finding: n_same / n for finding, (_, n_same, n) in sorted(_commonest(drafts).items())},
-        "share_missing": n_missing / n_asked if n_asked else 0.0,
     }
 
 
@@ -213,7 +232,7 @@ def lint_predictions(
     del data  # a document was parsed: its text need not be held beside it
     checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
     drafts = check_entries(entries, checker.check, log)
-    _check_masks(drafts, checker)
+    check_masks(drafts, checker)
     if not log.has_errors:
         _fill_contours(drafts, checker, limits, log)
     missing: list[Pair] = []
@@ -222,15 +241,16 @@ def lint_predictions(
     if not log.stopped:  # what was not read is not missing
         if file_format != "coco-results":
             _note_duplicates(drafts, checker)
-        _note_spellings(checker, log)
+        note_spellings(checker, log)
         _note_not_asked(drafts, log)
         log.note_left_out("images")
         missing = _missing_pairs(drafts, manifest)
         _note_missing(missing, manifest, allow_missing, log)
-        note_patterns(drafts, log)
+        note_coordinates(drafts, log)
+        _note_collapse(drafts, log)
     statistics = describe(drafts, manifest, len(missing))
     predictions = () if log.has_errors else tuple(_predictions(drafts))
-    problems = [*log.problems, *_runs_problems(predictions, limits, log.file)]
+    problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
     return LintReport(
@@ -238,7 +258,7 @@ def lint_predictions(
     )
 
 
-def _runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:
+def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:
     """Masks with more runs than may be: looked at when several of a pair are one."""
     masks = ((p.line, p.mask) for p in predictions if p.mask is not None and len(p.mask.counts) > limits.mask_runs)
     counted = ((line, _count_runs(mask)) for line, mask in masks)
@@ -254,7 +274,7 @@ def _count_runs(rle: Rle) -> int:
     return int(np.count_nonzero((text - 48) & 0x20 == 0))
 
 
-def _check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
+def check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
     """Read the run lengths of all masks; set each draft's area."""
     for batch in _batches([draft for draft in drafts if draft.rle is not None]):
         masks, problems = parse_masks([draft.rle for draft in batch if draft.rle is not None])
@@ -275,7 +295,7 @@ def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limit
         pair = _pair(draft)
         if pair is not None and draft.is_asked and draft.polygons and draft.rle is None:
             by_pair.setdefault(pair, []).append(draft)
-    work = sum(_filling_work(draft) for same in by_pair.values() for draft in same)
+    work = sum(filling_work(draft) for same in by_pair.values() for draft in same)
     if work > limits.polygon_work:
         rule = f"contours may have at most {limits.polygon_work} vertices times rows in all"
         log.refuse("polygon-work", rule, value=work, hint="send run lengths, or fewer vertices")
@@ -289,7 +309,7 @@ def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limit
             checker.warning(first, "empty-mask", "polygons", "the contours of a pair that is asked for hold no pixel")
 
 
-def _filling_work(draft: Draft) -> int:
+def filling_work(draft: Draft) -> int:
     """Vertices times rows spanned, summed over contours: filling looks at every edge in every row."""
     work = 0
     for contour in draft.polygons:
@@ -337,7 +357,8 @@ def _note_duplicates(drafts: Iterable[Draft], checker: EntryChecker) -> None:
             first_line[pair] = draft.line
 
 
-def _note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
+def note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
+    """Warn of findings that were not spelled as the benchmark spells them."""
     for (spelling, finding), n in checker.spellings.items():
         message = f"read as {finding} in {n} {'entry' if n == 1 else 'entries'}"
         log.warning("finding-spelling", message, field="finding", value=spelling)

@@ -15,7 +15,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Mani
 from reveal_bench.kinds.marks import Item, Marks, exact
 from reveal_bench.masks import pack_masks
 
-__all__ = ["marks_of", "signs_of"]
+__all__ = ["case_answer", "case_items", "marks_of", "signs_of"]
 
 PARTS = 16  # an image's side, for positions
 MANY_POINTS = 4  # points for one finding of one image, on average
@@ -26,7 +26,7 @@ _MASKS_AT_ONCE = 256
 def marks_of(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Marks:
     """Point, cell, box and mask of each finding; items are their places."""
     cases = sorted(predictions, key=lambda p: (p.image_id, p.finding))
-    return Marks(_case_answers(cases), set(_case_items(cases, manifest)))
+    return Marks([case_answer(p) for p in cases], set(case_items(cases, manifest)))
 
 
 def signs_of(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
@@ -54,21 +54,20 @@ def signs_of(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> lis
     return signs
 
 
-def _case_answers(cases: Sequence[LocalizationPrediction]) -> list[Item]:
-    return [
-        (
-            p.image_id,
-            p.finding,
-            sorted((exact(x), exact(y)) for x, y in p.points),
-            p.cell,
-            None if p.box is None else [exact(side) for side in p.box],
-            None if p.mask is None else (p.mask.size, p.mask.counts),
-        )
-        for p in cases
-    ]
+def case_answer(p: LocalizationPrediction) -> Item:
+    """All of a prediction but its score."""
+    return (
+        p.image_id,
+        p.finding,
+        sorted((exact(x), exact(y)) for x, y in p.points),
+        p.cell,
+        None if p.box is None else [exact(side) for side in p.box],
+        None if p.mask is None else (p.mask.size, p.mask.counts),
+    )
 
 
-def _case_items(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> Iterator[Item]:
+def case_items(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> Iterator[Item]:
+    """Places of predictions, coarsely."""
     for p in cases:
         case, size = (p.image_id, p.finding), manifest.rows[p.image_id].size
         if p.points:

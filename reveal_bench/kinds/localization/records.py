@@ -219,11 +219,14 @@ def read_manifest(folder: Path, split: str) -> Manifest:
     return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
 
 
-def read_localization(folder: Path, split: str, *, contours: bool = True) -> list[LocalizationRecord]:
+def read_localization(
+    folder: Path, split: str, *, config: str = "localization", contours: bool = True
+) -> list[LocalizationRecord]:
     """Read the references of `split`, without pixels, in file order.
 
     Parameters
     ----------
+    config : where they are
     contours : whether annotations have their polygons, which scoring does not look at and which are most of the work
 
     Raises
@@ -233,7 +236,7 @@ def read_localization(folder: Path, split: str, *, contours: bool = True) -> lis
     """
     info = read_folder_info(folder)
     check_split(info, folder, split)
-    shards = split_shards(folder, "localization", split)
+    shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
     leave_out = ["image"] if contours else ["image", "annotations.polygons"]

@@ -22,9 +22,8 @@ from tests.leaderboard.conftest import Board, wait_until
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.kill.arena import PATIENCE, Arena, Send, arena
 from tests.leaderboard.kill.orders import SERVER_POINTS, WORKER_POINTS
-from tests.leaderboard.test_blobs import bucket
 
-__all__ = ["Drills", "N_SEEDS", "PARSING", "bucket", "place"]
+__all__ = ["Drills", "N_SEEDS", "PARSING", "place"]
 
 FIRST_SEED = int(os.environ.get("REVEAL_KILL_FIRST_SEED", "0"))
 N_SEEDS = int(os.environ.get("REVEAL_KILL_SEEDS", "1"))

@@ -9,10 +9,10 @@ import pytest
 
 from tests.leaderboard.conftest import wait_until
 from tests.leaderboard.kill.arena import PATIENCE, Arena, Player, Send
-from tests.leaderboard.kill.drills import N_SEEDS, PARSING, Drills, bucket, place
+from tests.leaderboard.kill.drills import N_SEEDS, PARSING, Drills, place
 from tests.leaderboard.kill.orders import AT_THE_DATABASE, SERVER_POINTS, WORKER_POINTS
 
-__all__ = ["bucket", "place"]
+__all__ = ["place"]
 
 
 @pytest.mark.processes

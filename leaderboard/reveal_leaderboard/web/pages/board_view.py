@@ -96,7 +96,7 @@ def render(board: Standings, view: View | None = None) -> str:
     view = view or View()
     entries = _in_order(board, view)
     columns, left_out = _columns(board, view)
-    parts = [head_of(board, len(entries), f"{board.primary.title.lower()}, the mean over findings")]
+    parts = [head_of(board, len(entries), f"{board.primary.in_words}, the mean over findings")]
     if entries or (board.comparable and columns):
         parts.append(_table(board, entries, columns, view))
     parts += [board_notes.left_out(left_out, board.min_cell), board_notes.plots_of(board, entries, view.columns)]

@@ -1,0 +1,134 @@
+"""``rb.curves``: what a detector finds at every threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.confidences import FigureTable
+from reveal_bench.api.given import name_of
+from reveal_bench.api.shown import Shown
+from reveal_bench.api.verbs import ONE_REPLICATE, score_given
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.files import replacing
+from reveal_bench.kinds.curves import Curve, Curves
+
+__all__ = ["DetectorCurves", "curves"]
+
+
+@dataclass(frozen=True, repr=False)
+class DetectorCurves(Shown):
+    """Curves of one system; shown as its sensitivity at 1/8 to 8 false alarms per image.
+
+    Attributes
+    ----------
+    scored : the detections as they were scored
+    curves : every curve with its bands
+    """
+
+    scored: ScoredFile
+    curves: Curves
+
+    @property
+    def caption(self) -> str:
+        """What was judged on what, and how."""
+        manifest = self.scored.manifest
+        return (
+            f"{self.scored.report.file} on {manifest.benchmark} {manifest.version}, split {manifest.split}: share of "
+            f"lesions found at so many false alarms per image, in percent"
+        )
+
+    @cached_property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Of every finding and rate: sensitivity with the ends of its 95 % interval."""
+        return [asdict(one) for one in self.curves.bands]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """A row per finding, a column per rate."""
+        rows: dict[str, dict[str, str]] = {}
+        for one in self.curves.bands:
+            row = rows.setdefault(one.finding, {"finding": one.finding})
+            row[f"{one.false_alarms:g}"] = f"{100 * one.sensitivity:.1f}"
+        return list(rows.values())
+
+    @property
+    def tables(self) -> dict[str, Shown]:
+        """Name -> table: FROC at its rates, every point of it, precision and recall, sensitivity by size."""
+        froc = _points(self.curves.froc, "false_alarms", "sensitivity")
+        precision = _points(self.curves.precision, "recall", "precision")
+        found: dict[str, Shown] = {
+            "froc": self,
+            "froc_points": FigureTable("FROC: every threshold", froc),
+            "precision_recall": FigureTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
+            "sizes": FigureTable("Share of lesions found, by size", [asdict(one) for one in self.curves.sizes]),
+        }
+        return {name: table for name, table in found.items() if table.records}
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write each table as CSV, and the figures as SVG and PNG, into `folder`; their paths.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra [report] brings.
+        """
+        from reveal_bench.reports.detection import figures_of
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
+        for drawn in figures_of(self.curves):
+            files |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
+        for name, data in files.items():
+            with replacing(target / name) as new:
+                new.write_bytes(data)
+        return [target / name for name in files]
+
+
+def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]:
+    return [
+        {"finding": finding, x: a, y: b}
+        for finding, (across, up) in curves.items()
+        for a, b in zip(across.tolist(), up.tolist(), strict=True)
+    ]
+
+
+def curves(
+    predictions: Any,
+    bench: str | Path | Bench,
+    *,
+    split: str | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    name: str | None = None,
+) -> DetectorCurves:
+    """What a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size.
+
+    Parameters
+    ----------
+    predictions, bench, split, name : as of :func:`lint`
+    thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
+    n_resamples, seed, unit : as of :func:`score`
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors.
+    ArgumentError
+        If the benchmark is not one of detection, or no finding has a lesion.
+    """
+    opened = as_bench(bench, split)
+    name = name_of(predictions, "predictions") if name is None else name
+    options = {**ONE_REPLICATE, "thresholds": thresholds}
+    scored = score_given(predictions, opened, "predictions", name, None, False, None, options)
+    found = opened.kind.curves(scored.rows, n_resamples=n_resamples, seed=seed, unit=unit)
+    if found is None or not found.bands:
+        raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
+    return DetectorCurves(scored, found)

@@ -1,0 +1,99 @@
+"""The options of commands whose work can be cut into tasks: ``--engine``, ``--storage``, ``--task-size``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from runpy import run_path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench.arguments import ArgumentError
+
+if TYPE_CHECKING:
+    from reveal_bench.scale.engine import TaskEngine
+
+__all__ = ["Engine", "EngineName", "ExecutorFile", "StoragePlace", "TaskSize", "seen_by", "tasks_of"]
+
+
+class Engine(StrEnum):
+    """Who does the work."""
+
+    POOL = "pool"
+    DATATROVE = "datatrove"
+
+
+EngineName = Annotated[
+    Engine,
+    typer.Option("--engine", help="pool: processes of this machine; datatrove: tasks, of which a finished one stays."),
+]
+StoragePlace = Annotated[
+    str | None,
+    typer.Option("--storage", help="Where tasks leave their files: a folder or s3://BUCKET/PREFIX, kept afterwards."),
+]
+ExecutorFile = Annotated[
+    str | None,
+    typer.Option("--executor", help="FILE.py:FUNCTION that makes an executor of datatrove, for Slurm or Ray."),
+]
+TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or maps of one task.")]
+
+
+def seen_by(engine: Engine, path: Path) -> Path:
+    """The path as tasks take it, who may start in another folder: absolute, unless the pool works here."""
+    return path if engine is Engine.POOL else path.resolve()
+
+
+@contextmanager
+def tasks_of(
+    engine: Engine,
+    storage: str | None,
+    executor: str | None,
+    work: str,
+    *,
+    target: Path,
+    workers: int,
+    task_size: int = 256,
+) -> Iterator[TaskEngine | None]:
+    """What runs the tasks of a command; None for the pool.
+
+    Parameters
+    ----------
+    storage : as given; by default a folder beside `target`, which is removed once the work is done
+    executor : as given; by default processes of this machine
+    work : the command
+    target : what it writes or checks
+    """
+    if engine is Engine.POOL:
+        for name, given in (("storage", storage), ("executor", executor)):
+            if given is not None:
+                raise ArgumentError(name, "must be given with `engine` datatrove", given, ("engine",))
+        yield None
+        return
+    from reveal_bench.scale.engine import TaskEngine
+
+    target = target.resolve()
+    place = storage or str(target.with_name(f".{target.name}.tasks"))
+    if "://" not in place and (target == Path(place).resolve() or target in Path(place).resolve().parents):
+        raise ArgumentError("storage", "must not lie in what is written or checked", place)
+    make = None if executor is None else _function(executor)
+    with TaskEngine(place, work=f"{work} {target}", workers=workers, executor=make, task_size=task_size) as tasks:
+        is_done = False
+        try:
+            yield tasks
+            is_done = True
+        finally:
+            if storage is None and (is_done or tasks.is_untouched):
+                tasks.storage.remove("")
+
+
+def _function(text: str) -> Any:
+    path, _, name = text.rpartition(":")
+    if not Path(path).is_file():
+        raise ArgumentError("executor", "must be FILE.py:FUNCTION of a file that is there", repr(text))
+    found = run_path(path).get(name)
+    if not callable(found):
+        raise ArgumentError("executor", f"must name a function of {path}", repr(name))
+    return found

@@ -1,0 +1,248 @@
+"""Detection: where findings are on an image and how sure that is, where false alarms count. A row is an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.localization.image_kind import ImageKind
+
+if TYPE_CHECKING:
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.cases import CaseAnswer
+    from reveal_bench.kinds.curves import Curves
+    from reveal_bench.kinds.detection.records import DetectionManifest
+    from reveal_bench.kinds.detection.scoring import DetectionRows
+    from reveal_bench.kinds.disclosure import Disclosure
+    from reveal_bench.kinds.drawings import Annotations
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.localization.readings import Drawn
+    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+    from reveal_bench.kinds.marks import Marks
+    from reveal_bench.kinds.rows import Row
+
+__all__ = ["Detection"]
+
+
+class Detection(ImageKind):
+    """Boxes, masks and points with scores, of every finding on every image.
+
+    Its datasets have the rows of localization, with a box for each instance that is drawn.
+    """
+
+    name: ClassVar = "detection"
+    config: ClassVar = "detection"
+    question: ClassVar = (
+        "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with scores; what "
+        "is marked where nothing is counts against a model."
+    )
+    most_answers: ClassVar = 1  # each detection asks about a place, and about absence
+    intervals: ClassVar = ("shifted", "percentile")
+    asked_in_words: ClassVar = (
+        "A model is asked which findings an image shows, and where: every finding is asked of every image, and a false "
+        "alarm counts. Where it is not known whether or where a finding is on an image, that image has no part in the "
+        "figures of that finding."
+    )
+    scored_in_words: ClassVar = (
+        "What a run does not mark counts as absent. For figures at a threshold, detections count that score 0.5 or "
+        "more."
+    )
+    compared_in_words: ClassVar = (
+        ". Differences are paired by patient; their intervals and p come from the same {n} resamples."
+    )
+    primary: ClassVar = "ap_50"
+    released: ClassVar = ("ap_50", "cpm")
+    outcomes: ClassVar = ("right", "wrong")
+    forms: ClassVar = ("box",)
+
+    def asked(self, record: LocalizationRecord, benchmark: Any, asks: str) -> list[str]:
+        """All findings."""
+        return list(record.label_status)
+
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """All findings."""
+        return list(findings)
+
+    def holdout_tells(self, asks: str) -> str:
+        """That every finding is asked of every image."""
+        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+
+    def fused(
+        self, records: Iterable[LocalizationRecord], how: str, iou: float
+    ) -> tuple[Iterator[LocalizationRecord], str]:
+        """See :mod:`reveal_bench.kinds.detection.fusion`."""
+        from reveal_bench.kinds.detection.fusion import fuse_readers, fusion_in_words
+
+        return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
+
+    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The images of `split` with their references."""
+        from reveal_bench.kinds.localization.records import read_localization
+
+        return read_localization(folder, split, config=self.config)
+
+    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The same: contours may be what tells instances apart."""
+        return self.read_records(folder, split)
+
+    def read_manifest(self, folder: Path, split: str) -> DetectionManifest:
+        """The images of `split`."""
+        from reveal_bench.kinds.detection.records import read_detection_manifest
+
+        return read_detection_manifest(folder, split)
+
+    def lint(
+        self,
+        path: Path,
+        manifest: DetectionManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        """Read and check a file of detections; none is ever missing."""
+        from reveal_bench.kinds.detection.lint import lint_detections
+
+        return lint_detections(path, manifest, leave_out_unknown=leave_out_unknown, limits=limits, name=name)
+
+    def prediction(self, answer: Any) -> LocalizationPrediction:
+        """The box that was named; of a model that does not say how sure it is, with the score 1."""
+        from reveal_bench.kinds.localization.records import LocalizationPrediction
+
+        score = 1.0 if answer.score is None else answer.score
+        return LocalizationPrediction(answer.unit, answer.finding or "", box=answer.box, mask=answer.mask, score=score)
+
+    def answers_at(
+        self,
+        places: Sequence[LocalizationPrediction],
+        manifest: DetectionManifest,
+        *,
+        shares: Mapping[str, float] | None,
+        seed: int,
+    ) -> list[LocalizationPrediction]:
+        """See :mod:`reveal_bench.kinds.detection.baselines`."""
+        from reveal_bench.kinds.detection.baselines import detections_of_places
+
+        return detections_of_places(places, manifest, shares=shares, seed=seed)
+
+    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
+        """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
+        if not isinstance(answer, Mapping):
+            return super().entries(key, answer)
+        return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
+                for finding, several in answer.items() for one in several]  # fmt: skip
+
+    def protocol(
+        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Scores from which a detection counts, for figures at a threshold fixed beforehand."""
+        return {"thresholds": thresholds}
+
+    def score(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        manifest: DetectionManifest,
+        protocol: Mapping[str, Any],
+        ratings: Sequence[Any] = (),
+    ) -> DetectionRows:
+        """See :func:`~reveal_bench.kinds.detection.scoring.score_detections`."""
+        from reveal_bench.kinds.detection.scoring import score_detections
+
+        return score_detections(
+            predictions, records, findings=manifest.findings, thresholds=protocol.get("thresholds", 0.5)
+        )
+
+    def curves(self, rows: DetectionRows, *, n_resamples: int, seed: int, unit: str) -> Curves:
+        """See :mod:`reveal_bench.kinds.detection.curves`."""
+        from reveal_bench.kinds.detection.curves import curves_of_detections
+
+        return curves_of_detections(rows, n_resamples=n_resamples, seed=seed, unit=unit)
+
+    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+        """What a reader drew as detections with the score 1, one for each box."""
+        from reveal_bench.kinds.detection.readings import detections_of_reader
+
+        return detections_of_reader(record, said)
+
+    def case_answers(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        rows: DetectionRows,
+        protocol: Mapping[str, Any],
+    ) -> Mapping[str, Sequence[CaseAnswer]]:
+        """See :mod:`reveal_bench.kinds.detection.cases`."""
+        from reveal_bench.kinds.detection.cases import answers_of_detections
+
+        return answers_of_detections(predictions, rows)
+
+    def drawn_predictions(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        manifest: DetectionManifest,
+    ) -> Annotations:
+        """See :mod:`reveal_bench.kinds.localization.drawings`."""
+        from reveal_bench.kinds.localization.drawings import drawn_predictions
+
+        return drawn_predictions(predictions, manifest)
+
+    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+        """See :mod:`reveal_bench.kinds.detection.drawings`."""
+        from reveal_bench.kinds.detection.drawings import detections_of
+
+        return detections_of(annotations)
+
+    def disclose(self, rows: DetectionRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :func:`~reveal_bench.kinds.detection.scoring.disclose_detections`."""
+        from reveal_bench.kinds.detection.scoring import disclose_detections
+
+        return disclose_detections(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
+
+    def codec(self) -> Codec:
+        """See :mod:`reveal_bench.kinds.detection.canonical`."""
+        from reveal_bench.kinds.detection.canonical import DetectionCodec
+
+        return DetectionCodec()
+
+    def marks(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        manifest: DetectionManifest,
+        thresholds: float | Mapping[str, float],
+    ) -> Marks:
+        """See :mod:`reveal_bench.kinds.detection.marks`."""
+        from reveal_bench.kinds.detection.marks import marks_of_detections
+
+        return marks_of_detections(predictions, manifest)
+
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: DetectionManifest) -> list[str]:
+        """See :mod:`reveal_bench.kinds.detection.marks`."""
+        from reveal_bench.kinds.detection.marks import signs_of_detections
+
+        return signs_of_detections(predictions, manifest)
+
+    def example_upload(self) -> tuple[DetectionManifest, str]:
+        """See :mod:`reveal_bench.kinds.detection.example`."""
+        from reveal_bench.kinds.detection.example import example_upload
+
+        return example_upload()
+
+    def example_rows(self) -> list[DetectionRows]:
+        """See :mod:`reveal_bench.kinds.detection.example`."""
+        from reveal_bench.kinds.detection.example import example_rows
+
+        return example_rows()
+
+
+def _fields(one: Any) -> dict[str, Any]:
+    if isinstance(one, Mapping):
+        return dict(one)
+    box, score = one
+    return {"box": list(box), "score": score}

@@ -1,0 +1,176 @@
+"""The linter of detection files: entries checked as those of localization, several to a finding, each with a score.
+
+Conventions
+-----------
+An entry is one thing that a model marks: a box, a mask (run lengths or contours) or a point, and how sure the model is.
+COCO results are the natural file. A finding that is not marked on an image is answered: the model holds it to be
+absent there, so nothing is ever missing. Entries keep the order of the file, which decides between equal scores.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.entries.jsonl import Entry, check_entries
+from reveal_bench.entries.report import LintReport, ProblemLog
+from reveal_bench.entries.source import Limits, open_source
+from reveal_bench.kinds.localization.checks import Draft, EntryChecker
+from reveal_bench.kinds.localization.formats import read_entries
+from reveal_bench.kinds.localization.lint import (
+    check_masks,
+    describe_drafts,
+    filling_work,
+    note_coordinates,
+    note_spellings,
+    runs_problems,
+)
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
+from reveal_bench.masks import pack_masks, rasterize_polygons
+
+__all__ = ["MOST_ON_IMAGE", "lint_detections"]
+
+MOST_ON_IMAGE = 100
+"""Entries of one finding on one image, as COCO's evaluation counts them."""
+_FEW = 20  # entries below which equal scores are no pattern
+_PLACES = ("point", "box", "rle", "polygons")
+
+
+class DetectionChecker(EntryChecker):
+    """Checks the entries of one file: also that each has a score and marks one thing."""
+
+    def check(self, entry: Entry) -> Draft:
+        """Check `entry`, noting everything that is wrong with it."""
+        draft = super().check(entry)
+        if "score" not in entry.fields:
+            hint = "how sure the model is, in [0, 1]: false alarms are weighed by it"
+            self.error(entry, "missing-score", "score", "`score` is missing", dict(entry.fields), hint=hint)
+        for field in ("cell", "points"):
+            if field in entry.fields:
+                message = f"a detection is one of {', '.join(_PLACES)}"
+                hint = "an entry for each point" if field == "points" else "give its box"
+                self.error(entry, "one-place", field, message, entry.fields[field], hint=hint)
+        return draft
+
+
+def lint_detections(
+    path: Path,
+    manifest: Manifest,
+    *,
+    leave_out_unknown: bool = False,
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> LintReport:
+    """Check a file of detections against the public manifest of a split.
+
+    Parameters
+    ----------
+    path : file of any format of :mod:`reveal_bench.kinds.localization.formats`
+    manifest : what the split asks
+    leave_out_unknown : whether entries on images that the split does not have are left out, with a warning
+    limits : how large the file and its parts may be
+    name : name to show for the file; that of `path` unless given
+
+    Returns
+    -------
+    LintReport; its `predictions`, one per entry, are empty if there is any error
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read. What is in it never raises.
+    """
+    log, data = open_source(path, limits, name)
+    if data is None:
+        return LintReport.of_unread(log, allow_missing=False)
+    log.left_out = frozenset(("unknown-image",) if leave_out_unknown else ())
+    file_format, entries = read_entries(data, manifest, limits, log)
+    del data  # a document was parsed: its text need not be held beside it
+    checker = DetectionChecker(manifest, manifest.grid, file_format, limits, log)
+    drafts = check_entries(entries, checker.check, log)
+    check_masks(drafts, checker)
+    if not log.has_errors:
+        _fill_contours(drafts, limits, log)
+    if not drafts and not log.has_errors:
+        log.refuse("empty-file", "the file holds no predictions")
+    if not log.stopped:
+        note_spellings(checker, log)
+        log.note_left_out("images")
+        _note_crowds(drafts, checker)
+        _note_repeated(drafts, log)
+        _note_scores(drafts, log)
+        note_coordinates(drafts, log)
+    predictions = () if log.has_errors else tuple(map(_prediction, drafts))
+    problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
+    if len(problems) > len(log.problems):
+        predictions = ()
+    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, (), _describe(drafts, manifest))
+
+
+def _fill_contours(drafts: Iterable[Draft], limits: Limits, log: ProblemLog) -> None:
+    drawn = [draft for draft in drafts if draft.polygons and draft.rle is None]
+    work = sum(map(filling_work, drawn))
+    if work > limits.polygon_work:
+        rule = f"contours may have at most {limits.polygon_work} vertices times rows in all"
+        log.refuse("polygon-work", rule, value=work, hint="send run lengths, or fewer vertices")
+        return
+    for draft in drawn:
+        assert draft.row is not None
+        draft.filled = rasterize_polygons(draft.polygons, draft.row.size)
+        draft.area = int(pack_masks([draft.filled]).areas[0])
+
+
+def _note_crowds(drafts: Sequence[Draft], checker: DetectionChecker) -> None:
+    counts: Counter[tuple[str, str]] = Counter()
+    for draft in drafts:
+        if draft.row is not None and draft.finding is not None:
+            pair = draft.row.image_id, draft.finding
+            counts[pair] += 1
+            if counts[pair] == MOST_ON_IMAGE + 1:
+                message = f"an image may have at most {MOST_ON_IMAGE} detections of a finding"
+                checker.error(draft, "crowd", "image_id", message, list(pair), hint="keep those with the best scores")
+
+
+def _note_repeated(drafts: Sequence[Draft], log: ProblemLog) -> None:
+    seen: set[object] = set()
+    repeated = []
+    for draft in drafts:
+        if draft.row is None or draft.finding is None:
+            continue
+        place = (draft.row.image_id, draft.finding, draft.points, draft.box, draft.rle, draft.polygons)
+        repeated += [draft] if place in seen else []
+        seen.add(place)
+    if repeated:
+        message = f"{len(repeated)} detections repeat the place and finding of another: each counts as a false alarm"
+        hint = "were they meant to be suppressed?"
+        log.warning("repeated-detection", message, line=repeated[0].line, hint=hint)
+
+
+def _note_scores(drafts: Sequence[Draft], log: ProblemLog) -> None:
+    scores = {draft.score for draft in drafts if draft.score is not None}
+    if len(scores) == 1 and len(drafts) >= _FEW:
+        message = f"all {len(drafts)} detections have the same score: they cannot be ordered by it"
+        hint = "average precision and FROC then depend on the order of the file"
+        log.warning("constant-score", message, field="score", value=scores.pop(), hint=hint)
+
+
+def _describe(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, Any]:
+    """Figures for a person's eye: as in localization, and ``images_without`` a detection, ``most_on_image``."""
+    on_image: dict[str, int] = defaultdict(int)
+    for draft in drafts:
+        if draft.row is not None:
+            on_image[draft.row.image_id] += 1
+    told = describe_drafts(drafts, manifest)
+    n_without = len(manifest.rows) - len(on_image)
+    return {**told, "images_without": n_without, "most_on_image": max(on_image.values(), default=0)}
+
+
+def _prediction(draft: Draft) -> LocalizationPrediction:
+    assert draft.row is not None
+    assert draft.finding is not None
+    mask = draft.rle or draft.filled
+    return LocalizationPrediction(
+        draft.row.image_id, draft.finding, draft.points, None, draft.box, mask, draft.score, draft.line
+    )

@@ -1,0 +1,59 @@
+"""Records of detection are images of localization; what differs is what counts as one instance, and what is unknown.
+
+An instance is a box of the ground truth as its source draws it, or a contour. Whether a finding is on an image is
+*unknown* where its label is missing or uncertain, and where it is present but was not drawn: nothing that a model marks
+there is right or wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from reveal_bench.kinds.localization.records import Box, LocalizationRecord, Manifest, read_manifest
+from reveal_bench.masks import Rle, rasterize_polygons
+
+__all__ = ["DetectionManifest", "instance_masks", "instances", "is_known", "read_detection_manifest"]
+
+
+@dataclass(frozen=True)
+class DetectionManifest(Manifest):
+    """What a split asks: every finding of every image."""
+
+    kind: ClassVar[str] = "detection"
+
+
+def read_detection_manifest(folder: Path, split: str) -> DetectionManifest:
+    """Read the public manifest of `split`; raises as :func:`~reveal_bench.kinds.localization.records.read_manifest`."""
+    found = read_manifest(folder, split)
+    return DetectionManifest(found.benchmark, found.version, split, found.grid, found.findings, found.rows)
+
+
+def instances(record: LocalizationRecord, finding: str) -> tuple[Box, ...]:
+    """Boxes [x, y, width, height] of a finding on an image, one for each instance that the ground truth has."""
+    drawn = record.reference(finding)
+    if drawn is None or drawn.area_px == 0:
+        return ()
+    if drawn.boxes_xywh or drawn.bbox_xywh is None:
+        return drawn.boxes_xywh
+    return (drawn.bbox_xywh,)
+
+
+def instance_masks(record: LocalizationRecord, finding: str) -> tuple[Rle, ...]:
+    """Masks of the instances: of each contour, or the whole mask where its instances were not drawn apart.
+
+    None where the source draws boxes alone.
+    """
+    drawn = record.reference(finding)
+    if drawn is None or drawn.area_px == 0 or drawn.rle is None:
+        return ()
+    if len(drawn.polygons) > 1 and len(drawn.polygons) == len(drawn.boxes_xywh):
+        return tuple(rasterize_polygons([contour], record.size) for contour in drawn.polygons)
+    return (drawn.rle,)
+
+
+def is_known(record: LocalizationRecord, finding: str) -> bool:
+    """Whether the references say where the finding is on an image, or that it is absent."""
+    status = record.label_status[finding]
+    return status == 0 or (status == 1 and finding not in record.missing and bool(instances(record, finding)))

@@ -1,0 +1,493 @@
+"""Detections and references -> what each hits -> figures per finding.
+
+Conventions
+-----------
+What counts, and the figures, are those of :mod:`reveal_bench.metrics.detection`: a detection hits a lesion by the IoU
+of their boxes, or by its centre. A lesion is one instance that the ground truth draws. A mask counts by its tight
+box, a point by its place alone, so it never hits by IoU.
+
+Where it is not known whether or where a finding is on an image (:mod:`reveal_bench.kinds.detection.records`), the image
+has no part in the figures of that finding, nor has what is marked there. An image without a detection of a finding was
+held to be free of it; none is missing.
+
+What may be shown of one submission: macros over the findings that enough images have and enough do not have. A figure
+of one finding tells where it is absent, image by image, to whoever may ask often; see "What colluding teams can learn"
+in the operator's guide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.kinds.confidences import Confidences
+from reveal_bench.kinds.detection.records import instance_masks, instances, is_known
+from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
+from reveal_bench.kinds.images import VIEWS
+from reveal_bench.kinds.kind import TabledRows
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.localization.scoring import SIZES
+from reveal_bench.masks import Rle, pack_masks
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, estimates_from, resampling_counts, signature
+from reveal_bench.metrics.detection import Matched, detection_figures
+from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks
+from reveal_bench.metrics.intervals import Interval, check_interval
+from reveal_bench.metrics.localization import mask_iou
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RULES", "DetectionRows", "disclose_detections", "score_detections"]
+
+_MASKS_AT_ONCE = 256
+_POINTS_ALONE = "detections are points: average precision, which needs boxes or masks, is not defined"
+_BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
+_BY_MASK = ("pq", "sq", "rq")
+_DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == "lesions")
+
+
+@dataclass(frozen=True, repr=False)
+class DetectionRows(TabledRows):
+    """Detections of one submission, and what each hits.
+
+    Attributes
+    ----------
+    findings : vocabulary, in table order
+    images : every (image_id, patient_id) of the split
+    known : bool array (n_images, n_findings), where it is known whether and where a finding is
+    lesion_image, lesion_finding : int arrays (n_lesions,), of the pairs that are known
+    lesion_share : float array (n_lesions,), share of the image that the box of each covers
+    mark_image, mark_finding : int arrays (n_marks,), in the order of the images, then of the file
+    mark_score : float array (n_marks,)
+    mark_hit : int array (n_rules, n_marks), a row for each of RULES: index of the lesion, or -1
+    mask_hit, mask_iou : int and float arrays (n_marks,), the lesion whose mask a detection's mask matches, or -1, and
+        their IoU; empty where detections or lesions have no masks
+    thresholds : float array (n_findings,), score from which a detection counts
+    notes : what a reader of the scores should know, for people
+    views : image_id -> view, where known
+    place_of : int array (n_marks,), index of each mark among the predictions, where known
+    """
+
+    kind: ClassVar[str] = "detection"
+
+    findings: tuple[str, ...]
+    images: tuple[tuple[str, str], ...]
+    known: BoolArray
+    lesion_image: IntArray
+    lesion_finding: IntArray
+    lesion_share: FloatArray
+    mark_image: IntArray
+    mark_finding: IntArray
+    mark_score: FloatArray
+    mark_hit: Hits
+    mask_hit: Hits
+    mask_iou: FloatArray
+    thresholds: FloatArray
+    notes: tuple[str, ...] = ()
+    views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    place_of: IntArray = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The findings."""
+        return self.findings
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        """All of `groups`."""
+        return tuple(groups)
+
+    def metrics(self) -> list[str]:
+        """Metrics that apply: those by overlap only where a box or mask is given."""
+        without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
+        return [name for name in _DETECTION if name not in without]
+
+    @property
+    def _has_masks(self) -> bool:
+        return len(self.mask_hit) == len(self.mark_score) > 0
+
+    def estimates(
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> list[Estimate]:
+        """Every figure with its interval, of all images and lesions or of a stratum.
+
+        Raises
+        ------
+        ValueError
+            If there is no such stratum, unit, finding or interval.
+        """
+        check_interval(interval, n_resamples)
+        rows = self if stratum is None else self._stratum(stratum)
+        chosen = tuple(self.findings if groups is None else groups)
+        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+        (figures,) = self.resample([rows], metrics=self.metrics(), groups=chosen, **options)
+        found: list[Estimate] = []
+        for name, of_groups in figures.items():
+            recipe = signature(name, METRICS[name].version, **options, interval=interval)
+            found += estimates_from(of_groups, chosen, recipe=recipe, interval=interval)
+        return found
+
+    def strata(self) -> dict[str, BoolArray]:
+        """Images by view, and all images with only the lesions of a size: bool arrays (n_images,)."""
+        views = np.array([self.views.get(image, "") for image, _ in self.images], object)
+        parts = {f"view: {view}": views == view for view in VIEWS}
+        for name, low, high in SIZES:
+            has_any = bool(((self.lesion_share >= low) & (self.lesion_share < high)).any())
+            parts[f"size: {name}"] = np.full(len(self), has_any)
+        return {name: part for name, part in parts.items() if part.any()}
+
+    def _stratum(self, name: str) -> DetectionRows:
+        parts = self.strata()
+        if name not in parts:
+            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(name))
+        sizes = {f"size: {size}": (low, high) for size, low, high in SIZES}
+        if name not in sizes:
+            return replace(self, known=self.known & parts[name][:, None])
+        low, high = sizes[name]
+        return self._of_lesions((self.lesion_share >= low) & (self.lesion_share < high))
+
+    def _of_lesions(self, kept: BoolArray) -> DetectionRows:
+        """With the lesions in `kept` alone; what hits another by its centre has no part, nor hits it any more."""
+        place = _renumbered(kept)
+        other = (self.mark_hit[CENTRE] >= 0) & (place[self.mark_hit[CENTRE]] < 0)
+        return replace(
+            self,
+            lesion_image=self.lesion_image[kept],
+            lesion_finding=self.lesion_finding[kept],
+            lesion_share=self.lesion_share[kept],
+            **self._marks(~other, place),
+        )
+
+    def _marks(self, kept: BoolArray, place: Hits) -> dict[str, Any]:
+        """Columns of the marks in `kept`, with lesions renumbered by `place`, whose last entry stands for none."""
+        chosen = {name: getattr(self, name)[kept] for name in ("mark_image", "mark_finding", "mark_score")}
+        further: dict[str, Any] = {"place_of": self.place_of[kept]} if len(self.place_of) else {}
+        if self._has_masks:
+            further |= {"mask_hit": place[self.mask_hit[kept]], "mask_iou": self.mask_iou[kept]}
+        return {**chosen, "mark_hit": place[self.mark_hit[:, kept]], **further}
+
+    def to_table(self) -> pa.Table:
+        """One row per detection: image_id, patient_id, finding, score, and by rule whether it hits; null: not known."""
+        import pyarrow as pa
+
+        is_known = self.known[self.mark_image, self.mark_finding]
+        columns: dict[str, Any] = {
+            "image_id": [self.images[i][0] for i in self.mark_image.tolist()],
+            "patient_id": [self.images[i][1] for i in self.mark_image.tolist()],
+            "finding": [self.findings[i] for i in self.mark_finding.tolist()],
+            "score": self.mark_score,
+        }
+        for name in ("iou_40", "iou_50", "iou_75", "centre"):
+            columns[f"hit_{name}"] = pa.array(self.mark_hit[RULES.index(name)] >= 0, mask=~is_known)
+        return pa.table(columns)
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[DetectionRows],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> list[dict[str, Figures]]:
+        """Figures per finding of several systems on one split, on the data and in the same replicates.
+
+        Raises
+        ------
+        ValueError
+            If a metric, finding or unit is unknown, or the systems were scored on different images.
+        """
+        if unit not in ("patient", "image"):
+            raise ArgumentError("unit", "must be 'patient' or 'image'", repr(unit))
+        first = systems[0]
+        for rows in systems:
+            if unknown := [name for name in groups if name not in rows.findings]:
+                raise ArgumentError("findings", f"must be among {list(rows.findings)}", unknown)
+            if missing := [name for name in metrics if name not in rows.metrics()]:
+                raise ArgumentError("metrics", f"must be among {rows.metrics()}", missing)
+            if rows.images != first.images:
+                raise ValueError("all systems must be scored on the same images, in the same order")
+        names = [image[1 if unit == "patient" else 0] for image in first.images]
+        code = {name: i for i, name in enumerate(sorted(set(names)))}
+        units = np.array([code[name] for name in names], np.int64)
+        counts = resampling_counts(len(code), n_resamples=n_resamples, seed=seed)
+        return [rows._figures(metrics, groups, units, counts) for rows in systems]
+
+    def _figures(
+        self, metrics: Sequence[str], groups: Sequence[str], units: IntArray, counts: Any
+    ) -> dict[str, Figures]:
+        columns = []
+        for group in groups:
+            found = self.matched(group, units)
+            n = {"false_alarms": found.n_images}
+            made = detection_figures(found, metrics, counts)
+            columns.append({name: (*made[name], n.get(name, found.n_lesions)) for name in metrics})
+        return {
+            name: Figures(
+                np.array([column[name][0] for column in columns]),
+                np.column_stack([column[name][1] for column in columns]),
+                np.array([0 if math.isnan(column[name][0]) else column[name][2] for column in columns]),
+            )
+            for name in metrics
+        }
+
+    def matched(self, finding: str, units: IntArray | None = None) -> Matched:
+        """The marks and lesions of one finding, on the images where it is known."""
+        code = self.findings.index(finding)
+        images = np.flatnonzero(self.known[:, code])
+        place = np.full(len(self), -1)
+        place[images] = np.arange(len(images))
+        kept = (self.mark_finding == code) & (place[self.mark_image] >= 0)
+        own = (self.lesion_finding == code) & (place[self.lesion_image] >= 0)
+        lesions = _renumbered(own)
+        return Matched(
+            units=(np.arange(len(self)) if units is None else units)[images],
+            mark_image=place[self.mark_image[kept]],
+            score=self.mark_score[kept],
+            hit=lesions[self.mark_hit[:, kept]],
+            lesion_image=place[self.lesion_image[own]],
+            threshold=float(self.thresholds[code]),
+            mask_hit=lesions[self.mask_hit[kept]] if self._has_masks else None,
+            mask_iou=self.mask_iou[kept] if self._has_masks else None,
+        )
+
+    @classmethod
+    def answers(cls, systems: Sequence[DetectionRows], metric: str, groups: Sequence[str]) -> FloatArray:
+        """Number, sum of scores and of scores that hit of each system's detections on every image and finding."""
+        columns = [systems[0].findings.index(group) for group in groups]
+
+        def own(rows: DetectionRows) -> FloatArray:
+            table = np.zeros((3, *rows.known.shape))
+            hits = rows.mark_hit[CENTRE] >= 0
+            for layer, weights in zip(table, (1.0, rows.mark_score, rows.mark_score * hits), strict=True):
+                np.add.at(layer, (rows.mark_image, rows.mark_finding), weights)
+            return table[..., columns].ravel()
+
+        return np.array([own(rows) for rows in systems])
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split."""
+        return frozenset(patient for _, patient in self.images)
+
+    def of_patients(self, patients: Collection[str]) -> DetectionRows:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        chosen = frozenset(patients)
+        kept = np.array([patient in chosen for _, patient in self.images], bool)
+        place = np.cumsum(kept) - 1
+        own = kept[self.lesion_image]
+        lesions = _renumbered(own)
+        marks = self._marks(kept[self.mark_image], lesions)
+        return replace(
+            self,
+            images=tuple(image for image, is_kept in zip(self.images, kept.tolist(), strict=True) if is_kept),
+            known=self.known[kept],
+            lesion_image=place[self.lesion_image[own]],
+            lesion_finding=self.lesion_finding[own],
+            lesion_share=self.lesion_share[own],
+            **marks | {"mark_image": place[marks["mark_image"]]},
+        )
+
+    def comparable(self) -> DetectionRows:
+        """All rows."""
+        return self
+
+    def confidences(self) -> Confidences | None:
+        """The highest score of a finding on an image against its presence; 0 where nothing is marked."""
+        scores = np.zeros(self.known.shape)
+        np.maximum.at(scores, (self.mark_image, self.mark_finding), self.mark_score)
+        present = np.zeros(self.known.shape, bool)
+        present[self.lesion_image, self.lesion_finding] = True
+        images, findings = np.nonzero(self.known)
+        probabilities, happened = scores[images, findings], present[images, findings]
+        predicted = probabilities >= self.thresholds[findings]
+        return Confidences(
+            event="findings present",
+            whole_split=True,
+            groups=self.findings,
+            case_groups=[self.findings[i] for i in findings.tolist()],
+            case_patients=[self.images[i][1] for i in images.tolist()],
+            all_patients=self.patients(),
+            probabilities=probabilities,
+            happened=happened,
+            sureness=np.where(predicted, probabilities, 1 - probabilities),
+            right=predicted == happened,
+            n_unsaid=0,
+        )
+
+
+def _renumbered(kept: BoolArray) -> Hits:
+    """New index of each lesion in `kept`, -1 for the others and, at the end, for none."""
+    return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)
+
+
+def score_detections(
+    predictions: Sequence[LocalizationPrediction],
+    records: Sequence[LocalizationRecord],
+    *,
+    findings: Sequence[str],
+    thresholds: float | Mapping[str, float] = 0.5,
+) -> DetectionRows:
+    """Match checked detections with the lesions of the references.
+
+    Parameters
+    ----------
+    predictions : each with a score, and a box, a mask or a point; those on other images are ignored
+    records : references; ground truth only is used
+    findings : vocabulary of the benchmark
+    thresholds : score from which a detection counts: one number, or one per finding (0.5 for the others)
+
+    Raises
+    ------
+    ValueError
+        If an image is listed twice, a detection has no score or place, or a threshold is out of range or of no finding.
+    """
+    images = {record.image_id: i for i, record in enumerate(records)}
+    if len(images) != len(records):
+        raise ArgumentError("records", "must name each image once")
+    codes = {finding: i for i, finding in enumerate(findings)}
+    known = np.array([[is_known(record, finding) for finding in findings] for record in records], bool)
+    known = known.reshape(len(records), len(findings))
+    lesions = [
+        (i, codes[finding], box, (box[2] * box[3]) / (record.width * record.height))
+        for i, record in enumerate(records)
+        for finding in findings
+        if known[i, codes[finding]]
+        for box in instances(record, finding)
+    ]
+    lesion_image = np.array([one[0] for one in lesions], np.int64)
+    lesion_finding = np.array([one[1] for one in lesions], np.int64)
+    lesion_boxes = np.array([one[2] for one in lesions], np.float64).reshape(-1, 4)
+    kept = [k for k, one in enumerate(predictions) if one.image_id in images]
+    place = np.array(sorted(kept, key=lambda k: images[predictions[k].image_id]), np.int64)
+    chosen = [predictions[k] for k in place.tolist()]
+    boxes, points = _places(chosen)
+    scores = np.array([math.nan if one.score is None else one.score for one in chosen], np.float64)
+    image = np.array([images[one.image_id] for one in chosen], np.int64)
+    finding = np.array([codes[one.finding] for one in chosen], np.int64)
+    n = len(findings)
+    hits = match_marks(boxes, points, scores, image * n + finding, lesion_boxes, lesion_image * n + lesion_finding)
+    cases = image * n + finding, lesion_image * n + lesion_finding
+    mask_hit, mask_iou = _match_masks(chosen, scores, cases, _lesion_masks(records, findings, known))
+    are_points = len(chosen) > 0 and bool(np.isnan(boxes[:, 0]).all())
+    return DetectionRows(
+        findings=tuple(findings),
+        images=tuple((record.image_id, record.patient_id) for record in records),
+        known=known,
+        lesion_image=lesion_image,
+        lesion_finding=lesion_finding,
+        lesion_share=np.array([one[3] for one in lesions], np.float64),
+        mark_image=image,
+        mark_finding=finding,
+        mark_score=scores,
+        mark_hit=hits,
+        mask_hit=mask_hit,
+        mask_iou=mask_iou,
+        thresholds=_thresholds(thresholds, findings),
+        notes=(_POINTS_ALONE,) if are_points else (),
+        views={record.image_id: record.view for record in records},
+        place_of=place,
+    )
+
+
+def _places(detections: Sequence[LocalizationPrediction]) -> tuple[FloatArray, FloatArray]:
+    """Boxes (n, 4), of masks the tight ones, NaN for a point or an empty mask; and points (n, 2)."""
+    boxes = np.full((len(detections), 4), np.nan)
+    masks = []
+    for i, one in enumerate(detections):
+        if one.box is not None:
+            boxes[i] = one.box
+        elif one.mask is not None:
+            masks.append(i)
+    for start in range(0, len(masks), _MASKS_AT_ONCE):
+        batch = masks[start : start + _MASKS_AT_ONCE]
+        boxes[batch] = pack_masks([mask for i in batch if (mask := detections[i].mask) is not None]).boxes_xywh()
+    points = boxes[:, :2] + boxes[:, 2:] / 2
+    for i, one in enumerate(detections):
+        if one.points:
+            points[i] = one.points[0]
+    return boxes, points
+
+
+def _lesion_masks(records: Sequence[LocalizationRecord], findings: Sequence[str], known: BoolArray) -> list[Rle] | None:
+    """The mask of every lesion, in their order; None where one has none of its own."""
+    masks: list[Rle] = []
+    for i, record in enumerate(records):
+        for code in np.flatnonzero(known[i]).tolist():
+            own = instance_masks(record, findings[code])
+            if len(own) != len(instances(record, findings[code])):
+                return None
+            masks += own
+    return masks
+
+
+def _match_masks(
+    detections: Sequence[LocalizationPrediction],
+    scores: FloatArray,
+    cases: tuple[IntArray, IntArray],
+    lesions: list[Rle] | None,
+) -> tuple[Hits, FloatArray]:
+    """See :func:`~reveal_bench.metrics.detection_matching.match_masks`; empty where either has no masks."""
+    if not lesions or all(one.mask is None for one in detections):
+        return np.zeros(0, np.int32), np.zeros(0)
+    of_case: dict[int, list[int]] = {}
+    for lesion, case in enumerate(cases[1].tolist()):
+        of_case.setdefault(case, []).append(lesion)
+    pairs = [
+        (mark, lesion, one.mask)
+        for mark, (one, case) in enumerate(zip(detections, cases[0].tolist(), strict=True))
+        if one.mask is not None
+        for lesion in of_case.get(case, ())
+    ]
+    overlaps = [np.zeros(0)]
+    for start in range(0, len(pairs), _MASKS_AT_ONCE):
+        batch = pairs[start : start + _MASKS_AT_ONCE]
+        own, others = pack_masks([mask for *_, mask in batch]), pack_masks([lesions[k] for _, k, _ in batch])
+        overlaps.append(mask_iou(own, others, slice="all"))
+    marks, found = np.array([mark for mark, *_ in pairs], np.int64), np.array([k for _, k, _ in pairs], np.int64)
+    return match_masks(np.nan_to_num(np.concatenate(overlaps)), marks, found, scores, cases[0], len(lesions))
+
+
+def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]) -> FloatArray:
+    given = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(findings, thresholds)
+    for value in given.values():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each finding named", repr(value))
+    if unknown := sorted(set(given) - set(findings)):
+        raise ArgumentError("thresholds", "must be of the benchmark's findings", unknown)
+    return np.array([float(given.get(finding, 0.5)) for finding in findings])
+
+
+def disclose_detections(
+    rows: DetectionRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
+) -> Disclosure:
+    """Macros over the findings that at least `min_cell` images have and as many do not: references alone decide."""
+    having = np.zeros(rows.known.shape, bool)
+    having[rows.lesion_image, rows.lesion_finding] = True
+    n_having = (having & rows.known).sum(axis=0)
+    smaller = np.minimum(n_having, rows.known.sum(axis=0) - n_having)
+    shown = tuple(finding for finding, n in zip(rows.findings, smaller.tolist(), strict=True) if n >= min_cell)
+    allowed: list[Estimate] = []
+    if shown:
+        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": "patient"}
+        estimates = rows.estimates(**options, interval="percentile", groups=shown)
+        allowed = [one for one in estimates if one.metric in released and one.finding == MACRO]
+    counted = "images with it or without it"
+    return disclosure_of_findings(allowed, rows.findings, shown, counted=counted, min_cell=min_cell)

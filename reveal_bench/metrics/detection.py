@@ -1,0 +1,435 @@
+"""Figures of detectors whose marks were matched with lesions: ranked, at a threshold, and in bootstrap replicates.
+
+Conventions
+-----------
+Figures are of one finding (:class:`Matched`): images on which it is known whether and where the finding is, marks with
+scores, lesions, and by rule which lesion each mark hits (:mod:`reveal_bench.metrics.detection_matching`). A replicate
+weighs images by whole numbers, how often their patient was drawn, and its figure is that of a dataset in which the
+images stand so often (of marks on one image that score the same, all copies of one come before those of the next);
+nothing is matched or sorted again. Undefined is NaN.
+
+Figures
+-------
+* average precision at an IoU: COCO's, the mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or
+  a higher one. Marks of equal score come in the order of the images and of the file. Undefined without a lesion.
+* FROC: the share of lesions found against false alarms per image, over all thresholds, with straight lines between
+  them. A mark that hits no lesion is a false alarm; further marks on a lesion are neither. Undefined without a lesion.
+* AFROC and wAFROC: how often a lesion is scored above the highest false alarm of an image without the finding; an
+  unmarked lesion or image is below all marks, ties count half. In wAFROC each image with the finding has equal weight
+  (Chakraborty 2017, chapters 13 and 14). Undefined without a lesion or without an image that has none.
+* LROC: the same of the highest mark of each image, if it hits. Swensson 1996.
+* at a threshold fixed beforehand: the share of lesions found, and false alarms per image.
+* panoptic quality of masks at a threshold, and its factors: recognition, TP / (TP + FP / 2 + FN / 2), and segmentation,
+  the mean IoU of the matches, which are by an IoU above a half (Kirillov et al. 2019).
+* RSNA's precision: true positives / (true + false positives + lesions missed) at a threshold, mean over IoU 0.4 to 0.75
+  and over images that have a lesion or a mark (RSNA Pneumonia Detection Challenge 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench import kernels
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.metrics.bootstrap import weighted_sums
+from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, box_overlaps, match_marks, match_masks
+
+__all__ = [
+    "FROC_RATES",
+    "RANKED",
+    "Matched",
+    "detection_figure",
+    "detection_figures",
+    "froc_points",
+    "precision_recall",
+]
+
+FROC_RATES = {
+    "froc_0125": 0.125,
+    "froc_025": 0.25,
+    "froc_05": 0.5,
+    "froc_1": 1.0,
+    "froc_2": 2.0,
+    "froc_4": 4.0,
+    "froc_8": 8.0,
+}
+"""False alarms per image at which sensitivity is told; CPM is the mean over them (LUNA16)."""
+RANKED = ("ap_40", "ap_50", "ap", *FROC_RATES, "cpm", "afroc", "wafroc", "lroc")
+"""Figures of the order of marks; the others depend on a threshold that is fixed beforehand."""
+_AT_ONCE = 1 << 22  # numbers held for a block of replicates: bounds memory
+
+Weights = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Marks and lesions of one finding.
+
+    Attributes
+    ----------
+    units : int array (n_images,): patient, or image, that is drawn with each image where the finding is known
+    mark_image : int array (n_marks,), in [0, n_images); marks come in the order of the images, then of the file
+    score : float array (n_marks,)
+    hit : int32 array (n_rules, n_marks), a row for each of RULES: index of the lesion, or -1
+    lesion_image : int array (n_lesions,)
+    threshold : score from which a mark counts, for figures at a threshold
+    mask_hit, mask_iou : int32 and float arrays (n_marks,), the lesion whose mask each mark matches, and their IoU; None
+        where there are no masks
+    """
+
+    units: IntArray
+    mark_image: IntArray
+    score: FloatArray
+    hit: Hits
+    lesion_image: IntArray
+    threshold: float = 0.5
+    mask_hit: Hits | None = None
+    mask_iou: FloatArray | None = None
+
+    @property
+    def n_images(self) -> int:
+        """Images where the finding is known."""
+        return len(self.units)
+
+    @property
+    def n_lesions(self) -> int:
+        """Instances of the finding."""
+        return len(self.lesion_image)
+
+
+def detection_figures(found: Matched, metrics: Sequence[str], counts: Weights) -> dict[str, tuple[float, FloatArray]]:
+    """Figures of a finding, on the data and in replicates.
+
+    Parameters
+    ----------
+    metrics : of :data:`RANKED`, and ``rsna_precision``, ``lesion_sensitivity``, ``false_alarms``
+    counts : float32 array (n_resamples, n_units), how often each unit is drawn
+
+    Returns
+    -------
+    dict from metric to (value, replicates (n_resamples,)); NaN where undefined
+
+    Raises
+    ------
+    ValueError
+        If a metric is unknown.
+    """
+    unknown = [name for name in metrics if name not in _FIGURES]
+    if unknown:
+        raise ArgumentError("metrics", f"must be among {list(_FIGURES)}", unknown)
+    makers = dict.fromkeys(_FIGURES[name] for name in metrics)
+    prepared = [maker(found) for maker in makers]
+    parts: dict[str, list[FloatArray]] = {name: [] for name in metrics}
+    for weights in _blocks(found, counts):
+        made = {name: column for figure in prepared for name, column in figure(weights).items()}
+        for name in metrics:
+            parts[name].append(made[name])
+    columns = {name: np.concatenate(blocks) for name, blocks in parts.items()}
+    return {name: (float(column[0]), column[1:]) for name, column in columns.items()}
+
+
+def detection_figure(
+    predictions: Sequence[Sequence[tuple[Sequence[float], float]]],
+    references: Sequence[Sequence[Sequence[float]]],
+    *,
+    metric: str,
+    threshold: float = 0.5,
+) -> float:
+    """One figure of one finding, from boxes.
+
+    Parameters
+    ----------
+    predictions : per image, (box, score) of each mark; boxes are [x, y, width, height] in pixels, and are its mask too
+    references : per image, the box of each lesion
+    metric : of METRICS, family "lesions"
+    threshold : score from which a mark counts, for figures at a threshold
+
+    Returns
+    -------
+    float, NaN where undefined
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, a score is not finite or the metric is unknown.
+
+    Examples
+    --------
+    One lesion is found, and the image without one has a false alarm that scores less.
+
+    >>> box = [0, 0, 10, 10]
+    >>> detection_figure([[(box, 0.9)], [(box, 0.6)]], [[box], []], metric="ap_50")
+    1.0
+    >>> detection_figure([[(box, 0.9)], [(box, 0.6)]], [[box], []], metric="false_alarms")
+    0.5
+    """
+    if len(predictions) != len(references):
+        rule = f"`predictions` must have the length of `references` ({len(references)})"
+        raise ValueError(f"{rule}, got {len(predictions)}")
+    n = len(references)
+    image = np.repeat(np.arange(n), [len(marks) for marks in predictions])
+    lesion_image = np.repeat(np.arange(n), [len(boxes) for boxes in references])
+    boxes = np.array([box for marks in predictions for box, _ in marks], np.float64).reshape(-1, 4)
+    scores = np.array([score for marks in predictions for _, score in marks], np.float64)
+    lesions = np.array([box for boxes in references for box in boxes], np.float64).reshape(-1, 4)
+    hit = match_marks(boxes, boxes[:, :2] + boxes[:, 2:] / 2, scores, image, lesions, lesion_image)
+    mark, lesion = (
+        part.ravel() for part in np.meshgrid(np.arange(len(scores)), np.arange(len(lesions)), indexing="ij")
+    )
+    same = image[mark] == lesion_image[lesion]
+    mark, lesion = mark[same], lesion[same]
+    overlaps = box_overlaps(boxes[mark], lesions[lesion])
+    masks = match_masks(overlaps, mark, lesion, scores, image, len(lesions))
+    found = Matched(np.arange(n), image, scores, hit, lesion_image, threshold, *masks)
+    return detection_figures(found, [metric], np.ones((0, n), np.float32))[metric][0]
+
+
+def _blocks(found: Matched, counts: Weights) -> Iterator[Weights]:
+    """Weights (block, n_units) of the data, where each unit stands once, and then of the replicates."""
+    n_units = counts.shape[1]
+    step = max(8, _AT_ONCE // max(1, len(found.score) + found.n_images))
+    yield np.ones((1, n_units), np.float32)
+    for start in range(0, len(counts), step):
+        yield counts[start : start + step]
+
+
+Figure = Callable[[Weights], dict[str, FloatArray]]
+"""Weights (n_replicates, n_units) -> metric -> figures (n_replicates,)."""
+
+
+def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    shares: FloatArray = np.divide(top, bottom, out=np.full(np.shape(bottom), np.nan), where=bottom > 0)
+    return shares
+
+
+def _summed(weights: Weights, units: IntArray) -> FloatArray:
+    """Sum of the weights of `units` with repetitions, (n_replicates,)."""
+    return kernels.running_weights(weights, units, np.array([len(units)]))[:, 0]
+
+
+def _average_precisions(found: Matched) -> Figure:
+    order = np.argsort(-found.score, kind="stable")
+    hit = found.hit[:CENTRE, order] >= 0
+    near = np.flatnonzero(hit.any(axis=0))
+    units = found.units[found.mark_image[order]]
+    hits, near_units, lesion_units = hit[:, near], units[near], found.units[found.lesion_image]
+    rows = {"ap_40": [0], "ap_50": [2], "ap": list(range(2, CENTRE))}
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        n_lesions = _summed(weights, lesion_units)
+        n_marks = kernels.running_weights(weights, units, near + 1)
+        by_row = kernels.average_precisions(weights, near_units, hits, n_marks, np.maximum(n_lesions, 1))
+        by_row[n_lesions == 0] = np.nan
+        return {name: by_row[:, several].mean(axis=1) for name, several in rows.items()}
+
+    return figures
+
+
+def precision_recall(found: Matched, rule: str) -> tuple[FloatArray, FloatArray]:
+    """Recall and precision after each mark that hits under `rule`, by falling score, (n_hits,) each."""
+    order = np.argsort(-found.score, kind="stable")
+    places = np.flatnonzero(found.hit[RULES.index(rule), order] >= 0)
+    true = np.arange(1, len(places) + 1)
+    return true / max(found.n_lesions, 1), true / (places + 1)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """A FROC curve's marks by falling score: first marks of lesions, and false alarms; what is equal goes together.
+
+    Attributes
+    ----------
+    lesions, alarms : indices into the marks
+    lesion_stops, alarm_stops : how many of each come before, and up to, each score that finds a lesion: (2 * n_scores,)
+    """
+
+    lesions: IntArray
+    alarms: IntArray
+    lesion_stops: IntArray
+    alarm_stops: IntArray
+
+    @classmethod
+    def of(cls, found: Matched) -> _Steps:
+        order = np.argsort(-found.score, kind="stable")
+        hit = found.hit[CENTRE, order]
+        alarms = order[hit < 0]
+        hitting = np.flatnonzero(hit >= 0)
+        _, first = np.unique(hit[hitting], return_index=True)  # the best mark of each lesion
+        lesions = order[hitting[np.sort(first)]]
+        falling, scores = -found.score[alarms], -np.unique(-found.score[lesions])
+        stops = [
+            (np.searchsorted(-found.score[lesions], -scores, side=side), np.searchsorted(falling, -scores, side=side))
+            for side in ("left", "right")
+        ]
+        return cls(
+            lesions,
+            alarms,
+            np.column_stack([stops[0][0], stops[1][0]]).ravel(),
+            np.column_stack([stops[0][1], stops[1][1]]).ravel(),
+        )
+
+
+def _froc(found: Matched) -> Figure:
+    steps = _Steps.of(found)
+    lesion_units = found.units[found.mark_image[steps.lesions]]
+    alarm_units = found.units[found.mark_image[steps.alarms]]
+    all_lesions = found.units[found.lesion_image]
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        n_lesions, n_images = _summed(weights, all_lesions), _summed(weights, found.units)
+        true = kernels.running_weights(weights, lesion_units, steps.lesion_stops)
+        false = kernels.running_weights(weights, alarm_units, steps.alarm_stops)
+        made = {name: _ratio(_read_off(true, false, rate * n_images), n_lesions) for name, rate in FROC_RATES.items()}
+        return {**made, "cpm": np.mean(list(made.values()), axis=0)}
+
+    return figures
+
+
+def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> FloatArray:
+    """True positives of the curve at so many false alarms, (n_replicates,).
+
+    `true` and `false` (n_replicates, 2 n_scores) are the ends of the lines that are not level: one for each score that
+    finds a lesion. Between them the curve is level, and after the last of them too.
+    """
+    n_replicates, n = true.shape
+    if n == 0:
+        return np.zeros(n_replicates)
+    row = np.arange(n_replicates)
+    before = (false <= allowed[:, None]).sum(axis=1)
+    last, following = np.maximum(before - 1, 0), np.minimum(before, n - 1)
+    y, x, y_next, x_next = true[row, last], false[row, last], true[row, following], false[row, following]
+    rising = (before < n) & (y_next > y) & (x_next > x)
+    share = np.divide(allowed - x, x_next - x, out=np.zeros(n_replicates), where=rising)
+    return np.where(before > 0, y + share * (y_next - y), 0.0)
+
+
+def froc_points(found: Matched) -> tuple[FloatArray, FloatArray]:
+    """False alarms per image and share of lesions found at every threshold from the highest, from (0, 0)."""
+    steps = _Steps.of(found)
+    scores = -np.unique(-np.concatenate([found.score[steps.lesions], found.score[steps.alarms]]))
+    n_false = np.searchsorted(np.sort(-found.score[steps.alarms]), -scores, side="right")
+    n_true = np.searchsorted(np.sort(-found.score[steps.lesions]), -scores, side="right")
+    alarms, share = n_false / max(found.n_images, 1), n_true / max(found.n_lesions, 1)
+    return np.append(0.0, alarms), np.append(0.0, share)
+
+
+def _areas(found: Matched) -> Figure:
+    """Areas under AFROC, wAFROC and LROC: chances that a lesion, or an image, is scored above an image without one."""
+    n_lesions = np.bincount(found.lesion_image, minlength=found.n_images)
+    normal = np.flatnonzero(n_lesions == 0)
+    alarm = np.full(found.n_images, -np.inf)
+    is_alarm = found.hit[CENTRE] < 0
+    np.maximum.at(alarm, found.mark_image[is_alarm], found.score[is_alarm])
+    lesion = np.full(found.n_lesions, -np.inf)
+    np.maximum.at(lesion, found.hit[CENTRE][~is_alarm], found.score[~is_alarm])
+    having = np.flatnonzero(n_lesions)
+    best = np.full(found.n_images, -np.inf)
+    np.maximum.at(best, found.mark_image, found.score)
+    hitting = np.full(found.n_images, -np.inf)
+    np.maximum.at(hitting, found.mark_image[~is_alarm], found.score[~is_alarm])
+    is_right = (hitting == best) & (hitting > alarm) & np.isfinite(hitting)
+    shares = 1.0 / n_lesions[found.lesion_image]
+    lesion_rank, lesion_ties = _ranks(lesion, alarm[normal])
+    image_rank, image_ties = _ranks(hitting[having], alarm[normal])
+    of_normal = found.units[normal[np.argsort(alarm[normal], kind="stable")]]
+    stops, places = np.unique(np.concatenate([lesion_rank, lesion_ties, image_rank, image_ties]), return_inverse=True)
+    n = found.n_lesions
+    lesion_rank, lesion_ties, image_rank, image_ties = np.split(places, [n, 2 * n, 2 * n + len(having)])
+    counted = is_right[having].astype(np.float64)
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        below = kernels.running_weights(weights, of_normal, stops)
+        n_normal = _summed(weights, of_normal)
+        of_lesions = weights[:, found.units[found.lesion_image]].astype(np.float64)
+        of_having = weights[:, found.units[having]].astype(np.float64)
+        won = (below[:, lesion_rank] + below[:, lesion_ties]) / 2 * of_lesions
+        images_won = (below[:, image_rank] + below[:, image_ties]) / 2 * of_having
+        n_having = n_normal * of_having.sum(axis=1)
+        return {
+            "afroc": _ratio(won.sum(axis=1), n_normal * of_lesions.sum(axis=1)),
+            "wafroc": _ratio((won * shares).sum(axis=1), n_having),
+            "lroc": _ratio((images_won * counted).sum(axis=1), n_having),
+        }
+
+    return figures
+
+
+def _panoptic(found: Matched) -> Figure:
+    """Panoptic quality and its two factors."""
+    counted = found.score >= found.threshold
+    n = found.n_images
+    if found.mask_hit is None or found.mask_iou is None:
+        raise ArgumentError("metrics", "must leave out panoptic quality where there are no masks", "pq, sq or rq")
+    matched = counted & (found.mask_hit >= 0)
+    sums = np.column_stack(
+        [
+            np.bincount(found.mark_image[matched], found.mask_iou[matched], minlength=n),
+            np.bincount(found.mark_image[matched], minlength=n),
+            (np.bincount(found.mark_image[counted], minlength=n) + np.bincount(found.lesion_image, minlength=n)) / 2,
+        ]
+    )
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        of_units = np.zeros((weights.shape[1], sums.shape[1]))
+        np.add.at(of_units, found.units, sums)
+        overlap, true, halves = weighted_sums(
+            weights, of_units
+        ).T  # TP + FP / 2 + FN / 2 is half of all marks and lesions
+        return {"pq": _ratio(overlap, halves), "sq": _ratio(overlap, true), "rq": _ratio(true, halves)}
+
+    return figures
+
+
+def _ranks(values: FloatArray, others: FloatArray) -> tuple[IntArray, IntArray]:
+    """How many of `others` are below each of `values`, and how many are not above."""
+    ordered = np.sort(others)
+    return np.searchsorted(ordered, values, side="left"), np.searchsorted(ordered, values, side="right")
+
+
+def _at_threshold(found: Matched) -> Figure:
+    """Sums of images, of which figures at a threshold are ratios."""
+    counted = found.score >= found.threshold
+    n = found.n_images
+
+    def per_image(images: IntArray) -> FloatArray:
+        return np.bincount(images, minlength=n).astype(np.float64)
+
+    centre = found.hit[CENTRE]
+    found_lesions = np.unique(centre[counted & (centre >= 0)])
+    n_found, n_lesions = per_image(found.lesion_image[found_lesions]), per_image(found.lesion_image)
+    n_false = per_image(found.mark_image[counted & (centre < 0)])
+    n_marks = per_image(found.mark_image[counted])
+    shares = np.zeros(n)
+    rows = range(RULES.index("iou_75") + 1)
+    for row in rows:
+        true = per_image(found.mark_image[counted & (found.hit[row] >= 0)])
+        shares += np.divide(true, n_marks + n_lesions - true, out=np.zeros(n), where=n_marks + n_lesions > 0)
+    sums = np.column_stack(
+        [n_found, n_lesions, n_false, np.ones(n), shares / len(rows), (n_marks + n_lesions > 0).astype(np.float64)]
+    )
+
+    def figures(weights: Weights) -> dict[str, FloatArray]:
+        of_units = np.zeros((weights.shape[1], sums.shape[1]))
+        np.add.at(of_units, found.units, sums)
+        true, lesions, false, images, precision, judged = weighted_sums(weights, of_units).T
+        return {
+            "lesion_sensitivity": _ratio(true, lesions),
+            "false_alarms": _ratio(false, images),
+            "rsna_precision": _ratio(precision, judged),
+        }
+
+    return figures
+
+
+_FIGURES: dict[str, Callable[[Matched], Figure]] = {
+    **dict.fromkeys(("ap_40", "ap_50", "ap"), _average_precisions),
+    **dict.fromkeys((*FROC_RATES, "cpm"), _froc),
+    **dict.fromkeys(("afroc", "wafroc", "lroc"), _areas),
+    **dict.fromkeys(("pq", "sq", "rq"), _panoptic),
+    **dict.fromkeys(("rsna_precision", "lesion_sensitivity", "false_alarms"), _at_threshold),
+}

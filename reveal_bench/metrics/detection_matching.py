@@ -1,0 +1,199 @@
+"""Which lesion each mark of a detector hits, under several rules at once.
+
+Conventions
+-----------
+A *mark* is what a detector names on an image: a box with a score, or a point. A *lesion* is one instance that the
+reference has, a box. Boxes are [x, y, width, height] float64 in pixels, see :mod:`reveal_bench.geometry`. Marks and
+lesions meet where they are of the same *case*: an image and a finding, as one whole number.
+
+* ``iou_40`` ... ``iou_95``: marks are taken by falling score, equal ones in their order, and each takes the lesion that
+  no mark before it took and that it overlaps most, if by an IoU of at least the threshold; of lesions overlapped
+  equally the last (the greedy rule of COCO's evaluation).
+* ``centre``: the point of a mark, or the centre of its box, lies in the lesion's box; of several lesions the one whose
+  centre is nearest. A lesion may be hit by several marks, of which the best is what finds it (FROC, as LUNA16 and
+  MONAI count).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = ["CENTRE", "IOUS", "RULES", "Hits", "box_overlaps", "match_marks", "match_masks"]
+
+IOUS = tuple(k / 20 for k in range(8, 20))
+"""Thresholds of IoU: 0.4, 0.45, ..., 0.95."""
+RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre")
+"""Rules by which a mark hits a lesion, in the order of the rows that :func:`match_marks` gives."""
+CENTRE = RULES.index("centre")
+_BELOW_ONE = 1 - 1e-10  # as COCO's code: an IoU of 1 less rounding
+
+
+Hits = npt.NDArray[np.int32]
+"""By rule and mark, the index of the lesion that it hits, or -1."""
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Marks and lesions of one case, every pair of them."""
+
+    mark: IntArray
+    lesion: IntArray
+
+
+def match_marks(
+    boxes: FloatArray,
+    points: FloatArray,
+    scores: FloatArray,
+    cases: IntArray,
+    lesion_boxes: FloatArray,
+    lesion_cases: IntArray,
+) -> Hits:
+    """The lesion that each mark hits.
+
+    Parameters
+    ----------
+    boxes : float array (n_marks, 4), NaN for a mark that is a point
+    points : float array (n_marks, 2), (x, y): that of the mark, or the centre of its box
+    scores : float array (n_marks,)
+    cases : int array (n_marks,)
+    lesion_boxes : float array (n_lesions, 4)
+    lesion_cases : int array (n_lesions,)
+
+    Returns
+    -------
+    int32 array (n_rules, n_marks), a row for each of :data:`RULES`: index of the lesion, or -1
+
+    Raises
+    ------
+    ValueError
+        If lengths differ or a score is not finite.
+
+    Examples
+    --------
+    Two marks on one lesion: by IoU the second finds it taken, by their centres both hit it.
+
+    >>> box = np.array([[0.0, 0.0, 10.0, 10.0], [0.0, 0.0, 10.0, 8.0]])
+    >>> case = np.zeros(2, np.int64)
+    >>> hits = match_marks(box, box[:, :2] + box[:, 2:] / 2, np.array([0.5, 0.9]), case, box[:1], case[:1])
+    >>> hits[RULES.index("iou_50")].tolist(), hits[CENTRE].tolist()
+    ([-1, 0], [0, 0])
+    """
+    n = len(scores)
+    if not len(boxes) == len(points) == len(cases) == n or len(lesion_boxes) != len(lesion_cases):
+        raise ValueError("marks must have as many boxes, points and cases as scores, lesions as many boxes as cases")
+    if not np.isfinite(scores).all():
+        raise ArgumentError("scores", "must be finite", scores[~np.isfinite(scores)][0])
+    hits = np.full((len(RULES), n), -1, np.int32)
+    pairs = _pairs_of(cases, lesion_cases)
+    overlaps = box_overlaps(boxes[pairs.mark], lesion_boxes[pairs.lesion])
+    _match_by_overlap(hits, pairs, overlaps, scores, cases, len(lesion_boxes))
+    _match_by_centre(hits[CENTRE], pairs, points, lesion_boxes)
+    return hits
+
+
+def match_masks(
+    overlaps: FloatArray, marks: IntArray, lesions: IntArray, scores: FloatArray, cases: IntArray, n_lesions: int
+) -> tuple[Hits, FloatArray]:
+    """The lesion that each mask matches by an IoU above a half, and that IoU.
+
+    Parameters
+    ----------
+    overlaps : float array (n_pairs,), IoU of pairs of one case
+    marks, lesions : int arrays (n_pairs,), which mark and lesion
+    scores, cases : of the marks
+    n_lesions : int
+
+    Returns
+    -------
+    hits : int32 array (n_marks,), index of the lesion, or -1; each lesion is matched once, by the best-scored
+    found : float array (n_marks,), the IoU, 0 without a match
+    """
+    hits = np.full((1, len(scores)), -1, np.int32)
+    _match_by_overlap(hits, _Pairs(marks, lesions), overlaps, scores, cases, n_lesions, (np.nextafter(0.5, 1),))
+    found = np.zeros(len(scores))
+    matched = hits[0, marks] == lesions
+    found[marks[matched]] = overlaps[matched]
+    return hits[0], found
+
+
+def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """IoU of box i with other i, both [x, y, width, height], (n, 4); 0 where either has no area, or is NaN.
+
+    Examples
+    --------
+    >>> box_overlaps(np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 0.0, 2.0, 2.0]])).round(3).tolist()
+    [0.333]
+    """
+    wide = np.minimum(boxes[:, 0] + boxes[:, 2], others[:, 0] + others[:, 2]) - np.maximum(boxes[:, 0], others[:, 0])
+    high = np.minimum(boxes[:, 1] + boxes[:, 3], others[:, 1] + others[:, 3]) - np.maximum(boxes[:, 1], others[:, 1])
+    shared = wide * high
+    whole = boxes[:, 2] * boxes[:, 3] + others[:, 2] * others[:, 3] - shared
+    meet: BoolArray = (wide > 0) & (high > 0) & (whole > 0)
+    shares: FloatArray = np.divide(shared, whole, out=np.zeros(len(boxes)), where=meet)
+    return shares
+
+
+def _pairs_of(cases: IntArray, lesion_cases: IntArray) -> _Pairs:
+    order = np.argsort(lesion_cases, kind="stable")
+    of_case = lesion_cases[order]
+    first = np.searchsorted(of_case, cases, side="left")
+    n_lesions = np.searchsorted(of_case, cases, side="right") - first
+    mark = np.repeat(np.arange(len(cases)), n_lesions)
+    within = np.arange(len(mark)) - np.repeat(np.cumsum(n_lesions) - n_lesions, n_lesions)
+    return _Pairs(mark, order[first[mark] + within])
+
+
+def _match_by_overlap(
+    hits: Hits,
+    pairs: _Pairs,
+    overlaps: FloatArray,
+    scores: FloatArray,
+    cases: IntArray,
+    n_lesions: int,
+    thresholds: tuple[float, ...] = IOUS,
+) -> None:
+    """All cases at once: in round r those marks choose that come r-th in their case."""
+    near = np.flatnonzero(overlaps >= thresholds[0])
+    mark, lesion, overlap = pairs.mark[near], pairs.lesion[near], overlaps[near]
+    turn = _turns(mark, scores, cases)
+    order = np.lexsort((lesion, overlap, mark, turn))  # of a mark's lesions the best comes last
+    mark, lesion, overlap, turn = mark[order], lesion[order], overlap[order], turn[order]
+    rounds = np.searchsorted(turn, np.arange(turn.max(initial=-1) + 2))
+    for row, threshold in enumerate(thresholds):
+        taken = np.zeros(n_lesions, bool)
+        enough = overlap >= min(threshold, _BELOW_ONE)
+        for start, stop in zip(rounds[:-1].tolist(), rounds[1:].tolist(), strict=True):
+            free = start + np.flatnonzero(enough[start:stop] & ~taken[lesion[start:stop]])
+            if len(free):
+                chosen = free[np.append(mark[free][1:] != mark[free][:-1], True)]
+                hits[row, mark[chosen]] = lesion[chosen]
+                taken[lesion[chosen]] = True
+
+
+def _turns(mark: IntArray, scores: FloatArray, cases: IntArray) -> IntArray:
+    """For each pair, how many marks of its case, of those that are in a pair, come before its own."""
+    choosing = np.unique(mark)
+    order = choosing[np.lexsort((choosing, -scores[choosing], cases[choosing]))]
+    of_case = cases[order]
+    starts = np.flatnonzero(np.append(True, of_case[1:] != of_case[:-1])) if len(order) else order
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    turn = np.zeros(len(scores), np.int64)
+    turn[order] = place
+    return turn[mark]
+
+
+def _match_by_centre(hits: Hits, pairs: _Pairs, points: FloatArray, lesion_boxes: FloatArray) -> None:
+    x, y = points[pairs.mark].T
+    left, top, wide, high = lesion_boxes[pairs.lesion].T
+    inside = np.flatnonzero((left <= x) & (x < left + wide) & (top <= y) & (y < top + high))
+    mark, lesion = pairs.mark[inside], pairs.lesion[inside]
+    far = np.hypot(x - left - wide / 2, y - top - high / 2)[inside]
+    order = np.lexsort((-lesion, -far, mark))  # of a mark's lesions the nearest comes last, the first of equals
+    mark, lesion = mark[order], lesion[order]
+    hits[mark] = lesion

@@ -1,0 +1,268 @@
+"""A dataset folder built by tasks, byte for byte that of one machine.
+
+First, a task makes the rows of some records in a row: it reads and develops their pictures, joins them to one file,
+and writes the rows as a part of a spool in which every picture is a reference: the file, where in it, and a checksum.
+The rows go through the ordinary build (division, counts, manifest), which is cheap without pictures and decides where
+shards end. Then a task writes each shard whole: rows with the bytes in place of the references. At last the shards
+get their names, and the build describes the folder as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, read_rows, row_bytes
+from reveal_bench.dataset.row_pool import BuildOf, Made, RowPool, Spool
+from reveal_bench.kinds.rows import Row
+from reveal_bench.scale.engine import Done, TaskEngine
+from reveal_bench.scale.storage import Storage
+from reveal_bench.scale.tasks import Task, TaskError, TaskPlace
+from reveal_bench.sources.source import Problem, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TaskBuild"]
+
+
+@dataclass(frozen=True)
+class TaskBuild:
+    """The engine of :func:`reveal_bench.dataset.build.build_folder` that works by tasks."""
+
+    tasks: TaskEngine
+
+    @property
+    def spool(self) -> Callable[..., Spool]:
+        """A spool that tasks fill."""
+        return partial(TaskSpool, tasks=self.tasks)
+
+    @property
+    def shards(self) -> Callable[..., ShardWriter]:
+        """A writer whose shards are written by tasks."""
+        return partial(TaskShardWriter, tasks=self.tasks)
+
+
+def pictures_of(row: Row) -> Iterator[Row]:
+    """Every picture in a row, {"bytes", "path"}: of a column, or of a list of them."""
+    for value in row.values():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict) and one.keys() == {"bytes", "path"} and one["bytes"] is not None:
+                yield one
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where the bytes of a picture are: `size` bytes from `start` in a piece, with their CRC-32."""
+
+    piece: str
+    start: int
+    size: int
+    crc32: int
+
+    def to_bytes(self) -> bytes:
+        """As it stands in the place of the bytes."""
+        return json.dumps([self.piece, self.start, self.size, self.crc32]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Reference:
+        """The reference that stands there."""
+        return cls(*json.loads(data))
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class RowsTask:
+    """What a task makes rows of."""
+
+    build: BuildOf
+    records: Sequence[Record]
+    schema: pa.Schema
+    side_schema: pa.Schema | None
+
+
+def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
+    """The rows of some records, as one part of a spool, and their pictures in one file.
+
+    Raises
+    ------
+    TaskError
+        If other software is installed here than where the build was started: it could make other rows.
+    """
+    build = work.build
+    # The first attempt may have died of a picture: then processes of their own decode them, and the record is told.
+    workers = 1 if place.attempt == 1 else 2
+    with (
+        tempfile.TemporaryDirectory() as name,
+        RowPool(build.benchmark, build.asks, embed=build.embed, workers=workers) as pool,
+    ):
+        if pool.build != build:
+            differ = sorted(set(pool.build.software) ^ set(build.software))
+            raise TaskError(f"machines must have the same software, but these differ: {', '.join(differ)}")
+        folder = Path(name)
+        pictures = folder / "pictures"
+        made = []
+        with pictures.open("wb") as file:
+            for one in pool.make(work.records):
+                for row in [one.row or {}, *one.side_rows]:
+                    _take_out(row, file, place.name(".pictures"))
+                made.append(one)
+        spool = Spool(folder / "parts", work.schema, work.side_schema, work.build.kind.key_of)
+        spool.write(place.number, made)
+        for path in spool.folder.iterdir():
+            place.keep(path, path.name[6:])
+        place.keep(pictures, ".pictures")
+    return {"keys": spool.keys, "problems": [asdict(problem) for problem in spool.problems]}
+
+
+def _take_out(row: Row, file: Any, piece: str) -> None:
+    """Put the pictures of a row into a file, and references in their places."""
+    for picture in pictures_of(row):
+        data = picture["bytes"]
+        picture["bytes"] = Reference(piece, file.tell(), len(data), zlib.crc32(data)).to_bytes()
+        file.write(data)
+
+
+class TaskSpool(Spool):
+    """A spool whose parts are written by tasks, one part each."""
+
+    def __init__(self, *given: Any, tasks: TaskEngine) -> None:
+        super().__init__(*given)
+        self._tasks = tasks
+
+    def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[Made | None]:
+        """Have made what is not there yet; yields as often as there are records."""
+        self._drop_from(0)
+        sizes: list[int] = []
+        done: dict[int, Done] = {}
+        for one in self._tasks.run(f"rows-{self.folder.name}", self._plan(records, pool, sizes)):
+            done[one.number] = one
+            for name in one.files:
+                if not name.endswith(".pictures"):
+                    number = name.rpartition("/")[2]
+                    self._tasks.storage.fetch(name, self.folder / f"0{number}")
+            failed = [Made("", "", problem=Problem(**problem)) for problem in one.told["problems"]]
+            yield from [*failed, *[None] * (sizes[one.number] - len(failed))]
+        for _, one in sorted(done.items()):
+            self.keys += one.told["keys"]
+            self.problems += [Problem(**problem) for problem in one.told["problems"]]
+            self.n_resumed += sizes[one.number] if one.was_done else 0
+
+    def _plan(self, records: Iterable[Record], pool: RowPool, sizes: list[int]) -> Iterator[Task]:
+        stream = iter(records)
+        while batch := list(islice(stream, self._tasks.task_size)):
+            sizes.append(len(batch))
+            digests = [pool.digest(record) for record in batch]
+            work = RowsTask(pool.build, batch, self.schema, self.side_schema)
+            yield Task(hashlib.sha256("".join(digests).encode()).hexdigest(), make_rows, work)
+
+
+# Shards
+
+AHEAD_BYTES = 8 << 20
+"""Bytes of a request, at least: a bucket answers a few large ones sooner than many small ones."""
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """The rows of a shard, a Parquet file with references in the storage."""
+
+    rows: str
+    split: str
+    schema: pa.Schema
+
+
+def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
+    """One shard with the pictures in it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = folder / "rows"
+        place.storage.fetch(work.rows, rows)
+        shards = ShardWriter(folder, work.split, work.schema, max_shard_bytes=1 << 62)
+        pictures = PictureReader(place.storage)
+        for row in read_rows([rows]):
+            for picture in pictures_of(row):
+                picture["bytes"] = pictures.read(Reference.from_bytes(picture["bytes"]))
+            shards.add(row)
+        place.keep(shards.close()[0], ".parquet")
+    return {"n_bytes": shards.n_bytes}
+
+
+class PictureReader:
+    """Reads pictures of pieces, and what lies behind them with the same request: it is mostly asked for next."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._piece, self._start, self._data = "", 0, b""
+
+    def read(self, reference: Reference) -> bytes:
+        """The bytes of a picture.
+
+        Raises
+        ------
+        TaskError
+            If they are not those that were written.
+        """
+        start, end = reference.start, reference.start + reference.size
+        if reference.piece != self._piece or not self._start <= start <= end <= self._start + len(self._data):
+            self._data = self._storage.read_range(reference.piece, start, max(end, start + AHEAD_BYTES))
+            self._piece, self._start = reference.piece, start
+        data = self._data[start - self._start : end - self._start]
+        if len(data) != reference.size or zlib.crc32(data) != reference.crc32:
+            raise TaskError(f"{reference.piece} was changed: {reference.size} bytes from {reference.start} are others")
+        return data
+
+
+class TaskShardWriter(ShardWriter):
+    """Gathers rows to shards as ever, but with references for pictures, and has tasks write the shards themselves."""
+
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        schema: pa.Schema,
+        *,
+        target: str,
+        tasks: TaskEngine,
+        max_shard_bytes: int = SHARD_BYTES,
+    ) -> None:
+        self._planned = tempfile.TemporaryDirectory()
+        super().__init__(Path(self._planned.name), split, schema, max_shard_bytes=max_shard_bytes)
+        self._target, self._stage, self._tasks = folder, f"shards-{target}-{folder.name}-{split}", tasks
+        self._target.mkdir(parents=True, exist_ok=True)
+
+    def close(self) -> list[Path]:
+        """Have the shards written, and give them their names."""
+        planned = super().close()
+        shards = [self._target / path.name for path in planned]
+        self.n_bytes = 0
+        for one in self._tasks.run(self._stage, self._plan(planned)):
+            ((name, (sha256, _)),) = one.files.items()
+            self._tasks.storage.fetch(name, shards[one.number])
+            self.sums[shards[one.number]] = sha256
+            self.n_bytes += one.told["n_bytes"]
+        self._planned.cleanup()
+        return shards
+
+    def _plan(self, planned: Sequence[Path]) -> Iterator[Task]:
+        for number, path in enumerate(planned):
+            rows = f"{self._stage}/rows/{number:05d}.parquet"
+            work = ShardTask(rows, self.split, self.schema)
+            identity = hashlib.sha256(pickle.dumps(work) + path.read_bytes()).hexdigest()
+            yield Task(identity, write_shard, work, {rows: path})
+
+    def _size_of(self, row: Row) -> int:
+        """The size of the row with its pictures."""
+        told = [picture["bytes"] for picture in pictures_of(row)]
+        return row_bytes(row) + sum(Reference.from_bytes(data).size - len(data) for data in told)

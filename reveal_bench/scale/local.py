@@ -1,0 +1,102 @@
+"""datatrove's local executor with processes that are watched: the only file that imports datatrove.
+
+datatrove's own runs its tasks in a pool of processes that waits for ever for the task of one that was killed. Here a
+thread asks each process, sees that it died, and gives its task, and no other, to a new one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from datatrove.executor.local import LocalPipelineExecutor
+
+from reveal_bench.dataset.row_pool import Worker
+from reveal_bench.scale.tasks import RunTask, TaskError
+
+__all__ = ["WatchedExecutor"]
+
+ATTEMPTS = 3
+"""Processes that a task may end before it is given up."""
+
+
+def run_rank(asked: tuple[RunTask, int, str, int]) -> bool:
+    """Run one task as datatrove does, with its log in the storage; what it would print is in that log, too."""
+    step, tasks, logs, rank = asked
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - datatrove logs there as long as the process lives
+    LocalPipelineExecutor([step], tasks=tasks, workers=1, logging_dir=logs)._run_for_rank(rank, local_rank=1)
+    return True
+
+
+class WatchedExecutor(LocalPipelineExecutor):
+    """Runs the tasks that are not completed; `workers` at a time.
+
+    Parameters
+    ----------
+    step, tasks, logs : as of :data:`reveal_bench.scale.tasks.MakeExecutor`
+    idle : processes that wait for tasks; those that are started wait there for the next stage
+    """
+
+    def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[Worker]) -> None:
+        super().__init__([step], tasks=tasks, workers=workers, logging_dir=logs)
+        self._given = (step, tasks, logs)
+        self._idle = idle
+        self._busy: list[Worker] = []
+        self._ranks: SimpleQueue[int] = SimpleQueue()
+        self._ended = False
+
+    def run(self) -> None:
+        """Run them; returns when all are completed.
+
+        Raises
+        ------
+        TaskError
+            If a task ended its process several times.
+        """
+        for rank in self.get_incomplete_ranks():
+            self._ranks.put(rank)
+        with ThreadPoolExecutor(self.workers) as threads:
+            for served in [threads.submit(self._serve) for _ in range(min(self.workers, self._ranks.qsize()))]:
+                served.result()
+
+    def stop(self) -> None:
+        """End what is running; a task that is not done leaves nothing that could be taken for done."""
+        self._ended = True
+        for worker in list(self._busy):
+            worker.kill()
+
+    def _serve(self) -> None:
+        """One thread: task after task."""
+        while not self._ended:
+            try:
+                rank = self._ranks.get_nowait()
+            except Empty:
+                return
+            said = self._done_by_a_worker(rank)
+            if isinstance(said, Exception):
+                self._ended = True
+                raise said
+
+    def _done_by_a_worker(self, rank: int) -> Any:
+        """Ask a process, and another one if that dies, which may have been killed from outside."""
+        for _ in range(ATTEMPTS):
+            if self._ended:
+                return None
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                worker = Worker(run_rank, daemon=False)  # it may start processes, too
+            self._busy.append(worker)
+            said = worker.ask((*self._given, rank))
+            self._busy.remove(worker)
+            if said is not None:
+                self._idle.append(worker)
+                return said
+        if self._ended:
+            return None
+        rule = f"task {rank} of {self._given[0].stage} ended its process {ATTEMPTS} times, or memory ran out"
+        return TaskError(f"{rule}; with the process pool, the file that does so is named")

@@ -1,0 +1,58 @@
+"""Heat maps cut by tasks: lines of a prediction file, in their order, as one machine writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reveal_bench import __version__
+from reveal_bench.saliency_maps.predict import Job, MapOptions, cut_map
+from reveal_bench.scale.engine import Done, TaskEngine
+from reveal_bench.scale.tasks import Task, TaskPlace
+
+__all__ = ["TaskMaps"]
+
+
+def cut_some(place: TaskPlace, work: tuple[Sequence[Job], MapOptions]) -> dict[str, int]:
+    """Cut the maps of a task."""
+    jobs, options = work
+    lines = [json.dumps(cut_map(job, options)) for job in jobs]
+    place.write("".join(f"{line}\n" for line in lines).encode(), ".jsonl")
+    return {"n": len(lines)}
+
+
+@dataclass(frozen=True)
+class TaskMaps:
+    """Cuts maps in the place of :func:`reveal_bench.saliency_maps.predict.predict_maps`'s processes."""
+
+    tasks: TaskEngine
+
+    def __call__(self, jobs: Sequence[Job], options: MapOptions) -> Iterator[dict[str, Any]]:
+        """What becomes of each map, in order."""
+        done: dict[int, Done] = {}
+        n_given = 0
+        for one in self.tasks.run("maps", self._plan(jobs, options)):
+            done[one.number] = one
+            while n_given in done:
+                (name,) = done.pop(n_given).files
+                for line in self.tasks.storage.read(name).decode().splitlines():
+                    yield json.loads(line)
+                n_given += 1
+
+    def _plan(self, jobs: Sequence[Job], options: MapOptions) -> Iterator[Task]:
+        size = self.tasks.task_size
+        for start in range(0, len(jobs), size):
+            batch = [_absolute(job) for job in jobs[start : start + size]]
+            states = [file.path.stat() for files, _, _ in batch for file in files]
+            told = (batch, [(state.st_size, state.st_mtime_ns) for state in states], options, __version__)
+            identity = hashlib.sha256(repr(told).encode()).hexdigest()
+            yield Task(identity, cut_some, (batch, options))
+
+
+def _absolute(job: Job) -> Job:
+    """The job for who starts in another folder."""
+    files, pair, size = job
+    return [replace(file, path=file.path.resolve()) for file in files], pair, size

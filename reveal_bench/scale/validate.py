@@ -1,0 +1,168 @@
+"""A dataset folder checked by tasks: what takes time is found out a file at a time, and the rules are applied as ever.
+
+A task reads one Parquet file: its sha256, and for each row what its pictures and masks show. The check itself,
+:func:`reveal_bench.dataset.validate.validate_folder`, then reads the tables without their pictures and finds the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench import __version__
+from reveal_bench.dataset.layout import file_sha256
+from reveal_bench.dataset.tables import (
+    INPUTS,
+    DatasetFolder,
+    TableFile,
+    expected_features,
+    open_folder,
+    read_table,
+    schema_problems,
+    tables_of,
+)
+from reveal_bench.dataset.validate import Reader
+from reveal_bench.dataset.validate_card import read_promise
+from reveal_bench.dataset.validate_rows import DrawnMasks, look_at_mask, look_at_picture, value_faults
+from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.kinds.rows import Row
+from reveal_bench.scale.engine import TaskEngine
+from reveal_bench.scale.tasks import Task, TaskPlace
+from reveal_bench.sources.source import Problem
+
+__all__ = ["TaskReader"]
+
+MASK = "mask"
+Drawn = tuple[list[Problem], dict[tuple[str, str, int], str]]
+"""Problems and digests of the masks of a row, as :class:`DrawnMasks` finds them."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a row's pictures show: column -> what is seen instead of each of its pictures; and its masks."""
+
+    seen: dict[str, Any]
+    drawn: Drawn | None
+
+
+class SeenRow(dict[str, Any]):
+    """A row with what was found out of its masks."""
+
+    drawn: Drawn | None = None
+
+
+class KnownMasks(DrawnMasks):
+    """Masks that tasks have looked at."""
+
+    def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
+        """Give what was found in the rows."""
+        for row in rows:
+            assert isinstance(row, SeenRow)
+            assert row.drawn is not None
+            problems, digests = row.drawn
+            yield from problems
+            self.digests |= digests
+
+
+def look_at_table(place: TaskPlace, work: tuple[Path, str]) -> dict[str, str]:
+    """Look at one Parquet file of a folder."""
+    opened = open_folder(work[0])
+    (table,) = (table for table in tables_of(opened) if table.name == work[1])
+    promised = read_promise(opened.path)[0].features
+    sights: list[Sight] = []
+    if _columns(opened, table) and not list(schema_problems(opened, table, promised)):
+        features = expected_features(opened, promised)[table.config]
+        sights = [_sight(row, opened, table, features) for batch in read_table(table) for row in batch]
+    place.write(pickle.dumps(sights), ".sights")
+    return {"sha256": file_sha256(table.path)}
+
+
+def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
+    """Columns of pictures that are checked in a table."""
+    kind = folder.kind
+    if table.config in (kind.config, INPUTS):
+        return kind.image_columns
+    return (MASK,) if table.config == kind.side_config else ()
+
+
+def _sight(row: Row, folder: DatasetFolder, table: TableFile, features: Any) -> Sight:
+    look = look_at_mask if table.config == folder.kind.side_config else look_at_picture
+    seen = {name: _each(row[name], look) for name in _columns(folder, table)}
+    drawn = None
+    is_drawn = folder.kind.side_config is not None and table.config == folder.kind.config
+    if is_drawn and not any(value_faults(row, features)):  # of other rows no rule reads the masks
+        masks = DrawnMasks()
+        drawn = list(masks.check([row], table, folder.benchmark.findings)), masks.digests
+    return Sight(seen, drawn)
+
+
+def _each(value: Any, look: Callable[[Row], Any]) -> Any:
+    if isinstance(value, list):
+        return [None if one is None else look(one) for one in value]
+    return None if value is None else look(value)
+
+
+class TaskReader(Reader):
+    """Reads a folder whose files tasks have looked at.
+
+    Parameters
+    ----------
+    folder : dataset folder, at a path that all machines see
+    tasks : what runs the tasks; they run now
+    progress : called with ("files", done, in all)
+
+    Raises
+    ------
+    ValueError
+        If `folder` is not a dataset folder.
+    """
+
+    def __init__(self, folder: Path, tasks: TaskEngine, progress: Callable[..., None] | None = None) -> None:
+        super().__init__()
+        self.masks = KnownMasks()
+        self._folder, self._tasks = open_folder(Path(folder).resolve()), tasks
+        tables = tables_of(self._folder)
+        self._sums: dict[str, str] = {}
+        self._sights: dict[str, str] = {}
+        for n_done, one in enumerate(tasks.run("look", self._plan(tables)), start=1):
+            name = tables[one.number].name
+            self._sums[name] = one.told["sha256"]
+            (self._sights[name],) = one.files
+            if progress is not None:
+                progress("files", n_done, len(tables))
+
+    def _plan(self, tables: Sequence[TableFile]) -> Iterator[Task]:
+        said = [(self._folder.path / name).read_bytes() for name in ("README.md", FOLDER_INFO)]
+        for table in tables:
+            status = table.path.stat()
+            state = (table.name, status.st_size, status.st_mtime_ns, status.st_ino, __version__, said)
+            identity = hashlib.sha256(repr(state).encode()).hexdigest()
+            yield Task(identity, look_at_table, (self._folder.path, table.name))
+
+    def sha256(self, path: Path) -> str:
+        """Hexadecimal sha256 of a file; a task's, of a Parquet file."""
+        name = path.resolve().relative_to(self._folder.path).as_posix()
+        return self._sums.get(name) or super().sha256(path)
+
+    def rows(self, table: TableFile) -> Iterator[list[Row]]:
+        """The rows of a table with what its pictures show in their place."""
+        import pyarrow.parquet as pq
+
+        hidden = _columns(self._folder, table)
+        if not hidden:
+            yield from super().rows(table)
+            return
+        sights = iter(pickle.loads(self._tasks.storage.read(self._sights[table.name])))
+        names = [name for name in pq.read_schema(table.path).names if name not in hidden]
+        for batch in read_table(table, names):
+            yield [_seen(row, next(sights)) for row in batch]
+
+
+def _seen(row: Row, sight: Sight) -> SeenRow:
+    seen = SeenRow({**row, **sight.seen})
+    seen.drawn = sight.drawn
+    return seen

@@ -1,0 +1,308 @@
+"""Detection from a download to a board: built, loaded, linted, scored, compared, converted, uploaded, ranked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.entries.source import Limits
+from reveal_bench.evaluation.compare import compare
+from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.detection.records import instance_masks, instances, is_known
+from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
+from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
+from reveal_bench.masks import encode_mask
+from tests.cli.test_score import call
+from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, wait_until
+
+KIND = KINDS["detection"]
+FINDINGS = ("Effusion", "Nodule")
+Box = tuple[float, float, float, float]
+
+
+def download(n: int) -> Iterator[dict[str, Any]]:
+    """Entries of ChestX-Det: up to four instances of three findings, drawn as rectangles."""
+    rng = np.random.default_rng(7)
+    for i in range(n):
+        boxes = [[x, y, x + w, y + h] for x, y, w, h in rng.integers(60, 400, (rng.integers(0, 5), 4)).tolist()]
+        polygons = [[[a, b], [c, b], [c, d], [a, d]] for a, b, c, d in boxes]
+        names = rng.choice(["Effusion", "Nodule", "Mass"], len(boxes)).tolist()
+        yield {"file_name": f"{i}.png", "syms": names, "boxes": boxes, "polygons": polygons}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a download, the public folder made of it, and the private one of its holdout."""
+    root = tmp_path_factory.mktemp("detection")
+    (root / "download").mkdir()
+    (root / "download" / "ChestX_Det_test.json").write_text(json.dumps(list(download(300))))
+    words = ("--task", "detection", "--images", "withhold", "--holdout", root / "private")
+    call("build", root / "download", "--out", root / "public", *words)
+    return root
+
+
+def detections(folder: Path, split: str, *, share: float, seed: int = 0) -> list[dict[str, Any]]:
+    """COCO results: that share of the lesions, each a little off, and false alarms that mostly score less."""
+    rng = np.random.default_rng(seed)
+    found: list[dict[str, Any]] = []
+    for record in KIND.read_records(folder, split):
+        for finding in record.label_status:
+            for x, y, width, height in instances(record, finding):
+                if rng.random() < share:
+                    box = [x, y, max(1.0, 0.9 * width), max(1.0, 0.9 * height)]
+                    found.append({"image_id": record.image_id, "category_id": finding, "bbox": box,
+                                  "score": round(0.5 + rng.random() / 2, 4)})  # fmt: skip
+            if rng.random() < 0.1:
+                found.append({"image_id": record.image_id, "category_id": finding, "bbox": [5, 5, 60, 60],
+                              "score": round(0.7 * rng.random(), 4)})  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def files(root: Path) -> tuple[Path, Path]:
+    for name, share in (("sharp", 0.9), ("fair", 0.4)):
+        text = json.dumps(detections(root / "public", "released", share=share))
+        (root / f"{name}.json").write_text(text)
+    return root / "sharp.json", root / "fair.json"
+
+
+def test_a_folder_asks_for_every_finding_and_loads(root: Path) -> None:
+    assert "no problems" in call("validate", root / "public").stdout
+    rows = datasets.load_dataset(str(root / "public"), "detection", split="released")
+    manifest = KIND.read_manifest(root / "public", "released")
+    assert rows["image_id"] == list(manifest.rows)
+    assert {row.asked for row in manifest.rows.values()} == {manifest.findings}
+    drawn = [one for row in rows["annotations"] for one in row]
+    assert drawn
+    assert all(len(one["boxes_xywh"]) == one["n_instances"] for one in drawn)
+    card = (root / "public" / "README.md").read_text()
+    assert "every finding is asked of every image, and a false alarm counts" in " ".join(card.split())
+    assert "{{" not in card
+    words = ("--images", "withhold", "--task", "findings")
+    refused = call("build", root / "download", "--out", root / "never", *words, expect=1).stderr
+    assert "--task must be localization or detection for ChestX-Det, got 'findings'" in refused
+
+
+def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Path, Path]) -> None:
+    folder, words = root / "public", ("--split", "released", "--resamples", 100)
+    document = json.loads(call("score", files[0], folder, *words, "--json").stdout)
+    figures = {(one["metric"], one["finding"]): one["value"] for one in document["estimates"]}
+    assert document["protocol"]["interval"] == "shifted"
+    assert document["protocol"]["thresholds"] == 0.5
+    assert 0.6 < figures["ap_50", "macro"] <= 1
+    assert 0.8 < figures["lesion_sensitivity", "macro"] <= 1
+    table = call("score", files[0], folder, *words).stdout
+    assert "false alarms per image and percent, with 95 % intervals (shifted)" in table
+    strata = json.loads(call("score", files[0], folder, *words, "--strata", "--json").stdout)["strata"]
+    assert any(name.startswith("size: ") for name in strata)
+    compared = json.loads(call("compare", *files, folder, *words, "--json").stdout)["comparisons"]
+    (macro,) = [one for one in compared if (one["metric"], one["finding"]) == ("cpm", "macro")]
+    assert macro["value"] > 0.2
+    assert macro["p"] < 0.05
+    ranking = rb.rank({"sharp": files[0], "fair": files[1]}, folder, split="released", n_resamples=100)
+    assert [one["name"] for one in json.loads(ranking.to_json())] == ["sharp", "fair"]
+    confident = call("confidence", files[0], folder, "--split", "released").stdout
+    assert "Brier" in confident
+
+
+def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """COCO results, our lines, and a mapping in Python say the same."""
+    folder = root / "public"
+    entries = json.loads(files[0].read_text())
+    report = rb.lint(files[0], folder, split="released")
+    (tmp_path / "lines.jsonl").write_text(KIND.to_jsonl(report.predictions))
+    given: dict[str, dict[str, list[Any]]] = {}
+    for one in entries:
+        own = given.setdefault(one["image_id"], {}).setdefault(one["category_id"], [])
+        own.append((one["bbox"], one["score"]))
+    whole = score_file(files[0], folder, "released", n_resamples=20)
+    for other in (tmp_path / "lines.jsonl", given):
+        again = rb.score(other, folder, split="released", n_resamples=20)
+        assert {e.metric: e.value for e in again.estimates if e.finding == "macro"} == pytest.approx(
+            {e.metric: e.value for e in whole.estimates if e.finding == "macro"}
+        )
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"bbox": [1, 1, 9, 9]}, "missing-score"),
+        ({"bbox": [1, 1, 9, 9], "score": 1.5}, "score-range"),
+        ({"bbox": [1, 1, 9, 9], "score": float("nan")}, "not-finite"),
+        ({"bbox": [1, 1, 0, 9], "score": 0.5}, "box-size"),
+        ({"bbox": [1000, 1, 99, 9], "score": 0.5}, "outside-image"),
+        ({"score": 0.5}, "missing-geometry"),
+        ({"bbox": [1, 1, 9, 9], "score": 0.5, "category_id": "Broken heart"}, "unknown-finding"),
+        ({"bbox": [1, 1, 9, 9], "score": 0.5, "image_id": "nobody"}, "unknown-image"),
+    ],
+)
+def test_an_entry_that_is_wrong_is_named(root: Path, tmp_path: Path, fields: dict[str, Any], rule: str) -> None:
+    manifest = KIND.read_manifest(root / "public", "released")
+    entry = {"image_id": next(iter(manifest.rows)), "category_id": manifest.findings[0], **fields}
+    (tmp_path / "wrong.json").write_text(json.dumps([entry]))
+    report = KIND.lint(tmp_path / "wrong.json", manifest)
+    assert rule in [problem.rule for problem in report.problems if problem.severity == "error"]
+    assert not report.predictions
+
+
+def test_odd_files_are_warned_of_and_crowds_refused(root: Path, tmp_path: Path) -> None:
+    manifest = KIND.read_manifest(root / "public", "released")
+    image, finding = next(iter(manifest.rows)), manifest.findings[0]
+    line = json.dumps({"image_id": image, "finding": finding, "box": [1, 1, 9, 9], "score": 0.5}) + "\n"
+    (tmp_path / "same.jsonl").write_text(line * 100)
+    report = KIND.lint(tmp_path / "same.jsonl", manifest)
+    assert report.ok
+    assert {problem.rule for problem in report.problems} == {"repeated-detection", "constant-score"}
+    assert report.statistics["most_on_image"] == 100
+    assert report.statistics["images_without"] == len(manifest.rows) - 1
+    (tmp_path / "crowd.jsonl").write_text(line * 101)
+    assert [p.rule for p in KIND.lint(tmp_path / "crowd.jsonl", manifest).problems if p.severity == "error"] == [
+        "crowd"
+    ]
+    cell = json.dumps({"image_id": image, "finding": finding, "cell": "A1", "score": 0.5})
+    (tmp_path / "cell.jsonl").write_text(cell)
+    assert [problem.rule for problem in KIND.lint(tmp_path / "cell.jsonl", manifest).problems] == ["one-place"]
+
+
+def image(name: str, status: dict[str, int | None], *drawn: Annotation, missing: tuple[str, ...] = ()) -> Any:
+    return LocalizationRecord(name, f"patient {name}", name, "PA", 100, 100, status, annotations=drawn, missing=missing)
+
+
+def drawing(finding: str, *boxes: Box) -> Annotation:
+    return Annotation(finding, "ground_truth", None, (), boxes[0], len(boxes), 100, boxes)
+
+
+def test_what_is_not_known_has_no_part() -> None:
+    """Image a: effusion drawn twice; b: nodule present, but not drawn; c: effusion uncertain; d: nothing."""
+    both: dict[str, int | None] = {"Effusion": 0, "Nodule": 0}
+    records = [
+        image("a", both | {"Effusion": 1}, drawing("Effusion", (0, 0, 10, 10), (50, 50, 10, 10))),
+        image("b", both | {"Nodule": 1}, missing=("Nodule",)),
+        image("c", both | {"Effusion": -1}),
+        image("d", both),
+    ]
+    assert [[is_known(record, finding) for finding in FINDINGS] for record in records] == [
+        [True, True], [True, False], [False, True], [True, True],
+    ]  # fmt: skip
+    alarms = [LocalizationPrediction(name, f, box=(20, 20, 5, 5), score=0.9) for name in "abcd" for f in FINDINGS]
+    hit = LocalizationPrediction("a", "Effusion", box=(0, 0, 10, 10), score=0.6)
+    rows = score_detections([*alarms, hit], records, findings=FINDINGS)
+    figures = {(e.metric, e.finding): (e.value, e.n) for e in rows.estimates(
+        n_resamples=10, seed=0, unit="image", interval="shifted")}  # fmt: skip
+    assert figures["false_alarms", "Effusion"] == (1, 3)
+    assert figures["false_alarms", "Nodule"] == (1, 3)
+    assert figures["lesion_sensitivity", "Effusion"] == (0.5, 2)
+    assert figures["froc_05", "Effusion"] == (0, 2)
+    assert figures["froc_1", "Effusion"] == (0.5, 2)
+    assert np.isnan(figures["ap_50", "Nodule"][0])
+    assert figures["ap_50", "Effusion"][0] == pytest.approx(51 / 101 / 4)  # precision 1/4 up to recall 1/2
+    assert rows.to_table().column("hit_centre").null_count == 2
+    none = score_detections([], records, findings=FINDINGS)
+    assert {e.value for e in none.estimates(n_resamples=5, seed=0, unit="image", interval="percentile")
+            if (e.metric, e.finding) == ("ap_50", "macro")} == {0.0}  # fmt: skip
+
+
+def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
+    mask = np.zeros((100, 100), bool)
+    mask[10:20, 30:50] = True
+    drawn = Annotation("Effusion", "ground_truth", encode_mask(mask), (), (30, 10, 20, 10), 1, 200)
+    record = image("a", {"Effusion": 1}, drawn)
+    assert instances(record, "Effusion") == ((30, 10, 20, 10),)
+    assert instance_masks(record, "Effusion") == (drawn.rle,)
+    one = LocalizationPrediction("a", "Effusion", mask=drawn.rle, score=0.5)
+    rows = score_detections([one, replace(one, mask=encode_mask(~mask))], [record], findings=("Effusion",))
+    assert (rows.mark_hit[:-1] >= 0).all(axis=0).tolist() == [True, False]
+    options: dict[str, Any] = {"n_resamples": 5, "seed": 0, "unit": "image", "interval": "percentile"}
+    figures = {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}
+    assert (figures["pq"], figures["sq"], figures["rq"]) == pytest.approx((1 / 1.5, 1, 1 / 1.5))
+    smaller = mask.copy()
+    smaller[10:16] = False  # 80 of 200 pixels are left: no match; of 120 there is one
+    for part, expected in ((smaller, 0.0), (mask & ~smaller, 0.6)):
+        (rows,) = [score_detections([replace(one, mask=encode_mask(part))], [record], findings=("Effusion",))]
+        assert {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}["pq"] == expected
+    point = replace(one, mask=None, points=((31.0, 11.0),))
+    rows = score_detections([point], [record], findings=("Effusion",))
+    assert "ap_50" not in rows.metrics()
+    assert "cpm" in rows.metrics()
+    assert rows.mark_hit[-1].tolist() == [0]
+    assert "detections are points" in rows.notes[0]
+
+
+def scored(root: Path, file: Path) -> DetectionRows:
+    rows = score_file(file, root / "public", "released", n_resamples=5).rows
+    assert isinstance(rows, DetectionRows)
+    return rows
+
+
+def test_arrays_give_equal_predictions_and_rows(root: Path, files: tuple[Path, Path]) -> None:
+    manifest = KIND.read_manifest(root / "public", "released")
+    predictions = rb.lint(files[0], root / "public", split="released").predictions
+    codec = KIND.codec()
+    arrays = {**codec.arrays_of(predictions, manifest), "line": np.array([p.line for p in predictions], np.uint32)}
+    assert codec.predictions_from(arrays, manifest, Limits()) == predictions
+    rows = scored(root, files[0])
+    again = codec.rows_from(codec.arrays_of_rows(rows))
+    options: dict[str, Any] = {"n_resamples": 20, "seed": 0, "unit": "patient", "interval": "percentile"}
+    assert repr(again.estimates(**options)) == repr(rows.estimates(**options))  # NaN equals itself
+    wrong = {**codec.arrays_of_rows(rows), "mark_score": np.zeros(1)}
+    with pytest.raises(ValueError, match="`mark_score` must have shape"):
+        codec.rows_from(wrong)
+    with pytest.raises(ValueError, match="each detection must have a score"):
+        codec.predictions_from({**arrays, "score": np.full(len(predictions), np.nan)}, manifest, Limits())
+
+
+def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, files: tuple[Path, Path]) -> None:
+    rows = scored(root, files[0])
+    some = sorted(rows.patients())[::2]
+    part = rows.of_patients(some)
+    records = [r for r in KIND.read_records(root / "public", "released") if r.patient_id in set(some)]
+    predictions = rb.lint(files[0], root / "public", split="released").predictions
+    fresh = score_detections(predictions, records, findings=rows.findings)
+    options: dict[str, Any] = {"n_resamples": 20, "seed": 0, "unit": "patient", "interval": "percentile"}
+    assert repr(part.estimates(**options)) == repr(fresh.estimates(**options))  # NaN equals itself
+    assert compare(part, fresh, n_resamples=20)[0].value == 0
+
+
+def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> None:
+    shown = KIND.disclose(scored(root, files[0]), min_cell=3, n_resamples=50, seed=0)
+    assert {estimate.finding for estimate in shown.estimates} == {"macro"}
+    assert {estimate.metric for estimate in shown.estimates} == {"ap_50", "cpm"}
+    hidden = KIND.disclose(scored(root, files[0]), min_cell=1000, n_resamples=50, seed=0)
+    assert not hidden.estimates
+    assert "Nothing can be shown" in hidden.note
+
+
+def test_on_a_board(root: Path) -> None:
+    """Two uploads; the worker's confined children lint and score them; the table ranks both."""
+    with serve(Board(root / "public", root / "private"), root) as server:
+        sent = {}
+        for name, share in (("sharp", 0.95), ("fair", 0.3)):
+            file = root / f"{name}-holdout.json"
+            file.write_text(json.dumps(detections(root / "private", "holdout", share=share)))
+            metadata = {**METADATA, "model": {"name": name}, "organization": f"Laboratory {name}"}
+            answer = server.post(file, metadata, fields={"benchmark": "chestx-det-detection"})
+            assert answer.status_code == 202, answer.text
+            sent[name] = answer.json()["id"]
+        holdout = f"chestx-det-detection={root / 'private'}"
+        with running("worker", "--data", server.data, "--holdout", holdout, log=root / "worker.log"):
+            documents = [server.wait_scored(identifier) for identifier in sent.values()]
+            assert [document["status"] for document in documents] == ["scored", "scored"], documents
+
+            def table() -> dict[str, Any] | None:
+                shown: dict[str, Any] = server.get("/api/v1/leaderboard?benchmark=chestx-det-detection").json()
+                is_placed = [entry["tier"] for entry in shown["entries"]]
+                return shown if len(is_placed) == len(sent) and all(is_placed) else None
+
+            board = wait_until(table, pause=ASKING, seconds=15)
+        page = server.get("/?benchmark=chestx-det-detection")
+    assert [entry["model"] for entry in board["entries"]] == ["sharp", "fair"]
+    assert page.status_code == 200
