@@ -85,13 +85,11 @@ def saliency(
             how: dict[str, Any] = {"split": tune_split, "names": names, "progress": progress}
             if threshold == "tuned":
                 tuned["above"] = cut = api.tune_saliency(maps, folder, **how)
-                out.with_name(f"{out.name}.tuning.csv").write_text(cut.to_csv(), encoding="utf-8")
             if gate == "tuned":
                 fill = not keep_holes
                 tuned["from a probability of"] = gates = api.tune_gates(
                     maps, folder, rule=gate_rule.value, fill=fill, **how
                 )
-                out.with_name(f"{out.name}.gates.csv").write_text(gates.to_csv(), encoding="utf-8")
                 cut_off = gates
         done = api.saliency(
             [maps, *(ensemble or [])],
@@ -108,6 +106,11 @@ def saliency(
             progress=progress,
             tasks=tasks,
         )
+    for ending, curves in (("tuning", tuned.get("above")), ("gates", tuned.get("from a probability of"))):
+        beside = out.with_name(f"{out.name}.{ending}.csv")
+        beside.unlink(missing_ok=True)  # of an earlier run: the page would draw it as this one's
+        if curves is not None:
+            beside.write_text(curves.to_csv(), encoding="utf-8")
     if published_smoothing:
         terminal.warn(["the published smoothing is for maps with a sign: of others it keeps the lowest values, too"])
     for word, found in tuned.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -176,7 +177,7 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
     assert "must be given with" in call(*words, expect=1).stderr
     missing = call(*words, "--tune-split", "test", expect=1).stderr
     assert "must hold maps called <image>_<finding> of the split" in missing  # none of validation
-    assert (tmp_path / "out.jsonl.gates.csv").read_text().startswith("finding,threshold,mean_iou,n_cases,is_best")
+    assert not (tmp_path / "out.jsonl.gates.csv").exists()
     with pytest.raises(ArgumentError, match="must be 'ours' or 'published', got 'mine'"):
         rb.tune_gates(maps, folder, split="test", rule="mine")
     np.savez(maps / f"{records[0].image_id}_Edema.npz", map=HEAT)
@@ -325,6 +326,27 @@ def test_wrong_arguments_are_one_sentence(world: Any, folder_of_maps: Path, tmp_
     misspelt = call("saliency", tmp_path / "maps", world.folder, "--out", tmp_path / "o.jsonl", expect=1).stderr
     assert "must name findings of the benchmark" in misspelt
     assert "nearest: Edema" in misspelt
+
+
+def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
+    world: Any, folder_of_maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = dataclasses.replace(rb.tune_saliency(folder_of_maps, world.folder, split="released"), split="other")
+    gates = dataclasses.replace(tuned, thresholds=dict.fromkeys(tuned.thresholds, 0.2))
+    monkeypatch.setattr("reveal_bench.api.tune_saliency", lambda *args, **options: tuned)
+    monkeypatch.setattr("reveal_bench.api.tune_gates", lambda *args, **options: gates)
+    curves = tmp_path / "out.jsonl.tuning.csv"
+    words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "out.jsonl")
+    by_curves = (*words, "--threshold", "tuned", "--tune-split", "other")
+    call(*by_curves, "--gate", "2", expect=1)
+    assert not curves.exists()
+    call(*by_curves, "--gate", "tuned")
+    assert curves.read_text() == tuned.to_csv()
+    assert curves.with_name("out.jsonl.gates.csv").read_text() == gates.to_csv() != tuned.to_csv()
+    call(*by_curves, "--gate", "2", expect=1)
+    assert curves.read_text() == tuned.to_csv()  # the predictions of that run are there, too
+    call(*words)
+    assert not curves.exists()
 
 
 def test_maps_are_judged_without_a_threshold(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
