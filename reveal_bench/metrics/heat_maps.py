@@ -98,6 +98,9 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[Map, Map,
     if len(size) != 2 or min(size) < 1:
         raise ArgumentError("size", "must be (height, width) with both at least 1", tuple(size))
     height, width = size
+    if coarse.min() == coarse.max():  # interpolation would round it here and there, and scaling would show that
+        value = coarse[0, 0]
+        return np.full((height, width), value), np.array([value, value]), 0
     if coarse.shape == (height, width):
         return coarse, np.array([coarse.min(), coarse.max()]), int(np.argmax(coarse))
     from reveal_bench import kernels

@@ -152,12 +152,12 @@ def test_points_are_the_first_largest_pixel_of_a_plain_loop(rng: np.random.Gener
 
 @pytest.mark.parametrize("threshold", [0.5, "otsu"])
 def test_a_constant_map_has_an_empty_mask(threshold: Any) -> None:
-    constant = np.full((4, 4), 3.0)
-    mask = (
-        otsu_mask(constant, (10, 12), fill=True) if threshold == "otsu" else mask_above(constant, (10, 12), threshold)
-    )
-    assert mask.shape == (10, 12)
-    assert not mask.any()
+    for value, shape, size in ((3.0, (4, 4), (10, 12)), (0.1, (13, 19), (300, 300)), (-7.3, (3, 1), (50, 41))):
+        constant = np.full(shape, value)
+        mask = otsu_mask(constant, size, fill=True) if threshold == "otsu" else mask_above(constant, size, threshold)
+        assert not mask.any()
+        assert (at_size(constant, size) == np.float32(value)).all()
+        assert largest_point(constant, size) is None
 
 
 def test_smoothing_is_the_mean_over_a_box(rng: np.random.Generator) -> None:
