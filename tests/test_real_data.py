@@ -46,7 +46,7 @@ def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, st
                 here.start(command)
             elif step in own:
                 done = call(*shlex.split(command)[1:], cwd=folder)
-                printed.append((step, done.stderr + done.stdout))
+                printed.append((step, (done.stderr + done.stdout).replace(str(port), "7860")))
             else:
                 printed.append((step, here.run(command).replace(str(port), "7860")))
     return printed
