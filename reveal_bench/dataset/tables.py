@@ -335,7 +335,7 @@ def input_rule(folder: DatasetFolder) -> InputRule:
     kind = folder.kind
     blanked = kind.blank({"image_facts": [], "prior_image_facts": []})
     facts = {"image_facts", "prior_image_facts"}
-    columns = {*kind.features(folder.benchmark), *kind.manifest_schema().names, *IDS}
+    columns = {*kind.columns(folder.benchmark), *kind.manifest_schema().names, *IDS}
     empty = {name: value for name, value in blanked.items() if name not in facts}
     return InputRule(empty, frozenset(columns - empty.keys()))
 

@@ -221,6 +221,10 @@ class DatasetKind(ABC):
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the main config."""
 
+    def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
+        """Columns of the main config; a kind that knows them without `datasets`, which is slow to import, says so."""
+        return tuple(self.features(benchmark))
+
     def side_features(self, benchmark: Benchmark) -> Features:
         """Features of the side config, where there is one."""
         raise NotImplementedError(f"{self.name} has no side config")

@@ -16,6 +16,7 @@ from PIL import Image
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.layout import read_rows
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.records import StudyRecord, age_band, read_studies
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.kinds.tasks.records import Rating, ReferenceBox, TaskRecord, read_ratings, read_tasks
@@ -297,6 +298,12 @@ def test_age_bands(years, band):
 def test_an_impossible_age():
     with pytest.raises(ValueError, match=r"`years` must lie in \[0, 150\], got -1"):
         age_band(-1)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_columns_are_known_without_features(name):
+    benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
+    assert KINDS[name].columns(benchmark) == tuple(KINDS[name].features(benchmark))
 
 
 def test_prompts_of_the_holdout_are_public_without_pixels_too(tmp_path, pictures):

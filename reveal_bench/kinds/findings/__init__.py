@@ -61,6 +61,12 @@ class Findings(Kind):
 
         return study_features(benchmark.findings)
 
+    def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
+        """See :mod:`reveal_bench.kinds.findings.rows`."""
+        from reveal_bench.kinds.findings.rows import COLUMNS
+
+        return COLUMNS
+
     def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
         """The pictures of a study."""
         return tuple(image.picture for image in record.images)

@@ -35,7 +35,7 @@ from reveal_bench.kinds.rows import (
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["MEANINGS", "blank_study", "study_features", "study_row", "study_faults"]
+__all__ = ["COLUMNS", "MEANINGS", "blank_study", "study_features", "study_row", "study_faults"]
 
 MEANINGS = {
     "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
@@ -47,6 +47,27 @@ MEANINGS = {
     "patient_class": "inpatient, outpatient or emergency",
 }
 """Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
+
+
+COLUMNS = (
+    "study_id",
+    "patient_id",
+    "images",
+    "image_ids",
+    "views",
+    "labels",
+    "label_vector",
+    "agreement",
+    "n_agree_all",
+    "manufacturer",
+    "model",
+    "age_band",
+    "sex",
+    "race",
+    "patient_class",
+    "image_facts",
+)
+"""Of the config `multilabel`."""
 
 
 def study_features(findings: Sequence[str]) -> Features:

@@ -49,6 +49,12 @@ class ImageKind(Kind):
 
         return localization_features(benchmark.findings)
 
+    def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
+        """See :mod:`reveal_bench.kinds.localization.rows`."""
+        from reveal_bench.kinds.localization.rows import COLUMNS
+
+        return COLUMNS
+
     def side_features(self, benchmark: Benchmark) -> Features:
         """Features of the config `masks`."""
         from reveal_bench.kinds.localization.rows import mask_features

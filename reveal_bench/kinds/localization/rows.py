@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datasets import Features
 
 __all__ = [
+    "COLUMNS",
     "MEANINGS",
     "blank_row",
     "localization_features",
@@ -50,6 +51,29 @@ MEANINGS = {
     "missing": "findings that are present but were not drawn: unknown masks, not empty ones",
 }
 """Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
+
+
+COLUMNS = (
+    "image",
+    "image_id",
+    "patient_id",
+    "study_id",
+    "view",
+    "view_raw",
+    "width",
+    "height",
+    "labels",
+    "label_status",
+    "annotations",
+    "points",
+    "missing",
+    "source_sha256",
+    "pixel_sha256",
+    "pixel_pipeline",
+    "spacing_mm",
+    "spacing_source",
+)
+"""Of the main config."""
 
 
 def localization_features(findings: Sequence[str]) -> Features:
