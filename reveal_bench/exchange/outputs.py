@@ -191,7 +191,7 @@ class _Reader:
     def _long(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """One finding a row: places, or probabilities, which are put together by id."""
         key = self._kind.key
-        places: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
+        places: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
         chances: dict[str, dict[str, Any]] = {}
         n_merged = 0
         for number, row in enumerate(rows, start=1):
@@ -206,14 +206,15 @@ class _Reader:
                 continue
             score = _number(row.get("score", row.get("probability")))
             rank = float(score) if isinstance(score, int | float) else -math.inf
-            if (one, finding) in places:
-                if rank == -math.inf or places[one, finding][0] == -math.inf:
+            own = (one, finding, number) if self._kind.has_several_places else (one, finding)
+            if own in places:
+                if rank == -math.inf or places[own][0] == -math.inf:
                     raise ArgumentError("source", "must have each id and finding once, or a score", f"{one}, {finding}")
                 n_merged += 1
-                if rank <= places[one, finding][0]:
+                if rank <= places[own][0]:
                     continue
             fields = {key: one, "finding": finding, **place}
-            places[one, finding] = (rank, fields if score is None else fields | {"score": score})
+            places[own] = (rank, fields if score is None else fields | {"score": score})
         if n_merged:
             self._notes.append(f"{n_merged:,} more places of an id and finding: the one with the best score was kept")
         lines = [self._kind.entry(line) for _, line in places.values()]

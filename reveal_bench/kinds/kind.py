@@ -327,6 +327,7 @@ class ScoredKind(ABC):
     ----------
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
+    has_several_places : whether each of several places of a finding on an image is an answer
     names_places : whether answers are places on images, so that there are baselines that do not look
     asked_column : what a question's finding, label or category is called in a table of questions
     reads_parquet : whether a prediction file may be Parquet
@@ -342,6 +343,7 @@ class ScoredKind(ABC):
     key: ClassVar[str]
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
+    has_several_places: ClassVar[bool] = False
     names_places: ClassVar[bool] = False
     asked_column: ClassVar[str] = "finding"
     reads_parquet: ClassVar[bool] = False

@@ -132,6 +132,22 @@ def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Pa
         )
 
 
+def test_tables_of_other_programs_keep_every_box(root: Path, files: tuple[Path, Path]) -> None:
+    """Corners, and class names in other letters: each box is a detection."""
+    entries = json.loads(files[0].read_text())
+    rows = [{"image": one["image_id"], "class": one["category_id"].upper(), "confidence": one["score"],
+             "xmin": one["bbox"][0], "ymin": one["bbox"][1], "xmax": one["bbox"][0] + one["bbox"][2],
+             "ymax": one["bbox"][1] + one["bbox"][3]} for one in entries]  # fmt: skip
+    found = rb.convert(rows, root / "public", split="released", boxes="xyxy")
+    assert len(found.lines) == len(entries)
+    folder = root / "public"
+    values = [
+        [e.value for e in rb.score(given, folder, split="released", n_resamples=5).estimates if e.finding == "macro"]
+        for given in (found.lines, files[0])
+    ]
+    assert values[0] == pytest.approx(values[1], nan_ok=True)
+
+
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [

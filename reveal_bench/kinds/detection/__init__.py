@@ -57,6 +57,7 @@ class Detection(ImageKind):
     released: ClassVar = ("ap_50", "cpm")
     outcomes: ClassVar = ("right", "wrong")
     forms: ClassVar = ("box",)
+    has_several_places: ClassVar = True
 
     def asked(self, record: LocalizationRecord, benchmark: Any, asks: str) -> list[str]:
         """All findings."""
