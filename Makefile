@@ -12,6 +12,7 @@ LMMS := .venv-lmms
 LMMS_TORCH ?= torch
 CFF := .venv-cff
 EXCHANGE := .venv-exchange
+PEERS := .venv-peers
 
 .PHONY: demo test soak load lint docs bench clean
 
@@ -24,7 +25,8 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
-soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed $(EXCHANGE)/.installed
+soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed $(EXCHANGE)/.installed $(PEERS)/.installed
+	REVEAL_PEERS_PYTHON=$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py
 	REVEAL_CFFCONVERT=$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
 	REVEAL_EXCHANGE_PYTHON=$(EXCHANGE)/bin/python REVEAL_DCIODVFY=dciodvfy $(BIN)/python -m pytest tests/exchange
 	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
@@ -62,6 +64,13 @@ $(CFF)/.installed:
 	$(CFF)/bin/python -m pip install --quiet --disable-pip-version-check cffconvert==2.0.0
 	touch $@
 
+# MONAI and panoptica, against which detection is held; MONAI wants no more than torch for what is used of it.
+$(PEERS)/.installed:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" scipy panoptica==2.1.7
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps monai==1.6.1
+	touch $@
+
 # The tools whose forms `convert` writes, with a stand-in for FiftyOne's database; and the checker of DICOM files.
 $(EXCHANGE)/.installed:
 	$(PYTHON) -m venv $(EXCHANGE)
@@ -97,4 +106,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf site $(VENV) $(LMMS) $(CFF) $(EXCHANGE) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site $(VENV) $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) .pytest_cache .mypy_cache .ruff_cache
