@@ -92,6 +92,29 @@ def test_a_folder_asks_for_every_finding_and_loads(root: Path) -> None:
     assert "--task must be localization or detection for ChestX-Det, got 'findings'" in refused
 
 
+@pytest.mark.parametrize("style", ["nih-boxes", "ms-cxr", "vindr-cxr", "rsna-pneumonia", "siim-acr", "padchest-gr"])
+def test_every_other_source_is_asked_too(style: str, tmp_path: Path) -> None:
+    """Its phantom builds, is valid, and its own boxes are found by themselves."""
+    call("phantom", tmp_path / "download", "--style", style, "--images", 12, "--long-side", 96)
+    words = ("--task", "detection", "--images", "withhold", "--keep-going")
+    call("build", tmp_path / "download", "--out", tmp_path / "data", *words)
+    assert "no problems" in call("validate", tmp_path / "data").stdout
+    splits = json.loads((tmp_path / "data" / "manifest" / "benchmark.json").read_text())["splits"]
+    read = [KIND.read_records(tmp_path / "data", split) for split in splits]
+    records = next(some for some in read if any(a.reader == "ground_truth" for one in some for a in one.annotations))
+    own = [LocalizationPrediction(record.image_id, finding, box=box, score=0.9) for record in records
+           for finding in record.label_status for box in instances(record, finding)]  # fmt: skip
+    assert own
+    assert all(record.label_status[finding] == 1 for record in records for finding in record.label_status
+               if instances(record, finding))  # fmt: skip
+    rows = score_detections(own, records, findings=tuple(records[0].label_status))
+    figures = rows.estimates(n_resamples=5, seed=0, unit="image", interval="percentile")
+    assert {
+        e.value for e in figures if (e.metric, e.finding) in (("ap_50", "macro"), ("lesion_sensitivity", "macro"))
+    } == {1}
+    assert {e.value for e in figures if e.metric == "false_alarms" and e.n} == {0}
+
+
 def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Path, Path]) -> None:
     folder, words = root / "public", ("--split", "released", "--resamples", 100)
     document = json.loads(call("score", files[0], folder, *words, "--json").stdout)

@@ -122,7 +122,7 @@ def test_2000_cases_of_masks() -> None:
 
 
 def test_what_the_peers_said_of_a_few_cases() -> None:
-    """As typed in from :mod:`tests.metrics.peers`: FROC at its rates, panoptic quality, surface Dice and Hausdorff 95."""
+    """As :mod:`tests.metrics.peers` printed it: FROC, panoptic quality, surface Dice and Hausdorff 95."""
     rng = np.random.default_rng(6)
     found = []
     while len(found) < 2:
