@@ -548,15 +548,17 @@ static void positives_needed(const double *recalls, double n_lesions, double *ne
     needed[101] = n_lesions + 1;
 }
 
-static double interpolated(const float *weights, const int64_t *units, const uint8_t *hits, const double *marks,
+static double interpolated(const float *weights, const int64_t *units, const int64_t *hits, const double *marks,
                            int64_t n, const double *needed, double *precision, int64_t *reached)
 {
     int64_t n_kept = 0, place = 0;
     double true_positives = 0, best = 0, sum = 0;
-    for (int64_t k = 0; k < n; k++) {
-        if (!hits[k] || weights[units[k]] == 0)
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t k = hits[i];
+        const float weight = weights[units[k]];
+        if (weight == 0)
             continue;
-        true_positives += weights[units[k]];
+        true_positives += weight;
         while (needed[place] <= true_positives)
             place++;
         precision[n_kept] = true_positives / marks[k];
@@ -576,17 +578,28 @@ static PyObject *average_precisions(PyObject *self, PyObject *tuple)
     const int64_t n_units = n_replicates ? LENGTH(0) / n_replicates : 0;
     double needed[102], *precision = malloc((n + 1) * sizeof(double));
     int64_t *reached = malloc((n + 1) * sizeof(int64_t));
-    const int failed = precision == NULL || reached == NULL;
+    int64_t *hits = malloc((n * n_rows + 1) * sizeof(int64_t)); /* of each row, the marks that hit */
+    int64_t *first = calloc(n_rows + 1, sizeof(int64_t));
+    const int failed = precision == NULL || reached == NULL || hits == NULL || first == NULL;
     Py_BEGIN_ALLOW_THREADS
+    for (int64_t row = 0; row < n_rows && !failed; row++) {
+        first[row + 1] = first[row];
+        for (int64_t k = 0; k < n; k++)
+            if (BYTES(2)[row * n + k])
+                hits[first[row + 1]++] = k;
+    }
     for (int64_t r = 0; r < n_replicates && !failed; r++) {
         positives_needed(DOUBLES(5), DOUBLES(4)[r], needed);
         for (int64_t row = 0; row < n_rows; row++)
-            DOUBLES(6)[r * n_rows + row] = interpolated(FLOATS(0) + r * n_units, LONGS(1), BYTES(2) + row * n,
-                                                        DOUBLES(3) + r * n, n, needed, precision, reached);
+            DOUBLES(6)[r * n_rows + row] =
+                interpolated(FLOATS(0) + r * n_units, LONGS(1), hits + first[row], DOUBLES(3) + r * n,
+                             first[row + 1] - first[row], needed, precision, reached);
     }
     Py_END_ALLOW_THREADS
     free(precision);
     free(reached);
+    free(hits);
+    free(first);
     if (failed) {
         release(&arguments);
         return PyErr_NoMemory();
