@@ -223,6 +223,7 @@ def score(
     ratings: Any = None,
     allow_missing: bool = False,
     missing: str | None = None,
+    criterion: str | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
@@ -243,6 +244,8 @@ def score(
     ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
     missing : what questions without an answer count as, which then may be there: "miss", or for localization "empty",
         an empty mask in the IoU of true positives, which is undefined
+    criterion : by which a detection is a hit of FROC and its relatives: "centre" (the default), "mask", "iou_50" or
+        "iobb_50"
     n_resamples, seed : of the bootstrap
     unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
@@ -262,6 +265,7 @@ def score(
     """
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     options |= {"interval": interval, "strata": strata, "thresholds": thresholds, "missing": missing}
+    options["criterion"] = criterion
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split)
     if by is None and bands is not None:

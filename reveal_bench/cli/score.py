@@ -141,6 +141,10 @@ def score(
     split: Split = "released",
     allow_missing: AllowMissing = False,
     missing: Missing = None,
+    criterion: Annotated[
+        str | None,
+        typer.Option(help="What makes a detection a hit of FROC: centre (default), mask, iou_50, iobb_50."),
+    ] = None,
     grid: GridSize = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
@@ -192,6 +196,7 @@ def score(
         ratings=ratings,
         allow_missing=allow_missing,
         missing=missing,
+        criterion=criterion,
         n_resamples=resamples,
         seed=seed,
         unit=unit,

@@ -6,7 +6,8 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
 * ``benchmark``, ``version``, ``split``: what was scored against; ``references_sha256``: of its reference files
 * ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing``: what was scored
 * ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings);
-  ``missing`` where an answer that is missing counts as something else than a miss
+  ``missing`` where an answer that is missing counts as something else than a miss; ``criterion`` where it is not the
+  first of the kind
 * ``strata``: for findings, estimates of the same form by name of the stratum; else empty
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.bootstrap.Estimate`; scores are
   fractions, undefined is null
@@ -180,6 +181,7 @@ def find_protocol(
     ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
     missing: str | None = None,
+    criterion: str | None = None,
     interval: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -205,6 +207,9 @@ def find_protocol(
     if missing not in (None, *kind.missing_as):
         known = " or ".join(map(repr, kind.missing_as))
         raise ArgumentError("missing", f"must be {known} for a benchmark of {kind.name}", repr(missing))
+    if criterion not in (None, *kind.criteria):
+        known = f"be {' or '.join(map(repr, kind.criteria))}" if kind.criteria else "be left out"
+        raise ArgumentError("criterion", f"must {known} for a benchmark of {kind.name}", repr(criterion))
     if grid is not None and not 1 <= grid <= MAX_CELLS:
         raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
     for name, least in (("n_resamples", 1), ("seed", 0)):
@@ -215,7 +220,8 @@ def find_protocol(
         kind.read_records(folder, split)  # refuses, in the words of the kind
     options.pop("strata", None)
     resampling = {"n_resamples": 1000, "seed": 0, "unit": "patient", **options, "interval": interval}
-    told = {} if missing in (None, "miss") else {"missing": missing}
+    told: dict[str, Any] = {} if missing in (None, "miss") else {"missing": missing}
+    told |= {} if criterion in (None, *kind.criteria[:1]) else {"criterion": criterion}
     return {
         **kind.protocol(info, grid=grid, thresholds=thresholds),
         **resampling,
@@ -233,6 +239,7 @@ def score_report(
     thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
     missing: str | None = None,
+    criterion: str | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
@@ -251,6 +258,7 @@ def score_report(
     ratings : what readers gave the answers (tasks), and needed there
     missing : what an answer that is missing counts as, of :attr:`Kind.missing_as
         <reveal_bench.kinds.kind.Kind.missing_as>`, the first of them by default
+    criterion : by which a detection is a hit, of :attr:`Kind.criteria <reveal_bench.kinds.kind.Kind.criteria>`
     unit : "patient", or the kind's own: "image", "study" or "task"
     interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`, the first
         of them by default
@@ -267,6 +275,7 @@ def score_report(
     kind = kind_of(read_folder_info(folder))
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
     how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings, "missing": missing}
+    how["criterion"] = criterion
     protocol = find_protocol(folder, split, **how, allow_missing=report.allow_missing, **options)
     options["interval"] = protocol["interval"]
     if not report.ok:

@@ -334,6 +334,7 @@ class ScoredKind(ABC):
     intervals : intervals that its scores may have, the default first
     has_strata : whether its strata are reported without being asked for
     missing_as : what an answer that is missing may count as, the default first
+    criteria : by which an answer can be a hit, the default first; none where there is no choice
     confidence_field : field of a prediction that says how sure a system is; None where answers have none
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     scored_in_words, compared_in_words : what that report says of how answers count, and of intervals and p; `{n}` is
@@ -350,6 +351,7 @@ class ScoredKind(ABC):
     intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
     has_strata: ClassVar[bool] = False
     missing_as: ClassVar[tuple[str, ...]] = ("miss",)
+    criteria: ClassVar[tuple[str, ...]] = ()
     confidence_field: ClassVar[str | None] = None
     run_report: ClassVar[str] = "scores"
     scored_in_words: ClassVar[str] = (

@@ -80,6 +80,7 @@ class Matched:
     threshold : score from which a mark counts, for figures at a threshold
     mask_hit, mask_iou : int32 and float arrays (n_marks,), the lesion whose mask each mark matches, and their IoU; None
         where there are no masks
+    by : row of `hit` by which FROC, its relatives and figures at a threshold count
     """
 
     units: IntArray
@@ -90,6 +91,7 @@ class Matched:
     threshold: float = 0.5
     mask_hit: Hits | None = None
     mask_iou: FloatArray | None = None
+    by: int = CENTRE
 
     @property
     def n_images(self) -> int:
@@ -256,7 +258,7 @@ class _Steps:
     @classmethod
     def of(cls, found: Matched) -> _Steps:
         order = np.argsort(-found.score, kind="stable")
-        hit = found.hit[CENTRE, order]
+        hit = found.hit[found.by, order]
         alarms = order[hit < 0]
         hitting = np.flatnonzero(hit >= 0)
         _, first = np.unique(hit[hitting], return_index=True)  # the best mark of each lesion
@@ -323,10 +325,10 @@ def _areas(found: Matched) -> Figure:
     n_lesions = np.bincount(found.lesion_image, minlength=found.n_images)
     normal = np.flatnonzero(n_lesions == 0)
     alarm = np.full(found.n_images, -np.inf)
-    is_alarm = found.hit[CENTRE] < 0
+    is_alarm = found.hit[found.by] < 0
     np.maximum.at(alarm, found.mark_image[is_alarm], found.score[is_alarm])
     lesion = np.full(found.n_lesions, -np.inf)
-    np.maximum.at(lesion, found.hit[CENTRE][~is_alarm], found.score[~is_alarm])
+    np.maximum.at(lesion, found.hit[found.by][~is_alarm], found.score[~is_alarm])
     having = np.flatnonzero(n_lesions)
     best = np.full(found.n_images, -np.inf)
     np.maximum.at(best, found.mark_image, found.score)
@@ -399,7 +401,7 @@ def _at_threshold(found: Matched) -> Figure:
     def per_image(images: IntArray) -> FloatArray:
         return np.bincount(images, minlength=n).astype(np.float64)
 
-    centre = found.hit[CENTRE]
+    centre = found.hit[found.by]
     found_lesions = np.unique(centre[counted & (centre >= 0)])
     n_found, n_lesions = per_image(found.lesion_image[found_lesions]), per_image(found.lesion_image)
     n_false = per_image(found.mark_image[counted & (centre < 0)])

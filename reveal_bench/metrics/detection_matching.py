@@ -12,6 +12,10 @@ lesions meet where they are of the same *case*: an image and a finding, as one w
 * ``centre``: the point of a mark, or the centre of its box, lies in the lesion's box; of several lesions the one whose
   centre is nearest. A lesion may be hit by several marks, of which the best is what finds it (FROC, as LUNA16 and
   MONAI count).
+* ``iobb_50``: at least a half of the mark's own box lies in the lesion's, for findings that are drawn generously; of
+  several lesions the one that holds most of it. Otherwise as ``centre``.
+* ``mask``: the point of a mark, or the centre of its box, lies in the lesion's mask: as ``centre``, where there are
+  masks (:func:`match_points`); else no mark hits.
 """
 
 from __future__ import annotations
@@ -24,11 +28,11 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["CENTRE", "IOUS", "RULES", "Hits", "box_overlaps", "match_marks", "match_masks"]
+__all__ = ["CENTRE", "IOUS", "RULES", "Hits", "box_overlaps", "match_marks", "match_masks", "match_points"]
 
 IOUS = tuple(k / 20 for k in range(8, 20))
 """Thresholds of IoU: 0.4, 0.45, ..., 0.95."""
-RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre")
+RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre", "iobb_50", "mask")
 """Rules by which a mark hits a lesion, in the order of the rows that :func:`match_marks` gives."""
 CENTRE = RULES.index("centre")
 _BELOW_ONE = 1 - 1e-10  # as COCO's code: an IoU of 1 less rounding
@@ -94,6 +98,21 @@ def match_marks(
     overlaps = box_overlaps(boxes[pairs.mark], lesion_boxes[pairs.lesion])
     _match_by_overlap(hits, pairs, overlaps, scores, cases, len(lesion_boxes))
     _match_by_centre(hits[CENTRE], pairs, points, lesion_boxes)
+    _match_by_share(hits[RULES.index("iobb_50")], pairs, boxes, lesion_boxes)
+    return hits
+
+
+def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_marks: int) -> Hits:
+    """The row of the rule ``mask``: a lesion in whose mask the point of each mark lies, the first of several, or -1.
+
+    Parameters
+    ----------
+    is_inside : bool array (n_pairs,), whether the mark's point lies in the lesion's mask, of pairs of one case
+    marks, lesions : int arrays (n_pairs,), which mark and lesion
+    n_marks : int
+    """
+    hits = np.full(n_marks, -1, np.int32)
+    hits[marks[is_inside][::-1]] = lesions[is_inside][::-1]
     return hits
 
 
@@ -122,6 +141,24 @@ def match_masks(
     return hits[0], found
 
 
+def _match_by_share(hits: Hits, pairs: _Pairs, boxes: FloatArray, lesion_boxes: FloatArray) -> None:
+    own, other = boxes[pairs.mark], lesion_boxes[pairs.lesion]
+    area = own[:, 2] * own[:, 3]
+    shares = np.divide(_shared(own, other), area, out=np.zeros(len(own)), where=area > 0)
+    enough = np.flatnonzero(shares >= 0.5)
+    mark, lesion, share = pairs.mark[enough], pairs.lesion[enough], shares[enough]
+    order = np.lexsort((-lesion, share, mark))  # of a mark's lesions the one that holds most comes last
+    hits[mark[order]] = lesion[order]
+
+
+def _shared(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """Area of box i that lies in other i; 0 where either is NaN."""
+    wide = np.minimum(boxes[:, 0] + boxes[:, 2], others[:, 0] + others[:, 2]) - np.maximum(boxes[:, 0], others[:, 0])
+    high = np.minimum(boxes[:, 1] + boxes[:, 3], others[:, 1] + others[:, 3]) - np.maximum(boxes[:, 1], others[:, 1])
+    area: FloatArray = np.where((wide > 0) & (high > 0), wide * high, 0.0)
+    return area
+
+
 def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
     """IoU of box i with other i, both [x, y, width, height], (n, 4); 0 where either has no area, or is NaN.
 
@@ -130,12 +167,9 @@ def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
     >>> box_overlaps(np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 0.0, 2.0, 2.0]])).round(3).tolist()
     [0.333]
     """
-    wide = np.minimum(boxes[:, 0] + boxes[:, 2], others[:, 0] + others[:, 2]) - np.maximum(boxes[:, 0], others[:, 0])
-    high = np.minimum(boxes[:, 1] + boxes[:, 3], others[:, 1] + others[:, 3]) - np.maximum(boxes[:, 1], others[:, 1])
-    shared = wide * high
+    shared = _shared(boxes, others)
     whole = boxes[:, 2] * boxes[:, 3] + others[:, 2] * others[:, 3] - shared
-    meet: BoolArray = (wide > 0) & (high > 0) & (whole > 0)
-    shares: FloatArray = np.divide(shared, whole, out=np.zeros(len(boxes)), where=meet)
+    shares: FloatArray = np.divide(shared, whole, out=np.zeros(len(boxes)), where=(shared > 0) & (whole > 0))
     return shares
 
 

@@ -21,6 +21,7 @@ from reveal_bench.kinds.detection.records import instance_masks, instances, is_k
 from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import encode_mask
+from reveal_bench.metrics.detection_matching import CENTRE
 from tests.cli.test_score import call
 from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, wait_until
 
@@ -259,7 +260,7 @@ def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
     assert instance_masks(record, "Effusion") == (drawn.rle,)
     one = LocalizationPrediction("a", "Effusion", mask=drawn.rle, score=0.5)
     rows = score_detections([one, replace(one, mask=encode_mask(~mask))], [record], findings=("Effusion",))
-    assert (rows.mark_hit[:-1] >= 0).all(axis=0).tolist() == [True, False]
+    assert (rows.mark_hit[:CENTRE] >= 0).all(axis=0).tolist() == [True, False]
     options: dict[str, Any] = {"n_resamples": 5, "seed": 0, "unit": "image", "interval": "percentile"}
     figures = {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}
     assert (figures["pq"], figures["sq"], figures["rq"]) == pytest.approx((1 / 1.5, 1, 1 / 1.5))
@@ -272,8 +273,40 @@ def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
     rows = score_detections([point], [record], findings=("Effusion",))
     assert "ap_50" not in rows.metrics()
     assert "cpm" in rows.metrics()
-    assert rows.mark_hit[-1].tolist() == [0]
+    assert rows.mark_hit[CENTRE].tolist() == [0]
     assert "detections are points" in rows.notes[0]
+
+
+def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) -> None:
+    """A lesion like a crescent: its box holds the centre of a box of which a quarter is inside, its mask does not."""
+    mask = np.zeros((100, 100), bool)
+    mask[10:50, 10:50] = True
+    mask[10:40, 10:40] = False
+    drawn = Annotation("Effusion", "ground_truth", encode_mask(mask), (), (10, 10, 40, 40), 1, int(mask.sum()))
+    record = image("a", {"Effusion": 1}, drawn)
+    boxes: list[Box] = [(20, 20, 8, 8), (44, 44, 4, 4), (0, 0, 90, 90), (40, 0, 18, 18)]
+    found = [LocalizationPrediction("a", "Effusion", box=box, score=0.9) for box in boxes]
+
+    def hits(criterion: str, one: LocalizationPrediction) -> bool:
+        rows = score_detections([one], [record], findings=("Effusion",), criterion=criterion)
+        options: dict[str, Any] = {"n_resamples": 2, "seed": 0, "unit": "image", "interval": "percentile"}
+        values = {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}
+        assert values["lesion_sensitivity"] == 1 - values["false_alarms"]
+        return bool(values["lesion_sensitivity"])
+
+    # By hand: inside the box; in the corner; around it, IoU 1600 / 8100, centre (45, 45); IoBB 10 * 8 / 324
+    expected = {
+        "centre": [True, True, True, False],
+        "mask": [False, True, True, False],
+        "iou_50": [False, False, False, False],
+        "iobb_50": [True, True, False, False],
+    }
+    assert {criterion: [hits(criterion, one) for one in found] for criterion in expected} == expected
+    words = ("--split", "released", "--resamples", 5, "--json")
+    document = json.loads(call("score", files[0], root / "public", *words, "--criterion", "iou_50").stdout)
+    assert document["protocol"]["criterion"] == "iou_50"
+    refused = call("score", files[0], root / "public", *words, "--criterion", "iou", expect=1).stderr
+    assert "--criterion must be 'centre' or 'mask' or 'iou_50' or 'iobb_50' for a benchmark of detection" in refused
 
 
 def scored(root: Path, file: Path) -> DetectionRows:

@@ -229,6 +229,7 @@ def test_points_hit_by_their_place_and_never_by_overlap() -> None:
     lesion = np.array([[0, 0, 10, 10.0]])
     hit = match_marks(nothing, np.array([[0, 0], [10, 5.0]]), np.ones(2), case, lesion, case[:1])
     assert hit[CENTRE].tolist() == [0, -1]  # a box is open on the right
+    assert (hit[CENTRE + 1 :] == -1).all()
     assert (hit[:CENTRE] == -1).all()
 
 

@@ -53,6 +53,7 @@ class Detection(ImageKind):
     compared_in_words: ClassVar = (
         ". Differences are paired by patient; their intervals and p come from the same {n} resamples."
     )
+    criteria: ClassVar = ("centre", "mask", "iou_50", "iobb_50")
     primary: ClassVar = "ap_50"
     released: ClassVar = ("ap_50", "cpm")
     outcomes: ClassVar = ("right", "wrong")
@@ -155,9 +156,8 @@ class Detection(ImageKind):
         """See :func:`~reveal_bench.kinds.detection.scoring.score_detections`."""
         from reveal_bench.kinds.detection.scoring import score_detections
 
-        return score_detections(
-            predictions, records, findings=manifest.findings, thresholds=protocol.get("thresholds", 0.5)
-        )
+        how = {"thresholds": protocol.get("thresholds", 0.5), "criterion": protocol.get("criterion", "centre")}
+        return score_detections(predictions, records, findings=manifest.findings, **how)
 
     def curves(self, rows: DetectionRows, *, n_resamples: int, seed: int, unit: str) -> Curves:
         """See :mod:`reveal_bench.kinds.detection.curves`."""

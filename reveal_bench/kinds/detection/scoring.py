@@ -37,15 +37,17 @@ from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, estimates_from, resampling_counts, signature
 from reveal_bench.metrics.detection import Matched, detection_figures
-from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks
+from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
 from reveal_bench.metrics.intervals import Interval, check_interval
-from reveal_bench.metrics.localization import mask_iou
+from reveal_bench.metrics.localization import mask_iou, point_hit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RULES", "DetectionRows", "disclose_detections", "score_detections"]
+__all__ = ["CRITERIA", "RULES", "DetectionRows", "disclose_detections", "score_detections"]
 
+CRITERIA = ("centre", "mask", "iou_50", "iobb_50")
+"""Rules of :mod:`reveal_bench.metrics.detection_matching` by which a detection can find a lesion, the default first."""
 _MASKS_AT_ONCE = 256
 _POINTS_ALONE = "detections are points: average precision, which needs boxes or masks, is not defined"
 _BY_BOX = ("ap_40", "ap_50", "ap", "rsna_precision")
@@ -70,6 +72,7 @@ class DetectionRows(TabledRows):
     mask_hit, mask_iou : int and float arrays (n_marks,), the lesion whose mask a detection's mask matches, or -1, and
         their IoU; empty where detections or lesions have no masks
     thresholds : float array (n_findings,), score from which a detection counts
+    criterion : of CRITERIA, by which FROC, its relatives and figures at a threshold count
     notes : what a reader of the scores should know, for people
     views : image_id -> view, where known
     place_of : int array (n_marks,), index of each mark among the predictions, where known
@@ -90,6 +93,7 @@ class DetectionRows(TabledRows):
     mask_hit: Hits
     mask_iou: FloatArray
     thresholds: FloatArray
+    criterion: str = "centre"
     notes: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     place_of: IntArray = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
@@ -165,7 +169,8 @@ class DetectionRows(TabledRows):
     def _of_lesions(self, kept: BoolArray) -> DetectionRows:
         """With the lesions in `kept` alone; what hits another by its centre has no part, nor hits it any more."""
         place = _renumbered(kept)
-        other = (self.mark_hit[CENTRE] >= 0) & (place[self.mark_hit[CENTRE]] < 0)
+        hits = self.mark_hit[RULES.index(self.criterion)]
+        other = (hits >= 0) & (place[hits] < 0)
         return replace(
             self,
             lesion_image=self.lesion_image[kept],
@@ -267,6 +272,7 @@ class DetectionRows(TabledRows):
             threshold=float(self.thresholds[code]),
             mask_hit=lesions[self.mask_hit[kept]] if self._has_masks else None,
             mask_iou=self.mask_iou[kept] if self._has_masks else None,
+            by=RULES.index(self.criterion),
         )
 
     @classmethod
@@ -344,6 +350,7 @@ def score_detections(
     *,
     findings: Sequence[str],
     thresholds: float | Mapping[str, float] = 0.5,
+    criterion: str = "centre",
 ) -> DetectionRows:
     """Match checked detections with the lesions of the references.
 
@@ -353,11 +360,13 @@ def score_detections(
     records : references; ground truth only is used
     findings : vocabulary of the benchmark
     thresholds : score from which a detection counts: one number, or one per finding (0.5 for the others)
+    criterion : of :data:`CRITERIA`, by which FROC, its relatives and figures at a threshold count
 
     Raises
     ------
     ValueError
-        If an image is listed twice, a detection has no score or place, or a threshold is out of range or of no finding.
+        If the criterion is unknown, or is "mask" and a lesion has no mask of its own; if an image is listed twice, a
+        detection has no score or place, or a threshold is out of range or of no finding.
     """
     images = {record.image_id: i for i, record in enumerate(records)}
     if len(images) != len(records):
@@ -385,7 +394,13 @@ def score_detections(
     n = len(findings)
     hits = match_marks(boxes, points, scores, image * n + finding, lesion_boxes, lesion_image * n + lesion_finding)
     cases = image * n + finding, lesion_image * n + lesion_finding
-    mask_hit, mask_iou = _match_masks(chosen, scores, cases, _lesion_masks(records, findings, known))
+    masks = _lesion_masks(records, findings, known)
+    if criterion not in CRITERIA or (criterion == "mask" and masks is None):
+        rule = f"must be one of {', '.join(CRITERIA)}, and not mask where a lesion has no mask of its own"
+        raise ArgumentError("criterion", rule, repr(criterion))
+    if masks:
+        hits[RULES.index("mask")] = _match_in_masks(points, cases, masks)
+    mask_hit, mask_iou = _match_masks(chosen, scores, cases, masks)
     are_points = len(chosen) > 0 and bool(np.isnan(boxes[:, 0]).all())
     return DetectionRows(
         findings=tuple(findings),
@@ -401,6 +416,7 @@ def score_detections(
         mask_hit=mask_hit,
         mask_iou=mask_iou,
         thresholds=_thresholds(thresholds, findings),
+        criterion=criterion,
         notes=(_POINTS_ALONE,) if are_points else (),
         views={record.image_id: record.view for record in records},
         place_of=place,
@@ -436,6 +452,26 @@ def _lesion_masks(records: Sequence[LocalizationRecord], findings: Sequence[str]
                 return None
             masks += own
     return masks
+
+
+def _match_in_masks(points: FloatArray, cases: tuple[IntArray, IntArray], lesions: list[Rle]) -> Hits:
+    """See :func:`~reveal_bench.metrics.detection_matching.match_points`."""
+    of_case: dict[int, list[int]] = {}
+    for lesion, case in enumerate(cases[1].tolist()):
+        of_case.setdefault(case, []).append(lesion)
+    pairs = [
+        (mark, lesion)
+        for mark, (case, point) in enumerate(zip(cases[0].tolist(), points.tolist(), strict=True))
+        if point[0] == point[0]
+        for lesion in of_case.get(case, ())
+    ]
+    marks, found = (np.array(part, np.int64) for part in (zip(*pairs, strict=True) if pairs else ((), ())))
+    inside = [np.zeros(0, bool)]
+    for start in range(0, len(pairs), _MASKS_AT_ONCE):
+        batch = slice(start, start + _MASKS_AT_ONCE)
+        masks = pack_masks([lesions[k] for k in found[batch].tolist()])
+        inside.append(point_hit([[tuple(points[k])] for k in marks[batch].tolist()], masks) == 1)
+    return match_points(np.concatenate(inside), marks, found, len(points))
 
 
 def _match_masks(
