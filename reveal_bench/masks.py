@@ -6,9 +6,9 @@ A mask is a bool array (H, W). Its COCO compressed RLE is column-major, its firs
 ``[height, width]``. :class:`PackedMasks` holds many masks as the ends of their runs in one flat array, so that scoring
 never makes a dense mask.
 
-Strings come from strangers. pycocotools hangs, crashes or returns uninitialised memory on malformed ones, so they are
-read here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow the
-image or do not fill it, and masks of absurd size or run count are all refused.
+Strings come from unknown senders. pycocotools hangs, crashes or returns uninitialised memory on malformed ones, so they
+are read here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow
+the image or do not fill it, and masks of absurd size or run count are all refused.
 
 Polygons are filled as CheXlocalize's released masks were (Pillow >= 8.3.1, outline and fill, union of contours): the
 result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
@@ -178,7 +178,7 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
     problems : dict from index to MaskProblem
     """
     problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
-    # UTF-8 keeps strangers strange: each byte of a character outside ASCII is outside the alphabet too
+    # UTF-8 keeps what is foreign foreign: each byte of a character outside ASCII is outside the alphabet too
     texts = [b"" if i in problems else rle.counts.encode("utf-8", "surrogatepass") for i, rle in enumerate(rles)]
     sizes = np.array([(0, 0) if i in problems else rle.size for i, rle in enumerate(rles)], np.int64).reshape(-1, 2)
     text_offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)

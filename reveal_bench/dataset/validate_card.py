@@ -1,7 +1,7 @@
 """What must hold of the files that describe a dataset folder: card, ``eval.yaml``, citation, Croissant; and loading it.
 
 What the card promises (configs, splits, rows) is compared with the files; every config and split is then loaded with
-`datasets` as a stranger would, offline.
+`datasets` as any user would, offline.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def _is_json(path: Path) -> bool:
 
 
 def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
-    """Load every config and split as a stranger would; the folder's own files are all it needs."""
+    """Load every config and split as any user would; the folder's own files are all it needs."""
     import datasets
 
     was_quiet = datasets.are_progress_bars_disabled()
@@ -247,7 +247,7 @@ def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
                 for split, n_rows in splits.items():
                     try:
                         loaded = _n_loaded(folder, config, split, cache)
-                    except Exception as error:  # whatever `datasets` raises on a stranger's machine is the finding
+                    except Exception as error:  # whatever `datasets` raises on a user's machine is the finding
                         reason = f"{type(error).__name__}: {error}"
                         yield Problem(CARD, config, split, "must load with load_dataset", reason)
                         continue

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Files come from strangers. A limit is checked before the memory it guards is spent, and exceeding it is one clear
+Files come from unknown senders. A limit is checked before the memory it guards is spent, and exceeding it is one clear
 refusal. gzip is known by 1f 8b, zstd by 28 b5 2f fd, whatever the file is called; one layer only.
 
 What the limits guard against was measured on real bombs: a 305-byte Parquet file that expands to 20 GB, 2 MB of gzip

@@ -355,10 +355,10 @@ def code_cases(
             ("case_findings",),
         )
     unit_code = {unit: i for i, unit in enumerate(units)}
-    strangers = sorted(set(case_units) - set(unit_code))
-    if strangers:
+    unlisted = sorted(set(case_units) - set(unit_code))
+    if unlisted:
         raise ArgumentError(
-            "units", f"must hold every unit of `case_units`, {strangers[0]!r} is missing", None, ("case_units",)
+            "units", f"must hold every unit of `case_units`, {unlisted[0]!r} is missing", None, ("case_units",)
         )
     finding_code = {finding: i for i, finding in enumerate(findings)}
     groups = np.array([finding_code.get(finding, -1) for finding in case_findings], np.int64)

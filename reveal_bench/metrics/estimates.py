@@ -287,9 +287,9 @@ def code_ratings(
     code: dict[Hashable, int] = {category: i for i, category in enumerate(scale)}
     columns = []
     for name, ratings in (("predictions", predictions), ("references", references)):
-        stranger = next((i for i, rating in enumerate(ratings) if rating not in code), None)
-        if stranger is not None:
-            raise ValueError(f"`{name}[{stranger}]` must be one of `categories` {scale}, got {ratings[stranger]!r}")
+        unlisted = next((i for i, rating in enumerate(ratings) if rating not in code), None)
+        if unlisted is not None:
+            raise ValueError(f"`{name}[{unlisted}]` must be one of `categories` {scale}, got {ratings[unlisted]!r}")
         columns.append(np.array([code[rating] for rating in ratings], np.int64))
     return columns[0], columns[1], [category for category in scale if category is not None], is_ordered
 
@@ -326,10 +326,10 @@ def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[
     _check_length("patients", patients, n_cases)
     names = sorted(set(patients if all_patients is None else all_patients))
     code = {name: i for i, name in enumerate(names)}
-    strangers = sorted(set(patients) - set(code))
-    if strangers:
+    unlisted = sorted(set(patients) - set(code))
+    if unlisted:
         raise ArgumentError(
-            "all_patients", f"must hold every patient of `patients`, {strangers[0]!r} is missing", None, ("patients",)
+            "all_patients", f"must hold every patient of `patients`, {unlisted[0]!r} is missing", None, ("patients",)
         )
     return np.array([code[name] for name in patients], np.int64), len(names)
 

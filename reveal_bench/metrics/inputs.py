@@ -80,10 +80,10 @@ class CheckedInputs:
                     f"`{name}` must have the length of `predictions` ({n_cases}), got {len(options[name])}"
                 )
         if options.get("all_patients") is not None:
-            strangers = sorted(set(options.get("patients") or ["(none given)"]) - set(options["all_patients"]))
-            if strangers:
+            unlisted = sorted(set(options.get("patients") or ["(none given)"]) - set(options["all_patients"]))
+            if unlisted:
                 raise ArgumentError(
-                    "all_patients", f"must hold every patient of `patients`, {strangers[0]!r} is missing"
+                    "all_patients", f"must hold every patient of `patients`, {unlisted[0]!r} is missing"
                 )
         if is_given:  # only now: what was refused must not stay behind
             self.add_batch(predictions=predictions, references=references)
@@ -309,9 +309,9 @@ def label_matrix(
     for argument, column in (("predictions", predictions), ("references", references)):
         matrix = np.zeros((len(column), len(names)), bool)
         for i, row in enumerate(column):
-            stranger = next((name for name in row if name not in code), None)
-            if stranger is not None:
-                raise ValueError(f"`{argument}[{i}]` must be of `labels` {names}, got {stranger!r}")
+            unlisted = next((name for name in row if name not in code), None)
+            if unlisted is not None:
+                raise ValueError(f"`{argument}[{i}]` must be of `labels` {names}, got {unlisted!r}")
             matrix[i, [code[name] for name in row]] = True
         matrices.append(matrix)
     return matrices[0], matrices[1], names

@@ -5,7 +5,7 @@ Conventions
 A request is one or more packets of some files each; the first byte of a packet says whether it is the last. The files
 are, in order: the pipe of the answer, the pipe of the end, the request as JSON, the shared document (an empty file if
 there is none), then what the job works on. The JSON is written by this package alone: nothing of it comes from a
-stranger but the name shown for a file.
+sender but the name shown for a file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What every request passes before it meets the API or a page, as ASGI middleware.
 
-From the outside in: `SecureHeaders` stamps every answer. `Compressed` makes answers to strangers smaller. `ErrorPages`
-shows errors as pages to whoever asks with a browser. `Forwarded` believes a proxy's headers or removes them.
-`KnownHost` refuses names that are not the server's.
-`Problems` turns every plain error into a problem document.
+From the outside in: `SecureHeaders` stamps every answer. `Compressed` makes answers to whoever is not signed in
+smaller. `ErrorPages` shows errors as pages to whoever asks with a browser. `Forwarded` believes a proxy's headers or
+removes them. `KnownHost` refuses names that are not the server's. `Problems` turns every plain error into a problem
+document.
 :class:`reveal_leaderboard.web.rate.RateLimit` comes here. `SameOrigin` refuses writes that another site's page sends.
 `BodyLimit` counts the bytes of a request while they arrive, whatever its headers say, and hangs up on who sends too
 slowly. :class:`reveal_leaderboard.web.gradio_gate.GradioGate` guards what Gradio mounts. `NoTraces`, innermost, turns
@@ -143,10 +143,10 @@ class Compressed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        same_for_all = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and self._is_strangers(scope)
+        same_for_all = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and self._is_anonymous(scope)
         await (self.compressed if same_for_all else self.plain)(scope, receive, send)
 
-    def _is_strangers(self, scope: Scope) -> bool:
+    def _is_anonymous(self, scope: Scope) -> bool:
         if scope["path"].startswith(SAME_FOR_ALL):
             return True
         headers = Headers(scope=scope)

@@ -9,9 +9,9 @@ customer has that many.
 
 Every request is counted in the memory of its server. Uploads, sign-ins and what a person or a program changes by the
 API are counted in the database, too (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across
-restarts. Reading a page writes nothing, and of a stranger only a sign-in is written: visitors must not keep workers
-from the database. In memory, a bucket that has filled up again is as good as none, so the ones used longest ago are
-dropped first.
+restarts. Reading a page writes nothing, and of somebody not signed in only a sign-in is written: visitors must not keep
+workers from the database. In memory, a bucket that has filled up again is as good as none, so the ones used longest ago
+are dropped first.
 """
 
 from __future__ import annotations

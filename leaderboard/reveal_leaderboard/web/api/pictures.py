@@ -86,7 +86,7 @@ def picture_routes(services: Services) -> APIRouter:
 
 
 class DrawnPNGs:
-    """The PNGs asked for last: a processor draws one for a tenth of a second, which strangers must not ask for at will.
+    """The PNGs asked for last: a processor draws one for a tenth of a second, which visitors must not ask for at will.
 
     One is drawn at a time. They are kept by what they show, so a change of an entry or its board draws them anew.
     """
