@@ -52,7 +52,7 @@ def _rule(kind: type, is_met: Callable[[Any], bool], words: str) -> PlainValidat
     accepted = (int, float) if kind is float else (kind,)
 
     def check(value: Any) -> Any:
-        is_kind = type(value) in accepted  # not isinstance: true is no number
+        is_kind = type(value) in accepted  # not isinstance: true is not a number
         if not is_kind or not is_met(value):
             named = "" if is_kind else _TOML_NAMES.get(type(value), "a " + type(value).__name__) + ": "
             found = {"words": words, "found": f"{named}{value!r}"}
@@ -347,7 +347,7 @@ def load_settings(path: Path | None = None) -> Settings:
     Raises
     ------
     SettingsError
-        If a file cannot be read, is no TOML, or breaks a rule.
+        If a file cannot be read, is not TOML, or breaks a rule.
 
     Examples
     --------
@@ -368,7 +368,7 @@ def _read(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # bytes that are no text, or text that is no TOML
+    except ValueError as error:  # bytes that are not text, or text that is not TOML
         raise SettingsError(f"{path}: must be TOML: {error}") from None
     general = {name: table for name, table in document.items() if name not in _NAMED}
     _check_tables(general, path, "")

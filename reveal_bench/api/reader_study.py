@@ -157,7 +157,7 @@ def readers(
     Raises
     ------
     ArgumentError
-        If the table is no study of that design, or the figure of merit is not defined.
+        If the table is not a study of that design, or the figure of merit is not defined.
     ImportError
         If scipy is not installed.
     """

@@ -165,7 +165,7 @@ def _decoded(piece: str) -> dict[str, Any]:
         return dict(pairs)
 
     def no_number(name: str) -> NoReturn:
-        raise AnswerError(f"the answer must be JSON, got {name}, which is no JSON")
+        raise AnswerError(f"the answer must be JSON, got {name}, which is not JSON")
 
     try:
         value: dict[str, Any] = json.loads(piece, object_pairs_hook=once, parse_constant=no_number)

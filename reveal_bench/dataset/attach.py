@@ -243,7 +243,7 @@ def attach_images(
     BuildError
         With every image that is missing or does not match, unless `keep_going`; then nothing is written.
     ValueError
-        If `root` is no folder, `out` is not free, or `dataset` is neither of the two.
+        If `root` is not a folder, `out` is not free, or `dataset` is neither of the two.
     """
     root = Path(root)
     if not root.is_dir():

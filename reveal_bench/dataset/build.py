@@ -477,7 +477,7 @@ class _Assembly:
         Raises
         ------
         BuildError
-            If a row's key is no record's.
+            If a row's key is not a record's.
         """
         for extra in extras:
             features = extra.features()

@@ -112,7 +112,7 @@ def read_yaml(text: str) -> Any:
     Raises
     ------
     yaml.YAMLError
-        If it is no YAML, or names objects.
+        If it is not YAML, or names objects.
     """
     import yaml
 

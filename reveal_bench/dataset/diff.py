@@ -144,7 +144,7 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
     Raises
     ------
     ValueError
-        If one is no dataset folder, or they are of two benchmarks.
+        If one is not a dataset folder, or they are of two benchmarks.
     """
     before, after = open_folder(Path(a)), open_folder(Path(b))
     if before.info.benchmark != after.info.benchmark:

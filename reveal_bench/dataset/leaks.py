@@ -82,12 +82,12 @@ def told_ids(text: str, ids: dict[str, str]) -> Iterator[str]:
 
 
 TEXT_BYTES = 64 << 20
-"""A file that is no table is read as text up to this size; `validate_folder` refuses any that is not of the form."""
+"""A file that is not a table is read as text up to this size; `validate_folder` refuses any that is not of the form."""
 VERTICES = 4
 """Vertices of a contour that count as the contour."""
 DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
 """Vertices of a contour, characters other than "0" of run lengths, significant digits of a box's four numbers together,
-and characters of a text, from which chance is no explanation. A box on the image's corner never has detail."""
+and characters of a text, from which chance is not an explanation. A box on the image's corner never has detail."""
 WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
 """A text has at least this many words; characters from which it counts in a row of the same key, and in a text file."""
 RULE = "must not hold the holdout's references"
@@ -183,7 +183,7 @@ def find_leaks(folder: Path, holdout: Path | None, *, pictures: Pictures | None 
     Raises
     ------
     ValueError
-        If one folder contains the other, one is no dataset folder, or they are of two kinds of benchmark.
+        If one folder contains the other, one is not a dataset folder, or they are of two kinds of benchmark.
     """
     public = open_folder(folder)
     secrets, closed = _Secrets(public.info.findings), public.closed_splits

@@ -105,7 +105,7 @@ def open_folder(path: Path) -> DatasetFolder:
     Raises
     ------
     ValueError
-        If it is no dataset folder, or of a benchmark that is not in BENCHMARKS and has no main config by which to
+        If it is not a dataset folder, or of a benchmark that is not in BENCHMARKS and has no main config by which to
         tell its kind.
     """
     from dataclasses import replace
@@ -143,7 +143,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
 
 
 def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
-    """Columns of a file that are missing, too many, or of another type; also a file that is no Parquet."""
+    """Columns of a file that are missing, too many, or of another type; also a file that is not Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -322,7 +322,7 @@ class InputRule:
     known: frozenset[str]
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Columns of the row, or dotted places in them, that hold something which is no input."""
+        """Columns of the row, or dotted places in them, that hold something which is not an input."""
         for name, value in row.items():
             if name in self.known:
                 yield from _hashes_in(name, value)

@@ -156,7 +156,7 @@ class Reader:
 
 
 CACHES = {".git", ".cache", "__pycache__"}
-"""Folders that tools make and that are no part of the dataset."""
+"""Folders that tools make and that are not part of the dataset."""
 Progress = Callable[[str, int, int | None], None]
 
 

@@ -211,7 +211,7 @@ def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[st
 
 
 def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
-    """What mlcroissant says of ``croissant.json``; nothing where it is not installed or the file is no JSON."""
+    """What mlcroissant says of ``croissant.json``; nothing where it is not installed or the file is not JSON."""
     if find_spec("mlcroissant") is None or not _is_json(folder / CROISSANT):
         return
     mlcroissant = import_module("mlcroissant")

@@ -137,7 +137,7 @@ class SeenPicture:
     n_bytes, sha256 : of the bytes
     n_besides : of them, those that are metadata
     size, pixels : as :func:`picture_hash` gives them
-    error : why it is no picture; then the last three say nothing
+    error : why it is not a picture; then the last three say nothing
     """
 
     path: str

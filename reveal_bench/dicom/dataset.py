@@ -3,8 +3,8 @@
 Where preamble and meta header are missing the data set is read as it stands: explicit VR if its first element shows
 one, else Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
 
-:class:`Facts` reads single values tolerantly: a value of the wrong kind is no value, and nothing ever raises. Text is
-decoded from the raw bytes, so pydicom's conversions (which stop at a decimal string of letters) play no part.
+:class:`Facts` reads single values tolerantly: a value of the wrong kind is not a value, and nothing ever raises. Text
+is decoded from the raw bytes, so pydicom's conversions (which stop at a decimal string of letters) play no part.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Facts:
         return text.upper() if text else None
 
     def numbers(self, keyword: str) -> list[float]:
-        """All values as finite numbers; [] if absent or one is no number."""
+        """All values as finite numbers; [] if absent or one is not a number."""
         try:
             numbers = [float(text) for text in self.texts(keyword)]
         except ValueError:

@@ -11,7 +11,7 @@ vendor, distances of 12.4 and 18.4 beside 1800.
 
 Texts that may be published are held to what they are for. Maker and model go on only where they hold nothing that looks
 like an identifier, a view only in a known spelling: views are matched against exact lists, never by parts of words (a
-lateral decubitus film is no lateral view, an oblique one is neither AP nor PA). Codes of views are those of DICOM
+lateral decubitus film is not a lateral view, an oblique one is neither AP nor PA). Codes of views are those of DICOM
 PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
 """
 

@@ -179,7 +179,7 @@ def scan_tree(
     Raises
     ------
     NotADirectoryError
-        If `root` is no folder.
+        If `root` is not a folder.
     ImportError
         If pydicom is not installed.
     """
@@ -232,7 +232,7 @@ def _examine_all(files: list[DicomFile]) -> list[tuple[DicomFile, Header | str |
 
 
 def _examine(file: DicomFile) -> Header | str | None:
-    """The header, the reason why there is none, or None for a file that is no DICOM."""
+    """The header, the reason why there is none, or None for a file that is not DICOM."""
     is_named_so = (file.member or file.path.name).lower().endswith(_SUFFIXES)
     try:
         with file.open() as stream:
@@ -321,8 +321,8 @@ def set_aside(header: Header, *, include_secondary: bool = False) -> str | None:
 
     Notes
     -----
-    A missing SOP class or modality is no reason: de-identification often takes them out. CR with the SOP class of DX is
-    accepted.
+    A missing SOP class or modality is not a reason: de-identification often takes them out. CR with the SOP class of DX
+    is accepted.
     """
     is_secondary = (header.sop_class or "").startswith(_STORAGE + "7")
     if header.sop_class and header.sop_class not in _RADIOGRAPHS and not (is_secondary and include_secondary):
@@ -455,5 +455,5 @@ def deid_warnings(header: Header) -> list[str]:
         warnings.append("BurnedInAnnotation is YES: the pixels hold text that may identify the patient")
     elif _CLEAN_PIXELS not in header.deid_methods:
         said = "absent" if header.burned_in is None else "NO"
-        warnings.append(f"no method says that the pixels were cleaned (113101); BurnedInAnnotation {said} is no proof")
+        warnings.append(f"no method says that the pixels were cleaned (113101); BurnedInAnnotation {said} is not proof")
     return warnings

@@ -142,7 +142,12 @@ def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> boo
             near = nearest_names(name[: limits.id_characters], _COLUMNS)
             hint = f"did you mean {' or '.join(near)}?" if near else f"known columns: {', '.join(_COLUMNS)}"
             log.error(
-                "unknown-column", "is no column of a prediction table", line=1, field=name[:50], value=name, hint=hint
+                "unknown-column",
+                "is not a column of a prediction table",
+                line=1,
+                field=name[:50],
+                value=name,
+                hint=hint,
             )
     for name in sorted({name for name in names if names.count(name) > 1}):
         log.error("duplicate-column", "a column may stand only once", line=1, field=name[:50], value=name)

@@ -27,7 +27,7 @@ class Prices:
     Raises
     ------
     ValueError
-        If a price is no finite Decimal of at least 0.
+        If a price is not a finite Decimal of at least 0.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Prices:
         Raises
         ------
         ValueError
-            If a text is no number, or below 0.
+            If a text is not a number, or below 0.
         """
         return cls(
             _decimal("tokens_in", tokens_in),

@@ -170,7 +170,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     Raises
     ------
     ReceiptError
-        If it is no JSON object, names a key twice, or is larger than 1 MiB.
+        If it is not JSON object, names a key twice, or is larger than 1 MiB.
     """
     with path.open("rb") as file:
         data = file.read(LARGEST_FILE + 1)

@@ -221,7 +221,7 @@ def _largest_of_deals(contributed: FloatArray, sizes: Sequence[int], tested: Seq
 
 
 def _place(name: str) -> tuple[bool, bool, float, str]:
-    """Bands by their numbers, then names, then those that are no groups of their own."""
+    """Bands by their numbers, then names, then those that are not groups of their own."""
     number = re.match(r"-?\d+(\.\d+)?", name)
     return name in (MISSING, SEVERAL), not name.startswith("below "), float(number[0]) if number else math.inf, name
 

@@ -77,7 +77,7 @@ def finite(value: object, what: str) -> float:
     Raises
     ------
     ArgumentError
-        If it is no number, NaN or infinite.
+        If it is not a number, NaN or infinite.
     """
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan

@@ -182,7 +182,7 @@ def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims
     Raises
     ------
     ValueError
-        If the dimensions are others, a value is no whole number, or out of range.
+        If the dimensions are others, a value is not a whole number, or out of range.
     """
     array = np.asarray(codes)
     if array.ndim not in n_dims:

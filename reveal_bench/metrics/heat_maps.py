@@ -54,7 +54,7 @@ def checked_map(heat_map: npt.ArrayLike) -> Map:
     Raises
     ------
     ArgumentError
-        If it is no array (h, w) of finite numbers with at least one pixel.
+        If it is not an array (h, w) of finite numbers with at least one pixel.
     """
     try:
         array = np.asarray(heat_map)

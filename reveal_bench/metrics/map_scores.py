@@ -43,7 +43,7 @@ def tolerant_hit(
     Raises
     ------
     ArgumentError
-        If the map is no map, or the tolerance is below 0.
+        If the map is not a map, or the tolerance is below 0.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
     Raises
     ------
     ArgumentError
-        If the map is no map.
+        If the map is not a map.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> fl
     Raises
     ------
     ArgumentError
-        If the map is no map.
+        If the map is not a map.
 
     Examples
     --------

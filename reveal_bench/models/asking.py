@@ -312,9 +312,9 @@ def read_completion(content: bytes) -> Answer | Fault:
         usage = document.get("usage") or {}
         tokens = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return Fault("HTTP 200 with a body that is no chat completion")
+        return Fault("HTTP 200 with a body that is not a chat completion")
     if not (text is None or isinstance(text, str)):
-        return Fault("HTTP 200 with content that is no text")
+        return Fault("HTTP 200 with content that is not text")
     counted = [n if isinstance(n, int) and not isinstance(n, bool) and n >= 0 else None for n in tokens]
     named = {"finish": choice.get("finish_reason"), "refusal": refusal, "served_model": document.get("model")}
     texts = {name: value if isinstance(value, str) else None for name, value in named.items()}

@@ -205,7 +205,7 @@ BESIDES = (
     "The bones are osteopenic.",
     "Surgical clips project over the {side} axilla.",
 )
-"""True of any film and none of the labels; a granuloma is no nodule here, as paper 004 has it (Box 3)."""
+"""True of any film and none of the labels; a granuloma is not a nodule here, as paper 004 has it (Box 3)."""
 
 DEVICES = (
     "Lines and tubes are in standard position.",

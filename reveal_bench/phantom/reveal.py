@@ -302,7 +302,7 @@ EXTRA_FILES = {
     10: "the same file again",
     11: "a derived secondary picture",
 }
-"""Index of a study, modulo :data:`EVERY` -> file that comes with it and is no further film."""
+"""Index of a study, modulo :data:`EVERY` -> file that comes with it and is not a further film."""
 EVERY = 25
 EXTRA = 9
 """Number of the extra file among the images of its study."""

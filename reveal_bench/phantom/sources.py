@@ -232,7 +232,7 @@ def write_padchest_gr(
     """``grounded_reports_20240819.json``, ``master_table.csv`` and ``Padchest_GR_files``.
 
     With `traps`, a picture of an earlier study has the name of another one, sentences that are not abnormal lack keys,
-    and there are a label that is no finding and a finding without a box.
+    and there are a label that is not a finding and a finding without a box.
     """
     out = start_download(out, "padchest-gr", n_images=n_images, long_side=long_side)
     studies = []

@@ -52,7 +52,7 @@ def prediction_files(directory: Path) -> dict[str, Path]:
     Raises
     ------
     ValueError
-        If `directory` is no folder, holds none, or two of one name.
+        If `directory` is not a folder, holds none, or two of one name.
     """
     if not directory.is_dir():
         raise ValueError(f"{directory} is not a folder")

@@ -90,7 +90,7 @@ def read_study(
     Raises
     ------
     ValueError
-        If a column is missing, a score or truth is no number, a case has two truths or patients, a reading is there
+        If a column is missing, a score or truth is not a number, a case has two truths or patients, a reading is there
         twice, or one is missing: with the first of them.
     """
     named = {**COLUMNS, **_checked(columns or {})}

@@ -38,7 +38,7 @@ def read_curves(path: Path) -> dict[str, Curve]:
     Raises
     ------
     ArgumentError
-        If the file has other columns, a finding has no best threshold, or a field is no number.
+        If the file has other columns, a finding has no best threshold, or a field is not a number.
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)

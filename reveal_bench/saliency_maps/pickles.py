@@ -73,7 +73,7 @@ def parse_pickle(data: bytes, name: str) -> dict[str, Any]:
     except _Refused as error:
         raise PickleError(f"{name} is refused: {error}") from None
     except _BROKEN as error:
-        raise PickleError(f"{name} is no whole pickle: {type(error).__name__}: {str(error)[:200]}") from None
+        raise PickleError(f"{name} is not a whole pickle: {type(error).__name__}: {str(error)[:200]}") from None
     if not isinstance(found, dict):
         raise PickleError(f"{name} must hold a dictionary with the key `map`, got {type(found).__name__}")
     return found

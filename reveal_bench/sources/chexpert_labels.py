@@ -11,7 +11,8 @@ Conventions
   other table with the fourteen columns is a reader's: it becomes rows of the config ``readers``, under its file's name.
 * A study is ``patient64741_study1``. Where a table has a row per radiograph, all rows of a study must say the same.
 * The split is the folder before the patient's: "valid" and "val" are "validation".
-* An uncertain (-1) or blank label is no reference: such a row is a problem. CheXpert's ``train.csv`` is full of them.
+* An uncertain (-1) or blank label is not a reference: such a row is a problem. CheXpert's ``train.csv`` is full of
+  them.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ def _labels(table: StudyTable, row: TableRow, columns: dict[str, str], problems:
     for label in CHEXPERT_LABELS:
         text = row.text(columns[label]).strip()
         if text not in _VALUES:
-            rule = "must be 0 or 1: an uncertain or blank label is no reference"
+            rule = "must be 0 or 1: an uncertain or blank label is not a reference"
             problems.append(Problem(table.file, row.number, columns[label], rule, repr(text)))
         elif _VALUES[text]:
             present.append(label)

@@ -72,10 +72,10 @@ class StudyTree:
     Attributes
     ----------
     studies : StudyInstanceUID -> study, in the order of their first files
-    set_aside : (path, reason) of readable files that are no part of the dataset
+    set_aside : (path, reason) of readable files that are not part of the dataset
     problems : of files; those of an image have its study's UID in `problem_studies`
     problem_studies : UIDs of studies that have a problem
-    n_others : suffix -> files that are no DICOM
+    n_others : suffix -> files that are not DICOM
     """
 
     studies: dict[str, TreeStudy] = field(default_factory=dict)

@@ -29,7 +29,7 @@ OPEN = "???"
 DEPTH, MOST_TABLES, SAMPLE = 3, 200, 400
 SEPARATORS = (";", "|", ",", "/")
 FEW = 12
-"""A column with more different texts than this is no category."""
+"""A column with more different texts than this is not a category."""
 
 _WORDS: dict[str, dict[str, str]] = {
     "sex": {"f": "F", "female": "F", "m": "M", "male": "M"},

@@ -10,7 +10,7 @@ Conventions
   tells, so the pictures are needed even where pixels are withheld.
 * Boxes belong to a sentence. Its labels, about 150 different ones, become the findings of
   :data:`reveal_bench.findings.PADCHEST_GR_LABELS`; a sentence with labels of two findings gives both its boxes. Labels
-  that are no finding stay in the config ``sentences``, which has everything the source says, with boxes in pixels.
+  that are not findings stay in the config ``sentences``, which has everything the source says, with boxes in pixels.
 * ``boxes`` are the ground truth, ``extra_boxes``, a second reader's of some sentences, are of the reader "individual".
 * A finding is present if a sentence that is abnormal has a label of it; then it is `missing` if it has no box. A report
   need not name what it does not see: every other finding is unlabelled, not absent.

@@ -136,7 +136,7 @@ def join_rows(
             keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
             value = f"none with {mapping.key_matches} {keys}"[:200]
             problems.append(Problem(study.images[0].shown, None, "study", f"must have a row in {file}", value))
-    if mapping.leaves_out_others:  # and what is wrong with their files is no matter here
+    if mapping.leaves_out_others:  # and what is wrong with their files does not matter here
         others = [study for study in tree.studies.values() if study.uid not in taken]
         spare = {image.shown for study in others for image in study.images}
         tree.problems[:] = [problem for problem in tree.problems if problem.file not in spare]
@@ -316,7 +316,7 @@ def inspect(
     Raises
     ------
     ValueError
-        If `root` is no folder or holds no DICOM file.
+        If `root` is not a folder or holds no DICOM file.
     """
     root = checked_folder(Path(root), WANTED)
     joining = join(root, mapping_path(root, mapping), workers=workers, include_secondary=include_secondary)
@@ -544,7 +544,7 @@ def checked_folder(root: Path, wanted: str) -> Path:
 
 
 def _passed_over(tree: StudyTree) -> list[str]:
-    """What was set aside, by reason, and how many files are no DICOM."""
+    """What was set aside, by reason, and how many files are not DICOM."""
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
     found = [f"{n:,} files set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):

@@ -17,7 +17,7 @@ indication             what the referring physician wrote
 temporal               Yes or No: the task needs the prior study. Yes without prior_study_id is an error, and so is No
                        with one; where it is blank, a task with a prior study is temporal
 tag_...                eight columns, such as tag_laterality. Values are separated by a dash with blanks around it
-                       (" - " or an en dash), so "Follow-up" is one value; "None" is no value; "Multiple" is kept.
+                       (" - " or an en dash), so "Follow-up" is one value; "None" is not a value; "Multiple" is kept.
                        In json also a list
 clinical_relevance     scores of the question, whole numbers from 1 to 5; answerability, complexity and clarity too
 risk_flag              Yes or No

@@ -12,7 +12,7 @@ Conventions
   (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); where it is not there, `patient_id`
   repeats the image id and patients with several images count as several.
 * The view is read from the DICOM header. The spacing in it belongs to the original before it was made smaller: none is
-  given. The images of the challenge's test set have no public labels and are no part of the dataset.
+  given. The images of the challenge's test set have no public labels and are not part of the dataset.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Reading:
     splits : dict from split to its records; what has a length shows how far a build is
     warnings : grows while the records are iterated
     extras : further configs
-    set_aside : (path relative to the download, reason) of every file that is no part of the dataset
+    set_aside : (path relative to the download, reason) of every file that is not part of the dataset
     synthetic : whether the download says of itself that it is made up
     """
 

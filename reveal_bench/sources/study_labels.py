@@ -136,7 +136,7 @@ def spelled_labels(entries: Iterable[object]) -> tuple[list[str], list[str]]:
 
 
 def age_of(text: str) -> float | None:
-    """Years of "67", "67.5", "067Y", ">89" or "90+"; None if it is no age.
+    """Years of "67", "67.5", "067Y", ">89" or "90+"; None if it is not an age.
 
     Examples
     --------

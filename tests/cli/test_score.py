@@ -193,7 +193,7 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     prior, chance = systems / "prior-1.0.jsonl", systems / "guess" / "predictions.jsonl"
     call("baseline", "location-prior", world.folder, "--split", "released", "--out", prior)
     call("baseline", "chance", world.folder, "--split", "released", "--out", chance)
-    (chance.parent / "submission.json").write_text("{}")  # metadata, and what is no prediction file, is left alone
+    (chance.parent / "submission.json").write_text("{}")  # metadata, and what is not a prediction file, is left alone
     (systems / "README.md").write_text("notes")
 
     options = ("--metric", "grid_hit", "--resamples", 200, "--seed", 3)

@@ -132,7 +132,7 @@ BODIES = {
     "not JSON": b"<html>Bad gateway</html>",
     "no choices": b'{"choices": [], "object": "chat.completion"}',
     "a list": b"[1, 2]",
-    "content that is no text": b'{"choices": [{"message": {"role": "assistant", "content": {"a": 1}}}]}',
+    "content that is not text": b'{"choices": [{"message": {"role": "assistant", "content": {"a": 1}}}]}',
     "an error with status 200": b'{"error": {"message": "overloaded"}}',
 }
 """With status 200."""

@@ -21,7 +21,7 @@ NOBODY = Stub({})
     ("lists", "labels", "tied"),
     [
         ([], None, ()),
-        ([(AO,)], None, ()),  # one list is no majority
+        ([(AO,)], None, ()),  # one list is not a majority
         ([(), ()], (), ()),  # two readers see none of the twelve
         ([(), (AO,)], (), (AO,)),  # a tie
         ([(AO,), (AO,)], (AO,), ()),

@@ -34,7 +34,7 @@ def measured(
 
 
 def answered(*studies: str) -> tuple[list[Sampled], list[Vote]]:
-    """ "AMD" is a study on which readers r0, r1 and r2 answered so; "." is no vote."""
+    """ "AMD" is a study on which readers r0, r1 and r2 answered so; "." is not a vote."""
     votes = [
         Vote(f"s{i}", f"r{place}", ANSWERS[letter])
         for i, letters in enumerate(studies)

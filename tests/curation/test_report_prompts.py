@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[str, str, str]] = NOT_OF_THE_SCHEMA | {
     "trailing comma": ("one", EFFUSION[:-1] + ",}", "mistake at character"),
     "comment": ("one", EFFUSION[:-1] + "/* done */}", "mistake at character"),
     "key twice": ("one", EFFUSION[:-1] + ', "key_findings": ["x"]}', 'each key once, got "key_findings" again'),
-    "not a number": ("one", '{"key_findings": NaN}', "got NaN, which is no JSON"),
+    "not a number": ("one", '{"key_findings": NaN}', "got NaN, which is not JSON"),
     "nested deeply": ("one", '{"a": ' + "[" * 90_000 + "]" * 90_000 + "}", "nested too deeply"),
     "half a surrogate pair": ("one", labelled('["\ud800"]', '["None"]'), "half of a surrogate pair"),
     "endless": ("one", EFFUSION + " " * 200_000, "at most 200,000 characters"),

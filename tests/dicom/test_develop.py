@@ -158,7 +158,7 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"BitsAllocated": None}, "BitsAllocated must be 8 or 16, got None"),
     ({"PixelRepresentation": None}, "PixelRepresentation must be 0 or 1, got None"),
     ({"PhotometricInterpretation": None}, "must be MONOCHROME1 or MONOCHROME2, got None"),
-    # what is no single grey frame
+    # what is not a single grey frame
     ({"SamplesPerPixel": 3}, "SamplesPerPixel must be 1, got 3"),
     ({"PhotometricInterpretation": "RGB"}, "must be MONOCHROME1 or MONOCHROME2, got RGB"),
     ({"PhotometricInterpretation": "PALETTE COLOR"}, "got PALETTE COLOR"),

@@ -156,12 +156,12 @@ def test_a_raw_picture_alone_stays(header: Header) -> None:
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({"deidentified": None}, ["PatientIdentityRemoved is absent", "BurnedInAnnotation absent is no proof"]),
-        ({"deidentified": False}, ["was not de-identified", "BurnedInAnnotation absent is no proof"]),
-        ({"deidentified": True}, ["no coded method says how", "BurnedInAnnotation absent is no proof"]),
+        ({"deidentified": None}, ["PatientIdentityRemoved is absent", "BurnedInAnnotation absent is not proof"]),
+        ({"deidentified": False}, ["was not de-identified", "BurnedInAnnotation absent is not proof"]),
+        ({"deidentified": True}, ["no coded method says how", "BurnedInAnnotation absent is not proof"]),
         (
             {"deidentified": True, "deid_methods": ("113100",), "burned_in": False},
-            ["BurnedInAnnotation NO is no proof"],
+            ["BurnedInAnnotation NO is not proof"],
         ),
         ({"deidentified": True, "deid_methods": ("113100", "113101")}, []),
         (

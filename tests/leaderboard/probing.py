@@ -1,7 +1,7 @@
 """People who use the leaderboard as an oracle: probers with a good model, alone or several teams together.
 
 What a board tells about a label, how many of the studies called have it, is a *counting query*. The probers send calls
-that are no model's, keep for every label the counts that fit the rounded figures, and put them together:
+that are not a model's, keep for every label the counts that fit the rounded figures, and put them together:
 
 * "focused": a random half of the studies they are least sure of, chosen anew after every answer; decoded by the linear
   estimate of least mean square error;

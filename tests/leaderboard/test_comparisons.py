@@ -103,4 +103,4 @@ def test_every_kind_is_compared(kind: str) -> None:
         score = release(rows, policy)
         compared = {row["metric"] for row in compare_released(score, score, kind)["rows"]}
         assert compared or not score.figures
-        assert "cohen_kappa_quadratic" not in compared, "how far readers agree is no merit of a system"
+        assert "cohen_kappa_quadratic" not in compared, "how far readers agree is not a merit of a system"

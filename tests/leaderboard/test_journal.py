@@ -79,7 +79,7 @@ def test_of_an_exception_only_type_and_places_are_kept(journal: io.StringIO) -> 
             raise RuntimeError(f"cannot read {line}") from error
 
     try:
-        parse(f"{CANARY} is no JSON")
+        parse(f"{CANARY} is not JSON")
     except RuntimeError as error:
         log.exception("reading failed: %s", error)
     (line,) = lines(journal)

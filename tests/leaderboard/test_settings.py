@@ -84,7 +84,7 @@ RULES = {
         "[release]\nmin_cell = 30.5",
         "must be a whole number from 10 to .*, got a number: 30.5",
     ),
-    "true is no number": ("[quota]\ntotal = true", "`quota.total` must be .* got true or false: True"),
+    "true is not a number": ("[quota]\ntotal = true", "`quota.total` must be .* got true or false: True"),
     "too small a cell": ("[release]\nmin_cell = 1", "`release.min_cell` must be a whole number from 10 .* got 1"),
     "too fine": ("[release]\nresolution = 0.001", "`release.resolution` must be .* from 0.01 .* got 0.001"),
     "steps that do not reach 1": ("[release]\nresolution = 0.03", "that divides 1, got 0.03"),

@@ -28,7 +28,7 @@ WEBHOOK = {"REVEAL_WEBHOOK_CHAT_SECRET": "canary-webhook"}
 
 @pytest.fixture(scope="module")
 def entry() -> ModuleType:
-    """leaderboard/app.py, which is no module of a package."""
+    """leaderboard/app.py, which is not a module of a package."""
     spec = importlib.util.spec_from_file_location("space_entry", FOLDER / "app.py")
     module = importlib.util.module_from_spec(spec)
     import sys

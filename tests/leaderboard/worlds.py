@@ -113,7 +113,7 @@ class World:
         return self.get(submission)
 
     def take_score(self) -> Job:
-        """Lease the next job that is no ranking; rankings on the way are done."""
+        """Lease the next job that is not a ranking; rankings on the way are done."""
         while (job := self.take()).kind in ("rank", "compare"):
             assert self.queue.finish_result(job, document={})
         return job

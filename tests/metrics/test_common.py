@@ -38,7 +38,7 @@ NOT_METRICS = {
     "detection": {"detection_figures", "froc_points", "precision_recall"},
     "ordinal": {"compare_models", "mean_of_readers", "reader_agreement"},
 }  # fmt: skip
-"""Public functions that are no metric by themselves: parts of metrics, or forms of metrics that are in the table."""
+"""Public functions that are not metrics by themselves: parts of metrics, or forms of metrics that are in the table."""
 
 N_LABELS, N_CATEGORIES = 3, 5
 SIZE = 6

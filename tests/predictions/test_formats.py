@@ -74,7 +74,7 @@ def test_chexlocalize_salient_points(lint):
         ("Edema", ((1.5, 2.0), (3.0, 4.0))),
         ("Airspace Opacity", ((5.0, 6.0),)),
     ]
-    assert (WIDE, "Cardiomegaly") in report.missing_pairs  # an empty list is no prediction
+    assert (WIDE, "Cardiomegaly") in report.missing_pairs  # an empty list is not a prediction
 
 
 def test_chexlocalize_annotations_are_filled_as_released_masks_are(lint):

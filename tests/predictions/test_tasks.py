@@ -92,7 +92,7 @@ BROKEN: dict[str, tuple[Any, tuple[str, int | None, str]]] = {
     "task id is a number": (with_first(task_id=1), ("missing-field", 1, "task_id")),
     "task twice": ([GOOD[0], GOOD[1], GOOD[1]], ("duplicate-task", 3, "task_id")),
     "unknown field": (with_first(confidence=1), ("unknown-field", 1, "confidence")),
-    "boxes are no list": (with_first(boxes=BOX), ("wrong-type", 1, "boxes")),
+    "boxes are not a list": (with_first(boxes=BOX), ("wrong-type", 1, "boxes")),
     "too many boxes": (with_first(boxes=[BOX] * (ANSWER_LIMITS.boxes + 1)), ("boxes", 1, "boxes")),
     "box is a list": (with_first(boxes=[[1, 2, 3, 4]]), ("wrong-type", 1, "boxes[0]")),
     "box with more": (with_box(score=1), ("wrong-type", 1, "boxes[0]")),

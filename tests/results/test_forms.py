@@ -119,7 +119,7 @@ def test_the_record_of_a_receipt() -> None:
         },
         "num_bootstrap_samples": 1000,
     }  # fmt: skip
-    assert edema["score_details"]["details"]["n"] == "60-119", "a band, which is no number"
+    assert edema["score_details"]["details"]["n"] == "60-119", "a band, which is not a number"
     assert "uncertainty" not in bare["score_details"]
     assert bare["metric_config"]["metric_name"] == "Grid hit rate"
     assert macro["source_data"]["hf_repo"] == "lab/data"

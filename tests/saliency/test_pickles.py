@@ -84,8 +84,8 @@ def calls(module: str, name: str) -> bytes:
         (b"\x80\x03ccollections\nOrderedDict\n)R}b.", "it has the opcode BUILD, which no heat map needs"),
         (b"\x80\x03" + b"]" * 100_001 + b".", "at most 100,000 opcodes"),
         (pickle.dumps([1]), "must hold a dictionary with the key `map`, got list"),
-        (b"", "is no whole pickle: ValueError"),
-        (b"not a pickle", "is no whole pickle"),
+        (b"", "is not a whole pickle: ValueError"),
+        (b"not a pickle", "is not a whole pickle"),
     ],
 )  # fmt: skip
 def test_hostile_and_damaged_pickles_are_refused(tmp_path: Path, data: bytes, message: str) -> None:

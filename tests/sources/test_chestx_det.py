@@ -175,7 +175,7 @@ def test_unreadable_files(tmp_path, text):
     (tmp_path / "ChestX_Det_test.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(BuildError, match=r"`file` must be (UTF-8 JSON|a JSON list)"):
         chestx_det.read(tmp_path, pixels="withhold")
-    with pytest.raises(BuildError):  # a broken file is no image that could be left out
+    with pytest.raises(BuildError):  # a broken file is not an image that could be left out
         chestx_det.read(tmp_path, pixels="withhold", keep_going=True)
     assert len(chestx_det.inspect(tmp_path).problems) == 1
 

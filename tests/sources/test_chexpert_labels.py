@@ -119,8 +119,8 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
     told = [
         "bc4.csv:patient4_study1: `study` must be of a study that has references, got none",
         "bc4.csv:patient9_study1: `study` must be of a study that has references, got none",
-        "groundtruth.csv:2: `Edema` must be 0 or 1: an uncertain or blank label is no reference, got '-1.0'",
-        "groundtruth.csv:3: `Edema` must be 0 or 1: an uncertain or blank label is no reference, got ''",
+        "groundtruth.csv:2: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got '-1.0'",
+        "groundtruth.csv:3: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got ''",
         "groundtruth.csv:4: `Study` must end like test/patient64741/study1, got 'patient3'",
         "groundtruth.csv:6: `labels` must say the same of a study in every row, got others of patient4_study1",
     ]

@@ -193,7 +193,7 @@ def test_nothing_of_a_header_leaks(reveal_download, built):
         table = pq.read_table(path)
         contents += [*everything(table.to_pylist()), str(table.schema.metadata).encode()]
     found = {text for text in forbidden for content in contents if text.encode() in content}
-    # the name of the source in the published card is no leak, nor are digits of a time inside a hash
+    # the name of the source in the published card is not a leak, nor are digits of a time inside a hash
     assert found == set()
 
 

@@ -228,7 +228,7 @@ class Accounts(Credentials):
         Raises
         ------
         NotPermittedError
-            If `who` neither owns the team nor is an administrator, or `user` is no member and has to be asked.
+            If `who` neither owns the team nor is an administrator, or `user` is not a member and has to be asked.
         ValueError
             If `role` is not one of `ROLES`, or the last owner would stop being one.
         """

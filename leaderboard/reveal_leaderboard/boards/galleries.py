@@ -30,7 +30,7 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
     Raises
     ------
     ValueError
-        If one is no gallery, of a benchmark that is not served, there twice, or shows a case that is held out.
+        If one is not a gallery, of a benchmark that is not served, there twice, or shows a case that is held out.
     """
     galleries = [Gallery.of_folder(folder) for folder in folders]
     served = {one.name for one in published}

@@ -35,7 +35,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None
 
 
 def list_arrays(file: BinaryIO) -> list[str]:
-    """Names of the arrays in a file; empty if it is no archive."""
+    """Names of the arrays in a file; empty if it is not an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -49,7 +49,7 @@ def read_arrays(file: BinaryIO, fields: Fields) -> dict[str, npt.NDArray[Any]]:
     Raises
     ------
     ValueError
-        If the file is too large, is no archive of these arrays, or one has another dtype or number of axes.
+        If the file is too large, is not an archive of these arrays, or one has another dtype or number of axes.
     """
     size = file.seek(0, io.SEEK_END)
     if size > MOST_BYTES:

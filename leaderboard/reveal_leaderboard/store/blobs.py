@@ -172,7 +172,7 @@ class Blobs:
         Raises
         ------
         ValueError
-            If the files lie in a bucket, or this is no hash.
+            If the files lie in a bucket, or this is not a hash.
         """
         if self._bucket is not None:
             raise ValueError(f"files at {self.url} have no path: use open_local")

@@ -1,4 +1,4 @@
-"""Marks of detections, see :mod:`reveal_bench.kinds.marks`, and signs that a file is no model's.
+"""Marks of detections, see :mod:`reveal_bench.kinds.marks`, and signs that a file is not a model's.
 
 A score is part of an answer: it decides what counts. Items are coarse places with the score in tenths.
 """

@@ -146,7 +146,7 @@ class _Checker:
         study_id = self._study(entry)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             hint = self._hint(name_hint, name, _FIELDS)
-            self._error(entry, "unknown-field", name, "is no field of a findings prediction", name, hint)
+            self._error(entry, "unknown-field", name, "is not a field of a findings prediction", name, hint)
         given = [name for name in ("labels", "probabilities") if name in entry.fields]
         if len(given) != 1:
             self._error(entry, "missing-field", "labels", "one of `labels` and `probabilities` must be given", given)
@@ -175,7 +175,7 @@ class _Checker:
         if study_id not in self._studies:
             hint = self._hint(study_hint, study_id, self._manifest.studies)
             self._error(
-                entry, "unknown-study", "study_id", f"is no study of split {self._manifest.split}", study_id, hint
+                entry, "unknown-study", "study_id", f"is not a study of split {self._manifest.split}", study_id, hint
             )
             return None
         if study_id in self.first_line:
@@ -195,7 +195,7 @@ class _Checker:
         label = self._canonical[name]
         if label is None:
             hint = self._hint(name_hint, name, self._manifest.labels)
-            self._error(entry, "unknown-finding", field, f"is no label of {self._manifest.benchmark}", name, hint)
+            self._error(entry, "unknown-finding", field, f"is not a label of {self._manifest.benchmark}", name, hint)
         elif label != name:
             self.spellings[name, label] += 1
         return label

@@ -1,7 +1,7 @@
-"""Marks of findings predictions, see :mod:`reveal_bench.kinds.marks`, and signs that a file is no model's.
+"""Marks of findings predictions, see :mod:`reveal_bench.kinds.marks`, and signs that a file is not a model's.
 
 Thresholds take part: whatever could change a single decision must. An answer that a model gives to nearly every study,
-a probability below 0.1, is no item, else two models of rare findings would always look alike.
+a probability below 0.1, is not an item, else two models of rare findings would always look alike.
 """
 
 from __future__ import annotations

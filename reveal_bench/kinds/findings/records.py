@@ -138,7 +138,7 @@ def read_study_manifest(folder: Path, split: str) -> StudyManifest:
     check_split(info, folder, split)
     path = Path(folder) / "manifest" / f"{split}.parquet"
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
-        raise ValueError(f"{folder} is no findings-type dataset: its manifest is of images, not of studies")
+        raise ValueError(f"{folder} is not a findings-type dataset: its manifest is of images, not of studies")
     return StudyManifest(
         info.benchmark,
         info.version,

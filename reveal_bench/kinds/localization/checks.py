@@ -156,7 +156,7 @@ class EntryChecker:
         fields = entry.fields
         for key in [key for key in fields if key not in FIELDS][:_MOST_NAMED]:
             hint = self._name_hint(key, FIELDS)
-            self.error(entry, "unknown-field", key[:50], "is no field of a localization prediction", key, hint=hint)
+            self.error(entry, "unknown-field", key[:50], "is not a field of a localization prediction", key, hint=hint)
         for key in ("image_id", "finding"):
             if key not in fields:
                 self.error(entry, "missing-field", key, f"`{key}` is missing", dict(fields))
@@ -189,7 +189,7 @@ class EntryChecker:
             return row
         image_id = self._text(entry, "image_id", self._limits.id_characters)
         if image_id is not None and not (entry.path and image_id in self._unknown_ids):  # once per image of a document
-            message = f"is no image of {self._manifest.benchmark} {self._manifest.split}"
+            message = f"is not an image of {self._manifest.benchmark} {self._manifest.split}"
             self.error(entry, "unknown-image", "image_id", message, image_id, hint=self._id_hint(image_id))
         return None
 
@@ -216,7 +216,7 @@ class EntryChecker:
         finding = self._findings[spelling]
         if finding is None:
             hint = self._name_hint(spelling, known)
-            message = f"is no finding of {self._manifest.benchmark}"
+            message = f"is not a finding of {self._manifest.benchmark}"
             self.error(entry, "unknown-finding", "finding", message, spelling, hint=hint)
         elif finding != spelling:
             self.spellings[spelling, finding] += 1

@@ -12,10 +12,10 @@ CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
     salient points  {image_id: {finding: [[x, y], ...]}}
     annotations     {image_id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}
 
-An empty list of points or contours is no prediction. COCO results are a list of ``{"image_id", "category_id", "bbox" |
-"segmentation", "score"}``. A results file does not carry its categories: ``category_id`` may be the finding's name, or
-its 1-based position in the benchmark's findings, and the latter is reported; ``category``, ``name`` and ``finding`` may
-hold the name instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
+An empty list of points or contours is not a prediction. COCO results are a list of ``{"image_id", "category_id", "bbox"
+| "segmentation", "score"}``. A results file does not carry its categories: ``category_id`` may be the finding's name,
+or its 1-based position in the benchmark's findings, and the latter is reported; ``category``, ``name`` and ``finding``
+may hold the name instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def read_coco(document: list[Any], manifest: Manifest, limits: Limits, log: Prob
             continue
         for key in sorted(set(result) - {*_COCO_NAMES, *_COCO_KEPT, *_COCO_IGNORED})[:_MOST_NAMED]:
             hint = "predictions of the canonical form stand one per line, not in a list" if key in FIELDS else ""
-            log.error("unknown-field", "is no field of a COCO result", line=number, field=key, value=key, hint=hint)
+            log.error("unknown-field", "is not a field of a COCO result", line=number, field=key, value=key, hint=hint)
         n_numbered += type(result.get("category_id")) is int
         yield Entry(number, _coco_fields(result, manifest), "")
     if n_numbered:

@@ -1,4 +1,4 @@
-"""Marks of localization predictions, see :mod:`reveal_bench.kinds.marks`, and signs that a file is no model's.
+"""Marks of localization predictions, see :mod:`reveal_bench.kinds.marks`, and signs that a file is not a model's.
 
 A confidence is not scored, so it has no part. Positions of items are in 16ths of the image.
 """

@@ -135,7 +135,7 @@ class _Checker:
         before = len(self._log.problems)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             hint = name_hint(name, _FIELDS)
-            self._error(entry, "unknown-field", name[:50], "is no field of an answer", name, hint)
+            self._error(entry, "unknown-field", name[:50], "is not a field of an answer", name, hint)
         task = self._task(entry)
         answer = self._text(entry, "answer", entry.fields.get("answer"), ANSWER_LIMITS.characters)
         if answer is not None and not answer.strip():
@@ -159,7 +159,7 @@ class _Checker:
         task = self._tasks.get(task_id)
         if task is None:
             hint = name_hint(task_id, self._some_ids) if len(task_id) < self._limits.id_characters else ""
-            message = f"is no task of split {self._manifest.split}"
+            message = f"is not a task of split {self._manifest.split}"
             self._error(entry, "unknown-task", "task_id", message, task_id, hint[:300])
             return None
         if task_id in self.first_line:
@@ -208,7 +208,7 @@ class _Checker:
         if size is None:
             if task is not None:
                 hint = f"its images: {', '.join(task.images)}"[:300]
-                self._error(entry, "unknown-image", f"{place}.image_id", "is no image of the task", image_id, hint)
+                self._error(entry, "unknown-image", f"{place}.image_id", "is not an image of the task", image_id, hint)
             return None
         if label is None or sides is None:
             return None

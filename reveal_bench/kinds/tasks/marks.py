@@ -1,4 +1,4 @@
-"""Marks of answers to tasks, see :mod:`reveal_bench.kinds.marks`, and signs that a file is no model's."""
+"""Marks of answers to tasks, see :mod:`reveal_bench.kinds.marks`, and signs that a file is not a model's."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ ROUTES: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("POST", "/api/v1/me/tokens"): NOT_WITH_A_TOKEN,
     ("DELETE", "/api/v1/me/tokens/{token_id}"): NOT_WITH_A_TOKEN,
     ("GET", "/api/v1/keys"): ALL,
-    ("GET", "/problems/{name}"): (404, 404, 404, 404),  # a benchmark is no kind of problem
+    ("GET", "/problems/{name}"): (404, 404, 404, 404),  # a benchmark is not a kind of problem
     ("GET", "/healthz"): ALL,
     ("GET", "/readyz"): ALL,
     ("GET", "/metrics"): (404, 404, 404, 404),  # off here

@@ -207,7 +207,7 @@ class Run:
         assert wire.client.post("/logout", headers={"origin": "https://evil.example"}).status_code == 403
 
     def break_the_server(self) -> None:
-        """An error of the server's own: the folder of uploads is no folder any more."""
+        """An error of the server's own: the folder of uploads is not a folder any more."""
         blobs = self.board.data / "blobs"
         blobs.rename(self.board.root / "uploads")
         blobs.write_text("")

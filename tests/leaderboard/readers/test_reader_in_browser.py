@@ -207,7 +207,7 @@ def test_the_picture_does_what_keys_and_pointer_say(page_and_readings: tuple[Any
     assert state(page) == start
     press("h")
     page.wait_for_selector("#help[open]")
-    press("1")  # is no answer while help is open
+    press("1")  # is not an answer while help is open
     press("Escape")
     assert page.locator("#choices [aria-pressed=true]").count() == 0
 
