@@ -70,6 +70,16 @@ Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 25
 Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
 DetailHint = Annotated[Detail, typer.Option(help="How finely an API is asked to look at pictures.")]
+Coordinates = Annotated[
+    str,
+    typer.Option(
+        help="What numbers of an answer mean: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N."
+    ),
+]
+Corners = Annotated[
+    bool | None,
+    typer.Option("--corners/--sizes", help="Boxes as two corners, or with width and height as in pixels by default."),
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Ask only the first questions of the split.")]
 Organization = Annotated[str, typer.Option(help="Who submits, for submission.json.")]
 
@@ -91,6 +101,14 @@ def run(
     shots_split: ShotsSplit = None,
     seed: Seed = 0,
     detail: DetailHint = Detail.HIGH,
+    coordinates: Annotated[
+        str,
+        typer.Option(
+            help="What numbers mean: pixels, fractions, percent, thousandths-xy, thousandths-yx, pixels-N; or auto, "
+            "which asks about drawings first."
+        ),
+    ] = "pixels",
+    corners: Corners = None,
     epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
     limit: Limit = None,
     temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
@@ -118,8 +136,10 @@ def run(
     without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
     check that your data use agreement allows that.
     """
-    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail)
+    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail, coordinates, corners)
     if dry_run is not None:
+        if coordinates == "auto":
+            raise ValueError("`--coordinates` must name a convention with `--dry-run`, which asks no model, got auto")
         _check_place(dry_run, "--dry-run", "must be new or empty, as nothing is written over")
         _rehearse(folder, split, settings, dry_run, limit)
         return
@@ -128,6 +148,7 @@ def run(
     from reveal_bench.models.asking import RunStoppedError
     from reveal_bench.models.running import ModelChoice, run_model
 
+    _warn_of_coordinates(model, settings)
     prices = prices_of(price_in, price_out, price_cached)
     choice = ModelChoice(
         model,
@@ -166,7 +187,29 @@ def run(
     except RunStoppedError as error:
         raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
     terminal.print_run(summary)
+    _say_coordinates(out)
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
+
+
+def _warn_of_coordinates(model: str, settings: AskSettings) -> None:
+    """Say so if a model is known to give places in another convention than it is asked for."""
+    from reveal_bench.models.coordinates import known_model
+    from reveal_bench.models.questions import PLACED
+
+    known = known_model(model)
+    if known is not None and settings.coordinates == "pixels" and settings.form in PLACED:
+        told = f"{known.family} is known to give places in {known.coordinates} ({known.source})"
+        terminal.warn([f"{told}, and is asked for pixels: try --coordinates auto"])
+
+
+def _say_coordinates(out: Path) -> None:
+    from reveal_bench.models.run_folder import read_run_info
+
+    info = read_run_info(out)
+    found = None if info is None else info.calibration
+    if found is not None:
+        n, how = found.hits[found.key], " as corners" if found.corners else ""
+        typer.echo(f"coordinates: {found.coordinates}{how}, by {n} of {len(found.answers)} drawings")
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
@@ -238,6 +281,8 @@ def _settings(
     shots_split: str | None,
     seed: int,
     detail: Detail,
+    coordinates: str = "pixels",
+    corners: bool | None = None,
 ) -> AskSettings:
     from reveal_bench.models.questions import AskSettings
 
@@ -251,6 +296,8 @@ def _settings(
         shots_split=shots_split,
         seed=seed,
         detail=detail.value,
+        coordinates=coordinates,
+        corners=corners,
     )
 
 
@@ -330,13 +377,18 @@ def export_lmms(
     shots: Shots = 3,
     shots_split: ShotsSplit = None,
     seed: Seed = 0,
+    coordinates: Coordinates = "pixels",
+    corners: Corners = None,
     limit: Limit = None,
 ) -> None:
     """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
     from reveal_bench.models.lmms import export_tasks
 
     check_outside_datasets(out, "--out")
-    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO)
+    if coordinates == "auto":
+        raise ValueError("`--coordinates` must name a convention, as no model is asked here, got auto")
+    asked = (folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO, coordinates, corners)
+    settings = _settings(*asked)
     task = export_tasks(folder, split, out, settings, limit=limit).stem
     typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
 

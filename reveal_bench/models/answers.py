@@ -5,18 +5,21 @@ Conventions
 Nothing is repaired and nothing guessed: a cell or point that is not in the picture, or a name that is not one of the
 labels, is not an answer. What was passed over stands in the `note`. Thinking (``<think>...</think>`` and the like) is
 never read. Points and boxes are given in pixels of the full image, mapped from those of the picture that was shown.
+Numbers are read in the convention that was asked for (:mod:`reveal_bench.models.coordinates`) and in no other, whatever
+they look like.
 
 * a cell: where it is looked for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`;
-* a point or a box: numbers in pixels of the square picture. Nothing is rescaled: fractions, thousandths and percentages
-  are not pixels, and what they look like stands in the note;
+* a point or a box: numbers, in order or by name; what other unit they look like stands in the note. Some names say a
+  convention: "box_2d" is in thousandths, y first, a tag <point x="..." y="..."> in percent, and "bbox_2d" has corners;
 * the labels of a study: JSON, a line "Findings: ..." or a list under it, a list of "COPD: yes", or the last lines, if
   they are labels;
-* an open task: the text, whole, and the boxes of its JSON.
+* an open task: the text, whole, and the boxes of its JSON, their sides by name or as a list.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from reveal_bench.findings import canonical_finding
@@ -42,6 +45,7 @@ from reveal_bench.models.answer_words import (
     statements,
     without_thinking,
 )
+from reveal_bench.models.coordinates import convention
 from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
 
@@ -49,7 +53,6 @@ __all__ = ["PARSER_VERSION", "Reply", "STATUSES", "read_reply"]
 
 LEAST_SIDE = 1e-6
 """Pixels; a side that is shorter may round to nothing."""
-_NAMES = {"point": ("x", "y"), "box": ("x", "y", "w", "h")}
 _SYNONYMS = {
     "left": "x", "top": "y", "width": "w", "height": "h", "xmin": "x1", "ymin": "y1", "xmax": "x2", "ymax": "y2",
     "right": "x2", "bottom": "y2",
@@ -60,67 +63,86 @@ _NUMBER = re.compile(
     rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}[:=]\s{{0,2}})?"
     r"(?<![A-Za-z0-9.])(?P<number>-?[0-9]{1,7}(?:\.[0-9]{1,12})?)(?![0-9]|\.[0-9]|[eE][-+]?[0-9])(?P<percent>\s?%)?"
 )
+_TAG = re.compile(r"<points?\s{1,3}x1?=\"(?P<x>[0-9.]{1,9})\"\s{1,3}y1?=\"(?P<y>[0-9.]{1,9})\"")
+_BETWEEN_CORNERS = re.compile(r"\s{0,3}[)\]]\s{0,3},?\s{0,3}[(\[]\s{0,3}")
 _BETWEEN = re.compile(r"(?i)\s{0,4}(?:px|pixels?)?\s{0,4}[,;|]?\s{0,8}(?:and|und|et)?\s{0,3}[\"']?")
 
 
 def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
     """The reply to a question whose answer is a point or a box; `plain` is cleaned text."""
-    text, names = bare(plain), _NAMES[question.form]
+    if settings.coordinates == "percent":
+        plain = _TAG.sub("\\npoint: \\g<x>, \\g<y>\\n", plain)
+    text, n = bare(plain), 2 if question.form == "point" else 4
     named = statements(text, _NUMBER_KEYS)
-    rests = [rest for rest, _ in named if _number_runs(rest) or begins_absent(rest)]
+    rests = [rest for rest, _ in named if _number_runs(rest, settings) or begins_absent(rest)]
     if rests:
-        runs = _number_runs(rests[-1])[:1]
+        runs = _number_runs(rests[-1], settings)[:1]
         is_absent = not runs
     else:
-        runs = _number_runs(text)
+        runs = _number_runs(text, settings)
         if is_cut and len(runs) != 1:
             return Reply("cut_off")
-        runs = [run for run in runs if len(run) == len(names)][-1:] or runs[-1:]
+        runs = [run for run in runs if len(run) == n][-1:] or runs[-1:]
         is_absent = says_absent(text, question.finding)
     if not runs:
         return nothing(plain, question, is_absent=is_absent)
-    if is_cut and (len(runs[0]) < len(names) or text[-1:].isdigit()):  # a digit may have been to follow
+    if is_cut and (len(runs[0]) < n or text[-1:].isdigit()):  # a digit may have been to follow
         return Reply("cut_off")
-    if re.search(r"\bbox[ _]2d", plain):
-        return Reply("unclear", note='"box_2d" is in thousandths, y first: pixels were asked for')
-    values, note = _in_order(runs[0], names, corners="bbox_2d" in plain)
-    return Reply("unclear", note=note) if values is None else _placed(values, note, question, settings)
+    key = found[0] if (found := re.findall(r"\bb?box[ _]2d", plain)) else ""
+    values, note = _in_order(runs[0], n, key.replace(" ", "_"), settings)
+    if values is None:
+        return Reply("unclear", note=note)
+    return _placed(_in_pixels(values, (settings.side, settings.side), settings), values, note, question, settings)
 
 
 def _in_order(
-    run: list[tuple[str, float, bool]], names: tuple[str, ...], *, corners: bool
+    run: Sequence[tuple[str, float, bool]], n: int, key: str, settings: AskSettings
 ) -> tuple[tuple[float, ...] | None, str]:
-    """The numbers of a run as x, y (width, height), and a note."""
-    if any(is_percent for _, _, is_percent in run):
-        return None, "percentages: pixels were asked for"
-    if len(run) != len(names):
-        return None, f"{len(run)} numbers, {len(names)} were asked for"
-    order = ("x1", "y1", "x2", "y2") if corners else names
+    """The `n` numbers of a run as x, y (width, height) in the unit that was asked for, and a note.
+
+    `key` is what a JSON object calls them, "" for nothing.
+    """
+    chosen = convention(settings.coordinates)
+    if any(is_percent for _, _, is_percent in run) and settings.coordinates != "percent":
+        return None, f"percentages: {settings.coordinates} were asked for"
+    if key == "box_2d" and settings.coordinates != "thousandths-yx":
+        return None, f'"box_2d" is in thousandths, y first: {settings.coordinates} were asked for'
+    if len(run) != n:
+        return None, f"{len(run)} numbers, {n} were asked for"
+    names = ("x", "y", "w", "h")[:n]
+    order = chosen.names("point" if n == 2 else "box", corners=settings.corners or key.endswith("box_2d"))
     labels = [_SYNONYMS.get(label, label or name) for (label, _, _), name in zip(run, order, strict=True)]
-    values = tuple(value for _, value, _ in run)
-    by_label = dict(zip(labels, values, strict=True))
+    by_label = dict(zip(labels, (value for _, value, _ in run), strict=True))
     if set(by_label) == set(names):
         return tuple(by_label[name] for name in names), ""
     if set(by_label) == {"x1", "y1", "x2", "y2"}:
         x, y = by_label["x1"], by_label["y1"]
-        return (x, y, by_label["x2"] - x, by_label["y2"] - y), "named as corners"
+        return (x, y, by_label["x2"] - x, by_label["y2"] - y), "" if settings.corners else "named as corners"
     return None, f"numbers named {', '.join(labels)}"
 
 
-def _placed(values: tuple[float, ...], note: str, question: Question, settings: AskSettings) -> Reply:
-    """A point or box that lies in the square picture, in the full image's pixels."""
+def _in_pixels(values: tuple[float, ...], size: tuple[int, int], settings: AskSettings) -> tuple[float, ...]:
+    """x, y (width, height) in pixels of a shown picture of `size` (height, width)."""
+    units = convention(settings.coordinates).pixels_of(size) * 2
+    return tuple(value * unit for value, unit in zip(values, units, strict=False))
+
+
+def _placed(
+    place: tuple[float, ...], given: tuple[float, ...], note: str, question: Question, settings: AskSettings
+) -> Reply:
+    """A point or box, in pixels of the square picture if it lies in it, in the full image's; `given` in its unit."""
     side, view = settings.side, SquareView(question.image.size, settings.side)
-    notes = [note, _looks_like(values, side)]
-    x, y = values[:2]
-    if len(values) == 2:
+    notes = [note, _looks_like(given, side) if settings.coordinates == "pixels" else ""]
+    x, y = place[:2]
+    if len(place) == 2:
         inside = 0 <= x < side and 0 <= y < side
         reply = Reply("answered", point=view.to_full(x, y)) if inside else Reply("outside")
         return noted(reply, *notes)
-    width, height = values[2:]
+    width, height = place[2:]
     if min(width, height) < LEAST_SIDE:
         return noted(Reply("unclear", note="a box must have a width and a height above 0"), *notes)
     if x < 0 or y < 0 or x + width > side or y + height > side:
-        if 0 <= x < width <= side and 0 <= y < height <= side:
+        if 0 <= x < width <= side and 0 <= y < height <= side and not settings.corners:
             notes.append("corners instead of width and height?")
         return noted(Reply("outside"), *notes)
     full = view.box_to_full((x, y, width, height))
@@ -142,12 +164,18 @@ def kept_inside(box: Box, size: tuple[int, int]) -> Box:
     return x, y, min(width, size[1] - x), min(height, size[0] - y)
 
 
-def _number_runs(text: str) -> list[list[tuple[str, float, bool]]]:
-    """Runs of numbers that only separators and labels part: (label or "", number, whether it is a percentage)."""
+def _number_runs(text: str, settings: AskSettings) -> list[list[tuple[str, float, bool]]]:
+    """Runs of numbers that only separators and labels part: (label or "", number, whether it is a percentage).
+
+    Where corners are asked for, "(10, 20), (40, 60)" is one run.
+    """
     runs: list[list[tuple[str, float, bool]]] = []
     end = -1
     for match in _NUMBER.finditer(text, max(0, len(text) - MAX_PROSE)):
-        if end < 0 or not _BETWEEN.fullmatch(text[end : match.start()][:40]) or match.start() - end > 39:
+        between = text[end : match.start()][:40]
+        is_pair = settings.corners and len(runs[-1:]) == 1 and len(runs[-1]) == 2
+        joins = _BETWEEN.fullmatch(between) or (is_pair and _BETWEEN_CORNERS.fullmatch(between))
+        if end < 0 or not joins or match.start() - end > 39:
             runs.append([])
         runs[-1].append(
             ((match["label"] or "").lower().replace("_", ""), float(match["number"]), bool(match["percent"]))
@@ -295,12 +323,12 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
     n, place = len(question.images), entry.get("image", 1 if len(question.images) == 1 else None)
     if isinstance(place, bool) or not isinstance(place, int) or not 1 <= place <= n:
         return None, f"passed over {label!r}: `image` must be a number from 1 to {n}"
-    sides = [entry.get(name) for name in ("x", "y", "w", "h")]
-    if not all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e7 for v in sides):
-        return None, f"passed over {label!r}: x, y, w and h must be numbers"
-    x, y, width, height = (float(v) for v in sides)  # type: ignore[arg-type]  # numbers, as just checked
+    values, note = _sides(entry, settings)
+    if values is None:
+        return None, f"passed over {label!r}: {note}"
     image = question.images[place - 1]
-    shown_height, shown_width = whole_size(image.size, settings.side)
+    shown = shown_height, shown_width = whole_size(image.size, settings.side)
+    x, y, width, height = _in_pixels(values, shown, settings)
     if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= shown_width - x and LEAST_SIDE <= height <= shown_height - y):
         return None, f"passed over {label!r}: outside the picture of {shown_width} x {shown_height} pixels"
     across, down = image.size[1] / shown_width, image.size[0] / shown_height
@@ -308,7 +336,18 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
     return AnswerBox(image.image_id, label.strip(), full), ""
 
 
-PARSER_VERSION = "1"
+def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, ...] | None, str]:
+    """x, y, width and height of a box of an open task, by name or as a list, and a note why it has none."""
+    key = next((key for key in ("box", "bbox", "box_2d", "bbox_2d") if isinstance(entry.get(key), list)), "")
+    names = ("x", "y", "w", "h") if "w" in entry or "x" in entry else ("x1", "y1", "x2", "y2")
+    sides = entry[key] if key else [entry.get(name) for name in names]
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e7 for v in sides):
+        return None, "x, y, w and h must be numbers"
+    labels = [""] * len(sides) if key else names
+    return _in_order([(name, float(v), False) for name, v in zip(labels, sides, strict=True)], 4, key, settings)
+
+
+PARSER_VERSION = "2"
 """Of the rules by which replies are read; changed when one comes to be read otherwise. Every run folder states it."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}

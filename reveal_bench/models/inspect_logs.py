@@ -51,7 +51,8 @@ class _Log:
     def key(self) -> dict[str, Any]:
         """What all logs of one run have in common."""
         return {
-            **{name: self.facts[name] for name in (*DESCRIBED, "n_questions", "settings")},
+            **{name: self.facts[name] for name in (*DESCRIBED, "n_questions")},
+            "settings": AskSettings.from_document(self.facts["settings"]).document(),
             "model": _model_name(self.header),
             "parameters": _parameters(self.header, self.facts),
         }

@@ -18,8 +18,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,10 +42,12 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
+from reveal_bench.models.calibration import Drawings
+from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.inspect_logs import reason_text
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Message, Shown, describe_split, list_questions
+from reveal_bench.models.questions import AskSettings, Message, PictureSource, Shown, describe_split, list_questions
 from reveal_bench.models.shots import Shot, ShotPool
 from reveal_bench.version import __version__
 
@@ -76,37 +78,52 @@ class Watcher(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class Asking:
-    """All that is needed to put the questions of a split: the questions, their pictures and examples.
+    """All that is needed to put some questions: the questions, their pictures and examples.
 
-    Parameters
+    Attributes
     ----------
-    folder, split : dataset folder, and what to ask of it
-    settings : how
-    limit : only the first so many questions
-
-    Raises
-    ------
-    ValueError
-        If folder, split or settings are not what they must be, or a picture is missing that a question shows.
+    settings : how they are put
+    questions : in the order in which they are put
+    facts : what they belong to, for the log
+    pictures : of the questions and examples
+    shots : question -> its examples
     """
 
-    def __init__(self, folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> None:
+    settings: AskSettings
+    questions: Sequence[Question]
+    facts: Mapping[str, Any]
+    pictures: PictureSource
+    shots: Mapping[str, Sequence[Shot]]
+
+    @classmethod
+    def of_folder(cls, folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> Asking:
+        """The questions of a split of a dataset folder, the first `limit` of them if it is given.
+
+        Raises
+        ------
+        ValueError
+            If folder, split or settings are not what they must be, or a picture is missing that a question shows.
+        """
         every = list_questions(folder, split, settings)
-        self.settings, self.questions = settings, list_questions(folder, split, settings, limit=limit)
-        self.facts: dict[str, Any] = {
-            **describe_split(folder, split),
-            "n_questions": len(every),
-            "settings": settings.document(),
-            "reveal_bench": __version__,
-        }
-        self._pictures = FolderPictures(folder)
-        held = set(self._pictures.ids)
-        lacking = [v.image_id for question in self.questions for v in question.images if v.image_id not in held]
+        questions = list_questions(folder, split, settings, limit=limit)
+        pictures = FolderPictures(folder)
+        held = set(pictures.ids)
+        lacking = [view.image_id for question in questions for view in question.images if view.image_id not in held]
         if lacking:
             raise ValueError(f"{folder} must hold the picture of every image asked, {len(lacking)} lack: {lacking[0]}")
         pool = ShotPool(folder, settings)
-        self.shots: dict[str, tuple[Shot, ...]] = {question.id: pool.pick(question) for question in self.questions}
+        facts = {**describe_split(folder, split), "n_questions": len(every)}
+        return cls(settings, questions, facts, pictures, {question.id: pool.pick(question) for question in questions})
+
+    @classmethod
+    def of_drawings(cls, settings: AskSettings) -> Asking:
+        """The drawings that tell which coordinates a model is used to, asked about as `settings` say."""
+        drawings = Drawings(settings.form)
+        own = replace(settings, coordinates=AUTO, corners=False, style="zero-shot", shots=0, shots_split=None)
+        shots = {question.id: () for question in drawings.questions}
+        return cls(own, drawings.questions, {"benchmark": "drawings", "split": settings.form}, drawings, shots)
 
     def task(
         self,
@@ -125,18 +142,19 @@ class Asking:
         facts : to be added to the log
         keep_pictures : in the log
         """
+        told = {"settings": self.settings.document(), "reveal_bench": __version__}
         samples = [self._sample(question, epoch) for question in (self.questions if questions is None else questions)]
         return Task(
             dataset=MemoryDataset(samples, name=f"{self.facts['benchmark']}-{self.facts['split']}"),
             solver=_putting(self, watcher, keep_pictures=keep_pictures),
-            scorer=_answering(self.settings, watcher),
-            metadata={"reveal_bench": {**self.facts, **(facts or {})}},
+            scorer=None if self.settings.coordinates == AUTO else _answering(self.settings, watcher),
+            metadata={"reveal_bench": {**self.facts, **told, **(facts or {})}},
             fail_on_error=False,
         )
 
     def messages(self, question: Question) -> list[ChatMessage]:
         """The messages of a question, with their pictures."""
-        composed = compose(question, self.settings, pictures=self._pictures, shots=self.shots[question.id])
+        composed = compose(question, self.settings, pictures=self.pictures, shots=self.shots[question.id])
         return [_chat_message(message, self.settings.detail) for message in composed]
 
     def _sample(self, question: Question, epoch: int) -> Sample:
@@ -253,7 +271,7 @@ def _answering(settings: AskSettings, watcher: Watcher | None) -> Scorer:
 
 def _task(folder: str, split: str, form: str, **options: Any) -> Task:
     settings = AskSettings.of_folder(Path(str(folder)), form=form, **options)
-    return Asking(Path(str(folder)), str(split), settings).task()
+    return Asking.of_folder(Path(str(folder)), str(split), settings).task()
 
 
 @task
@@ -283,9 +301,10 @@ def localization_point(
     shots_split: str | None = None,
     seed: int = 0,
     detail: str = "high",
+    coordinates: str = "pixels",
 ) -> Task:
-    """Where a finding is, as a point in pixels."""
-    options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split}
+    """Where a finding is, as a point."""
+    options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split, "coordinates": coordinates}
     return _task(folder, split, "point", seed=seed, detail=detail, **options)
 
 
@@ -299,9 +318,10 @@ def localization_box(
     shots_split: str | None = None,
     seed: int = 0,
     detail: str = "high",
+    coordinates: str = "pixels",
 ) -> Task:
-    """Where a finding is, as a box in pixels."""
-    options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split}
+    """Where a finding is, as a box."""
+    options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split, "coordinates": coordinates}
     return _task(folder, split, "box", seed=seed, detail=detail, **options)
 
 
@@ -315,7 +335,12 @@ def findings_labels(
 
 @task
 def open_tasks(
-    folder: str, split: str, style: str = "zero-shot", side: int | None = None, detail: str = "high"
+    folder: str,
+    split: str,
+    style: str = "zero-shot",
+    side: int | None = None,
+    detail: str = "high",
+    coordinates: str = "pixels",
 ) -> Task:
     """Open tasks on studies (paper 001), answered in words and, where they want them, boxes."""
-    return _task(folder, split, "text", style=style, side=side, detail=detail)
+    return _task(folder, split, "text", style=style, side=side, detail=detail, coordinates=coordinates)

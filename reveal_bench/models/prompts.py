@@ -8,7 +8,8 @@ Conventions
 -----------
 What changes a word changes :data:`VERSION`; a test holds the words to it. Every prompt asks for an answer whose last
 line :mod:`reveal_bench.models.answers` reads. A format is explained with the top left cell or with letters, never with
-a likely place: models repeat examples. Coordinates are pixels of the picture that is shown.
+a likely place: models repeat examples. Coordinates are pixels of the picture that is shown, unless the settings name
+another convention of :mod:`reveal_bench.models.coordinates`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form, cells_are_named, shown_png, whole_size
 from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Shown
 
@@ -40,6 +42,7 @@ _FILMS = {
     "FRONTAL": "frontal chest radiograph",
     "LATERAL": "lateral chest radiograph",
     "UNKNOWN": "chest radiograph",
+    "DRAWING": "drawing, not a radiograph",
 }
 _PRESENT = "Finding: {finding}. It is known to be on this film; only its place is asked for."
 _PERHAPS = "Finding: {finding}. It may be on this film or not."
@@ -64,6 +67,23 @@ _PLACES = {
         "width w and its height h."
     ),
 }
+_CONVENTION = "For places in the picture, {words}."
+_OWN_CONVENTION = "For places in the picture, use the coordinates that you are used to, in the unit and order you know."
+_OTHER_PLACES = {
+    "point": (
+        "{Film}. {convention}\n\n{presence}\n\n"
+        "{Which} point would you point at to show the finding to a colleague? Decide on one that lies on it."
+    ),
+    "box": (
+        "{Film}. {convention}\n\n{presence}\n\n"
+        "{Give} the smallest upright rectangle that holds all of the finding{sides}."
+    ),
+}
+"""As :data:`_PLACES`, in any convention but pixels of the picture, with width and height."""
+_SIDES = {
+    False: ": x and y of its top left corner, its width w and its height h",
+    True: ": x1 and y1 of its top left corner, x2 and y2 of its bottom right corner",
+}
 _MARGIN_NAMES = "Letters and numbers stand in the dark margin."
 _CELL_NAMES = "Letters and numbers stand in the dark margin, and each cell has its name in its top left corner."
 _LINES = {
@@ -75,6 +95,8 @@ _LINES = {
         'the list. If none is there, it reads "Findings: none"'
     ),
 }
+_OTHER_LINE = 'the word "{Form}", a colon, and {n} numbers with commas between them, as in "{Form}: {names}"'
+_OWN_LINE = 'the word "{Form}", a colon, and its coordinates'
 _ABSENT_LINES = {form: f' If the finding is absent, it reads "{form.capitalize()}: absent".' for form in _PLACES}
 
 _ONLY_LINE = "Answer with a single line and nothing else: {line}."
@@ -100,6 +122,12 @@ _BOXES = (
     "{wish} Put the rectangles after your text, as one JSON block, each with the number of the picture, a short "
     "label, and in pixels of that picture the top left corner x, y (from its top left, from 0), the width w and the "
     'height h:\n```json\n{{"boxes": [{{"image": 1, "label": "...", "x": 0, "y": 0, "w": 0, "h": 0}}]}}\n```\n'
+    'If there is nothing to mark: {{"boxes": []}}'
+)
+_OTHER_BOXES = (
+    "{wish} Put the rectangles after your text, as one JSON block, each with the number of the picture, a short label, "
+    "and its coordinates{sides}. {convention}\n"
+    '```json\n{{"boxes": [{{"image": 1, "label": "...", "box": [{names}]}}]}}\n```\n'
     'If there is nothing to mark: {{"boxes": []}}'
 )
 _BOXES_WANTED = "Mark what you describe with rectangles."
@@ -133,7 +161,7 @@ def compose(
     messages = [Message("system", (_SYSTEM,))]
     for shot in shots:
         messages.append(Message("user", _parts(shot.question, settings, pictures)))
-        messages.append(Message("assistant", (_example_answer(shot.answer, settings.form),)))
+        messages.append(Message("assistant", (_example_answer(shot.answer, settings),)))
     return [*messages, Message("user", _parts(question, settings, pictures))]
 
 
@@ -160,7 +188,7 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
         line, thinking = _LINES["labels"], _THINK_LABELS
     else:
         body, thinking = _place_text(question, settings), _THINK_PLACE
-        line = _LINES[question.form]
+        line = _line(settings)
     end = (_LAST_LINE if thinks else _ONLY_LINE).format(line=line)
     if question.form in _PLACES and not question.present:
         end += _ABSENT_LINES[question.form]
@@ -169,7 +197,8 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
 
 def _place_text(question: Question, settings: AskSettings) -> str:
     grid, is_there = Grid(settings.grid), question.present
-    return _PLACES[question.form].format(
+    templates = _PLACES if _is_in_pixels(settings) else _OTHER_PLACES
+    return templates[question.form].format(
         Film=_capital(_film(question.image)),
         n=grid.n,
         last_column=grid.cells[-1][0],
@@ -179,7 +208,40 @@ def _place_text(question: Question, settings: AskSettings) -> str:
         presence=(_PRESENT if is_there else _PERHAPS).format(finding=question.finding),
         Which="Which" if is_there else "If it is there, which",
         Give="Give" if is_there else "If it is there, give",
+        convention=_convention_text(settings),
+        sides="" if settings.coordinates == AUTO else _SIDES[settings.corners],
     )
+
+
+def _is_in_pixels(settings: AskSettings) -> bool:
+    """Whether places are asked for as they are by default."""
+    return (settings.coordinates, settings.corners) == ("pixels", False)
+
+
+def _convention_text(settings: AskSettings) -> str:
+    """What coordinates mean in a square picture, or in each of several whole ones, whose sizes were told."""
+    if settings.coordinates == AUTO:
+        return _OWN_CONVENTION
+    chosen = convention(settings.coordinates)
+    words, is_square = chosen.words, settings.form in _OTHER_PLACES
+    if chosen.full is None and is_square:
+        side = chosen.long_side or settings.side
+        words += f", in a picture {side} pixels wide and {side} pixels high"
+    elif chosen.long_side is not None:
+        words += f", in a picture with a long side of {chosen.long_side} pixels"
+    return _CONVENTION.format(words=words)
+
+
+def _line(settings: AskSettings) -> str:
+    """How the last line of an answer is to look."""
+    form = settings.form
+    if form not in _OTHER_PLACES or _is_in_pixels(settings):
+        return _LINES[form]
+    if settings.coordinates == AUTO:
+        return _OWN_LINE.format(Form=form.capitalize())
+    names = convention(settings.coordinates).names(form, corners=settings.corners)
+    n = {2: "two", 4: "four"}[len(names)]
+    return _OTHER_LINE.format(Form=form.capitalize(), n=n, names=", ".join(names))
 
 
 def _task_text(question: Question, settings: AskSettings) -> str:
@@ -197,7 +259,18 @@ def _task_text(question: Question, settings: AskSettings) -> str:
     if settings.style == "chain-of-thought":
         parts.append("Before you conclude, write down what you look for, where, and what you see there.")
     wish = _BOXES_WANTED if question.requires_boxes else _BOXES_WELCOME
-    return "\n\n".join([*parts, _BOXES.format(wish=wish)])
+    return "\n\n".join([*parts, _boxes_text(wish, settings)])
+
+
+def _boxes_text(wish: str, settings: AskSettings) -> str:
+    """How boxes of an open task are to be given."""
+    if _is_in_pixels(settings):
+        return _BOXES.format(wish=wish)
+    sides, names = "", "..."
+    if settings.coordinates != AUTO:
+        sides = _SIDES[settings.corners]
+        names = ", ".join(convention(settings.coordinates).names("box", corners=settings.corners))
+    return _OTHER_BOXES.format(wish=wish, sides=sides, convention=_convention_text(settings), names=names)
 
 
 def _film(image: ViewedImage) -> str:
@@ -236,12 +309,18 @@ def _shown_png(pictures: Any, image_id: str, form: Form, side: int, grid: int) -
     return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
 
 
-def _example_answer(answer: str, form: str) -> str:
-    """The answer of an example, written as the prompt asks for it.
+def _example_answer(answer: str, settings: AskSettings) -> str:
+    """The answer of an example, in pixels of the picture or a cell, written as the prompt asks for it.
 
     Examples
     --------
-    >>> _example_answer("D5", "cell"), _example_answer("10 20 30 40", "box")
+    >>> _example_answer("D5", AskSettings()), _example_answer("10 20 30 40", AskSettings("box"))
     ('Cell: D5', 'Box: 10, 20, 30, 40')
+    >>> _example_answer("64 128", AskSettings("point", coordinates="thousandths-yx"))
+    'Point: 500, 250'
     """
-    return f"{form.capitalize()}: {', '.join(answer.split())}"
+    parts: Sequence[str] = answer.split()
+    if settings.form in _OTHER_PLACES and settings.coordinates != AUTO:
+        size, place = (settings.side, settings.side), [float(part) for part in parts]
+        parts = convention(settings.coordinates).written(place, size, corners=settings.corners)
+    return f"{settings.form.capitalize()}: {', '.join(parts)}"

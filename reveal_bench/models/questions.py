@@ -21,6 +21,7 @@ from reveal_bench.geometry import MAX_CELLS, Grid
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.questions import Question
+from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ __all__ = [
 Style = Literal["zero-shot", "chain-of-thought", "few-shot"]
 STYLES: tuple[Style, ...] = ("zero-shot", "chain-of-thought", "few-shot")
 LOCAL: tuple[Form, ...] = ("cell", "point", "box")
+PLACED: tuple[Form, ...] = ("point", "box", "text")
+"""Forms of answers that may hold coordinates."""
 SQUARE_SIDE, WHOLE_SIDE = 256, 1024
 """Pixels: side of the square that a localization is asked on (paper 000, section 3.2), long side of a whole picture."""
 MIN_SIDE, MAX_SIDE, MAX_SHOTS = 64, 4096, 16
@@ -50,6 +53,8 @@ DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
 CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
 """Where a folder keeps rows with pictures; those of a private holdout in the last."""
 FACTS = ("image_facts", "prior_image_facts")
+LATER = {"coordinates", "corners"}
+"""Settings that runs of earlier versions do not state; they had the defaults."""
 IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
 
@@ -100,6 +105,8 @@ class AskSettings:
     shots_split : split that the examples come from, if it has enough of them
     seed : of the choice of examples
     detail : how finely an API is asked to look at pictures: "auto", "low" or "high"; thin lines need "high"
+    coordinates, corners : how places are asked for and read, see :mod:`reveal_bench.models.coordinates`; the first may
+        be "auto" where a model is calibrated, and nowhere else
     prompt_version : of :mod:`reveal_bench.models.prompts`
 
     Raises
@@ -116,6 +123,8 @@ class AskSettings:
     shots_split: str | None = None
     seed: int = 0
     detail: Literal["auto", "low", "high"] = "high"
+    coordinates: str = "pixels"
+    corners: bool = False
     prompt_version: str = "1"
 
     def __post_init__(self) -> None:
@@ -134,6 +143,12 @@ class AskSettings:
             raise ArgumentError("shots", "must be above 0 in style few-shot and 0 in the others", self.shots)
         if self.style == "few-shot" and self.form not in LOCAL:
             raise ValueError(f"`style` few-shot is for the forms {', '.join(LOCAL)}, got form {self.form!r}")
+        if self.coordinates != AUTO:
+            convention(self.coordinates)
+        if (self.coordinates, self.corners) != ("pixels", False) and self.form not in PLACED:
+            argument = "corners" if self.coordinates == "pixels" else "coordinates"
+            rule = f"is for answers with coordinates ({', '.join(PLACED)})"
+            raise ArgumentError(argument, rule, f"form {self.form!r}")
         if self.form == "cell":
             from reveal_bench.models.overlay import check_side
 
@@ -152,8 +167,13 @@ class AskSettings:
         shots_split: str | None = None,
         seed: int = 0,
         detail: str = "high",
+        coordinates: str = "pixels",
+        corners: bool | None = None,
     ) -> AskSettings:
         """The settings for a dataset folder; None stands for what its benchmark and the papers use.
+
+        Boxes are asked for as x, y, width and height in pixels, and as corners in every other convention, as the models
+        do that have one.
 
         Raises
         ------
@@ -176,6 +196,8 @@ class AskSettings:
             shots_split=_shots_split(folder, info, shots_split) if few else None,
             seed=seed,
             detail=detail,  # type: ignore[arg-type]  # checked by the class
+            coordinates=coordinates,
+            corners=chosen in PLACED[1:] and coordinates not in ("pixels", AUTO) if corners is None else corners,
         )
 
     def document(self) -> dict[str, Any]:
@@ -184,7 +206,7 @@ class AskSettings:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> AskSettings:
-        """The settings that :meth:`document` wrote.
+        """The settings that :meth:`document` wrote, or an earlier version of it, without what it did not know.
 
         Raises
         ------
@@ -192,7 +214,7 @@ class AskSettings:
             If a field is unknown, missing or out of range.
         """
         names = {field.name for field in fields(cls)}
-        if set(document) != names:
+        if not names - LATER <= set(document) <= names:
             raise ArgumentError("settings", f"must have the fields {sorted(names)}", sorted(document))
         return cls(**document)
 

@@ -35,6 +35,7 @@ from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
+from reveal_bench.models.calibration import Calibration
 from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.version import __version__
 
@@ -49,8 +50,10 @@ __all__ = [
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
 LOCK, SCRAPS = ".lock", (".*.json.*", ".*.jsonl.*", "logs/.inspect_tmp_*")
-FREE = ("n_asked", "limit", "epochs", "prices", "harness", "reveal_bench")
+FREE = ("n_asked", "limit", "epochs", "prices", "harness", "calibration", "reveal_bench")
 """Fields of ``run.json`` that may differ when a run goes on."""
+LATER = {"calibration"}
+"""Fields that runs of earlier versions do not have."""
 UNKNOWN = "not stated"
 LONGEST_NAME, LONGEST_VALUE = 100, 500  # characters that submission.schema.json allows
 NOT_IN_NAMES, LONGEST_PLAIN_NAME = re.compile(r"[^A-Za-z0-9 ._+()/-]"), 64  # those that the leaderboard does
@@ -73,6 +76,7 @@ class RunInfo:
     harness : name -> version of the programs that asked
     dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
     system : kind of model, as ``submission.json`` names it
+    calibration : how the coordinates in `settings` were found; None if they were told
     """
 
     benchmark: str
@@ -91,6 +95,7 @@ class RunInfo:
     harness: Mapping[str, str] = field(default_factory=dict)
     system: System = "multimodal_llm"
     dataset: str | None = None
+    calibration: Calibration | None = None
     reveal_bench: str = __version__
 
     def __post_init__(self) -> None:
@@ -107,8 +112,8 @@ class RunInfo:
 
     def document(self) -> dict[str, Any]:
         """The information as JSON."""
-        settings, prices = (part and part.document() for part in (self.settings, self.prices))
-        return {"schema": 1, **{name: getattr(self, name) for name in _NAMES}, "settings": settings, "prices": prices}
+        parts = {name: (part := getattr(self, name)) and part.document() for name in _PARTS}
+        return {"schema": 1, **{name: getattr(self, name) for name in _NAMES}, **parts}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunInfo:
@@ -117,14 +122,17 @@ class RunInfo:
             raise ValueError(f"must hold one JSON object with a `model`, got {str(document)[:100]}")
         if document.get("schema") != 1:
             raise ArgumentError("schema", "must be 1", f"{document.get('schema')!r}: another version wrote this run")
-        if set(document) != {"schema", *_NAMES}:
-            raise ValueError(f"the fields must be {sorted({'schema', *_NAMES})}, got {sorted(document)}")
-        given = {name: document[name] for name in _NAMES}
-        settings = given["settings"] and AskSettings.from_document(given["settings"])
-        prices = given["prices"] and Prices.from_text(**given["prices"])
-        return cls(**{**given, "settings": settings, "prices": prices})
+        known = {"schema", *_NAMES}
+        if not known - LATER <= set(document) <= known:
+            raise ValueError(f"the fields must be {sorted(known)}, got {sorted(document)}")
+        given: dict[str, Any] = {name: document.get(name) for name in _NAMES}
+        given["settings"] = given["settings"] and AskSettings.from_document(given["settings"])
+        given["prices"] = given["prices"] and Prices.from_text(**given["prices"])
+        given["calibration"] = given["calibration"] and Calibration.from_document(given["calibration"])
+        return cls(**given)
 
 
+_PARTS = ("settings", "prices", "calibration")
 _NAMES = tuple(item.name for item in fields(RunInfo))
 
 

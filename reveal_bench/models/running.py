@@ -7,6 +7,9 @@ what was in flight. What is left is worked out from these logs, of whatever runs
 questions with a log each. (inspect's own ``eval_set`` resumes, too, but keeps what it has not written yet in the user's
 home, and does not know a question that failed for good from one to ask again.)
 
+A model whose coordinates are not known is asked about drawings first (:mod:`reveal_bench.models.calibration`). What
+comes of it is in ``run.json``, so that a run that goes on asks as it began.
+
 A question whose request fails for good stays in the run as "failed" and is a miss; it is asked again only with
 `ask_again`. Pictures do not go into the logs. Nothing is printed; but for one unnamed scratch file nothing is written
 outside `out`.
@@ -26,7 +29,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +37,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.asking import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
+from reveal_bench.models.calibration import Calibration, calibrate
+from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
 from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
@@ -164,6 +169,8 @@ def run_model(
     ------
     ValueError
         If folder, split, settings or model are not what they must be, or `out` holds another run or is being written.
+    CalibrationError
+        If `settings` leave the coordinates to the model, and no convention fits.
     RunStoppedError
         If :data:`IN_A_ROW` requests in a row failed for good.
     KeyboardInterrupt
@@ -175,16 +182,19 @@ def run_model(
     if epochs < 1:
         raise ArgumentError("epochs", "must be at least 1", epochs)
     with alone(out), _contained(out):
-        asking = _asking(Path(folder), split, settings, limit)
-        info = _info(asking, choice, epochs, limit, prices)
         _check_logs(out)
+        settings, calibration = _calibrated(out, settings, choice, progress)
+        asking = _asking_class().of_folder(Path(folder), split, settings, limit=limit)
+        info = _info(asking, choice, epochs, limit, prices, calibration)
         check_same_run(out, info)
         done = read_log_folder(out / LOGS)
         _check_shots(out, done, asking)
         write_run_info(out, info)
         wanted = [(question.id, epoch) for question in asking.questions for epoch in range(1, epochs + 1)]
         left = {key for key in wanted if key not in done or (ask_again and done[key].status == "failed")}
-        count = _Count(progress, len(wanted), [done[key] for key in wanted if key in done and key not in left])
+        count = _Count(
+            progress, "asking", len(wanted), [done[key] for key in wanted if key in done and key not in left]
+        )
         try:
             for epoch in range(1, epochs + 1):
                 questions = [question for question in asking.questions if (question.id, epoch) in left]
@@ -200,8 +210,8 @@ def run_model(
 class _Count:
     """Counts what is done, reports it, and says when to give up."""
 
-    def __init__(self, progress: Progress | None, total: int, done: Sequence[Exchange]) -> None:
-        self._progress, self._total, self._done = progress, total, len(done)
+    def __init__(self, progress: Progress | None, what: str, total: int, done: Sequence[Exchange]) -> None:
+        self._progress, self._what, self._total, self._done = progress, what, total, len(done)
         self._failed = sum(exchange.status == "failed" for exchange in done)
         self._in_a_row, self.last_error = 0, ""
         self.last_status: int | None = None
@@ -223,29 +233,54 @@ class _Count:
 
     def _tell(self) -> None:
         if self._progress is not None:
-            self._progress("asking", self._done, self._total, self._failed)
+            self._progress(self._what, self._done, self._total, self._failed)
+
+
+def _calibrated(
+    out: Path, settings: AskSettings, choice: ModelChoice, progress: Progress | None
+) -> tuple[AskSettings, Calibration | None]:
+    """The settings with a convention that the model has, and how it was found: in this folder before, or now."""
+    held = read_run_info(out)
+    known = None if held is None else held.calibration
+    if settings.coordinates != AUTO:
+        return settings, known if held is not None and held.settings == settings else None
+    if known is None:
+        asking = _asking_class().of_drawings(settings)
+        count = _Count(progress, "calibrating", len(asking.questions), [])
+        log = _evaluated(asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, whole=True)
+        _check_ended(log, count)
+        said = {sample.metadata["question"]["id"]: sample.output.completion for sample in log.samples or ()}
+        if not any(said.values()):
+            raise RunStoppedError(f"no drawing was answered, the last: {count.last_error}", count.last_status)
+        known = calibrate([said.get(question.id, "") for question in asking.questions], asking.settings)
+    return replace(settings, coordinates=known.coordinates, corners=known.corners), known
 
 
 def _ask(
     asking: Asking, questions: Sequence[Question], epoch: int, out: Path, choice: ModelChoice, count: _Count
 ) -> None:
     """Ask some questions, into one log."""
-    import inspect_ai
-
     sent: dict[str, Any] = dict(choice.parameters)
     if choice.seed is not None:
         sent["seed"] = choice.seed + epoch - 1
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
-    logs = inspect_ai.eval(
+    _check_ended(_evaluated(task, out / LOGS, choice, sent), count)
+
+
+def _evaluated(task: Any, logs: Path, choice: ModelChoice, sent: Mapping[str, Any], *, whole: bool = False) -> Any:
+    """The log of a task, its header or the `whole` of it; KeyboardInterrupt if it was interrupted."""
+    import inspect_ai
+
+    made = inspect_ai.eval(
         task,
         model=_model(choice),
-        log_dir=str(out / LOGS),
+        log_dir=str(logs),
         log_format="eval",
         log_images=choice.log_images,
         log_realtime=False,  # else there is a database in the user's home
         log_buffer=1,
-        log_header_only=True,
+        log_header_only=not whole,
         log_level="critical",
         display="none",
         score_display=False,
@@ -259,9 +294,13 @@ def _ask(
         attempt_timeout=choice.attempt_timeout,
         **sent,
     )
-    if not logs or logs[0].status == "cancelled":  # inspect takes Ctrl-C for an end like any other
+    if not made or made[0].status == "cancelled":  # inspect takes Ctrl-C for an end like any other
         raise KeyboardInterrupt
-    log = logs[0]
+    return made[0]
+
+
+def _check_ended(log: Any, count: _Count) -> None:
+    """Raise RunStoppedError if a task was given up."""
     if count.is_over():
         message = f"{IN_A_ROW} requests in a row were not answered, the last: {count.last_error}"
         raise RunStoppedError(message, count.last_status)
@@ -269,14 +308,14 @@ def _ask(
         raise RunStoppedError(f"inspect_ai gave up: {log.error.message if log.error else log.status}")
 
 
-def _asking(folder: Path, split: str, settings: AskSettings, limit: int | None) -> Asking:
+def _asking_class() -> type[Asking]:
     try:
         from reveal_bench.models.inspect_tasks import Asking
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("inspect_ai", "anyio", "openai"):
             raise
         raise ImportError("asking a model needs inspect_ai: pip install 'reveal-bench[run]'") from None
-    return Asking(folder, split, settings, limit=limit)
+    return Asking
 
 
 def _model(choice: ModelChoice) -> Any:
@@ -299,7 +338,14 @@ def _model(choice: ModelChoice) -> Any:
     return model
 
 
-def _info(asking: Asking, choice: ModelChoice, epochs: int, limit: int | None, prices: Prices | None) -> RunInfo:
+def _info(
+    asking: Asking,
+    choice: ModelChoice,
+    epochs: int,
+    limit: int | None,
+    prices: Prices | None,
+    calibration: Calibration | None,
+) -> RunInfo:
     versions = {name: importlib.metadata.version(name) for name in ("inspect_ai", "openai")}
     return RunInfo(
         **{name: asking.facts[name] for name in (*DESCRIBED, "n_questions")},
@@ -312,6 +358,7 @@ def _info(asking: Asking, choice: ModelChoice, epochs: int, limit: int | None, p
         limit=limit,
         prices=prices,
         harness=versions,
+        calibration=calibration,
     )
 
 

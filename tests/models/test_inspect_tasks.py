@@ -182,4 +182,4 @@ def test_a_folder_without_a_picture_that_is_asked_is_refused(films: Path, monkey
     one = sorted(ids)[0]
     monkeypatch.setattr("reveal_bench.models.inspect_tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
     with pytest.raises(ValueError, match=f"must hold the picture of every image asked, .* lack: {one}"):
-        Asking(films, "test", AskSettings())
+        Asking.of_folder(films, "test", AskSettings())

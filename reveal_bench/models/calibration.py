@@ -1,0 +1,220 @@
+"""Which convention for coordinates a model has: it is asked about drawings where the place is known.
+
+Nothing of a patient is in the drawings, and nothing of a benchmark. They are asked like any question of the same form,
+with :data:`reveal_bench.models.coordinates.AUTO` for the convention: the prompt leaves it to the model. The answers
+are read in every convention, by the same parser, and the one fits in which most are right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.metrics.localization import box_iou
+from reveal_bench.models.answers import read_reply
+from reveal_bench.models.coordinates import CONVENTIONS, LARGEST, SMALLEST
+from reveal_bench.models.questions import AskSettings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["Calibration", "CalibrationError", "Drawings", "calibrate"]
+
+
+class CalibrationError(ValueError):
+    """No convention fits the answers about the drawings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What came of the drawings.
+
+    Attributes
+    ----------
+    coordinates, corners : the convention that fits
+    hits : convention -> drawings that were answered rightly, read in it; " corners" behind a name where boxes are read
+        as such
+    answers : what the model wrote, a text for each drawing; "" where no answer came
+    """
+
+    coordinates: str
+    corners: bool
+    hits: Mapping[str, int]
+    answers: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Which of `hits` is that of the convention."""
+        return _key(self.coordinates, corners=self.corners)
+
+    def document(self) -> dict[str, Any]:
+        """The calibration as JSON."""
+        return {
+            "coordinates": self.coordinates,
+            "corners": self.corners,
+            "hits": dict(self.hits),
+            "answers": list(self.answers),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Calibration:
+        """The calibration that :meth:`document` wrote."""
+        return cls(**{**document, "answers": tuple(document["answers"])})
+
+
+_PLACES = (
+    (0.08, 0.62, 0.22, 0.15),
+    (0.68, 0.10, 0.15, 0.24),
+    (0.40, 0.76, 0.24, 0.16),
+    (0.72, 0.55, 0.20, 0.18),
+    (0.10, 0.20, 0.18, 0.14),
+    (0.38, 0.06, 0.20, 0.14),
+    (0.06, 0.38, 0.16, 0.18),
+    (0.60, 0.80, 0.26, 0.13),
+)
+"""(left, top, width, height) of the rectangles, as shares of the drawing; none lies where left and right, up and down,
+corners and sizes, or two units could be taken for each other, and none in the middle."""
+LEAST_HITS = 6
+"""Drawings, of eight, that an answer must be right about."""
+LEAST_IOU = 0.5
+SQUARE, WIDE = (512, 512), (384, 512)
+"""(height, width): of drawings that a square is asked on, and of those shown whole, so that the axes differ."""
+PAPER, INK = 40, 225
+NEARER = 0.01
+"""Shares of the side by which pixels of another size must be nearer than every named convention."""
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """Eight drawings of a bright rectangle on dark ground, as questions of a form; a source of their pictures."""
+
+    form: str
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of each in pixels."""
+        return WIDE if self.form == "text" else SQUARE
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """A question for each."""
+        return tuple(
+            Question(
+                f"drawing-{number}",
+                self.form,
+                (ViewedImage(f"drawing-{number}", "DRAWING", self.size),),
+                None if self.form == "text" else "bright rectangle",
+                prompt="Mark the bright rectangle." if self.form == "text" else None,
+                requires_boxes=self.form == "text",
+            )
+            for number in range(1, len(_PLACES) + 1)
+        )
+
+    def box(self, image_id: str) -> tuple[float, float, float, float]:
+        """[x, y, width, height] of the rectangle of a drawing, in its pixels."""
+        left, top, wide, high = _PLACES[int(image_id.removeprefix("drawing-")) - 1]
+        height, width = self.size
+        return round(left * width), round(top * height), round(wide * width), round(high * height)
+
+    def open(self, image_id: str) -> Image:
+        """The picture of a drawing."""
+        from PIL import Image, ImageDraw
+
+        x, y, width, height = self.box(image_id)
+        picture = Image.new("L", self.size[::-1], PAPER)
+        ImageDraw.Draw(picture).rectangle((x, y, x + width - 1, y + height - 1), fill=INK)
+        return picture
+
+
+def calibrate(texts: Sequence[str], settings: AskSettings) -> Calibration:
+    """The convention of the model that answered the drawings.
+
+    Parameters
+    ----------
+    texts : an answer for each drawing, in order
+    settings : that the drawings were asked with
+
+    Raises
+    ------
+    CalibrationError
+        If at most five answers of eight are right in every convention.
+    """
+    drawings = Drawings(settings.form)
+    resized = _resized_side(texts, settings, drawings)
+    names = [*CONVENTIONS, *([f"pixels-{resized}"] if resized else [])]
+    ways = (False, True) if settings.form in ("box", "text") else (False,)
+    hits: dict[str, int] = {}
+    fits: list[tuple[float, str, bool]] = []
+    for name in names:
+        for corners in ways:
+            reading = replace(settings, coordinates=name, corners=corners)
+            distances = _distances(texts, reading, drawings)
+            hits[_key(name, corners=corners)] = len(distances)
+            if len(distances) >= LEAST_HITS:
+                behind = NEARER if name not in CONVENTIONS else 0.0
+                fits.append((median(distances) + behind, name, corners))
+    if not fits:
+        told = "; ".join(f"{name} {n}" for name, n in hits.items())
+        said = next((text for text in texts if text), "nothing")
+        raise CalibrationError(
+            f"no convention fits: of {len(texts)} drawings with a known rectangle the model is right about {told}; "
+            f"needed are {LEAST_HITS}. Its first answer: {json.dumps(said[:200])}. Name a convention, or ask for cells."
+        )
+    _, name, corners = min(fits, key=lambda fit: fit[0])  # of equals the first
+    return Calibration(name, corners, hits, tuple(texts))
+
+
+def _key(name: str, *, corners: bool) -> str:
+    return f"{name} corners" if corners else name
+
+
+def _distances(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> list[float]:
+    """Of each answer that is right, how far its middle lies from that of the rectangle, in shares of the long side."""
+    found = []
+    for text, question in zip(texts, drawings.questions, strict=True):
+        place, truth = _place(text, question, settings), drawings.box(question.images[0].image_id)
+        if place is not None and _is_hit(place, truth):
+            found.append(math.dist(_middle(place), _middle(truth)) / max(drawings.size))
+    return found
+
+
+def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:
+    """Whether a point lies in the rectangle, or a box is near enough to it."""
+    if len(place) == 4:
+        return bool(box_iou([place], [truth])[0] >= LEAST_IOU)
+    x, y, width, height = truth
+    return x <= place[0] < x + width and y <= place[1] < y + height
+
+
+def _place(text: str, question: Question, settings: AskSettings) -> tuple[float, ...] | None:
+    """The point or box of an answer, in pixels of the drawing; of a task, its only box."""
+    reply = read_reply(text, question, settings)
+    if question.form == "text":
+        return reply.boxes[0].box if len(reply.boxes) == 1 else None
+    return reply.point or reply.box
+
+
+def _resized_side(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> int | None:
+    """The long side that the answers would be in pixels of, by the middle of the ratios of left and top edges."""
+    ratios = []
+    for text, question in zip(texts, drawings.questions, strict=True):
+        place = _place(text, question, replace(settings, coordinates=f"pixels-{LARGEST}", corners=False))
+        if place is None:
+            continue
+        truth = drawings.box(question.images[0].image_id)
+        known = _middle(truth) if len(place) == 2 else truth[:2]
+        ratios += [got / true for got, true in zip(place[:2], known, strict=True)]
+    side = round(LARGEST * median(ratios)) if ratios else 0
+    return side if SMALLEST <= side <= LARGEST else None
+
+
+def _middle(place: Sequence[float]) -> tuple[float, float]:
+    if len(place) == 2:
+        return place[0], place[1]
+    x, y, width, height = place
+    return x + width / 2, y + height / 2

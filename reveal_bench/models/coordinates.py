@@ -1,0 +1,196 @@
+"""Conventions for coordinates in a model's answers: what the numbers count, which comes first, and which a model has.
+
+Conventions
+-----------
+A model that was trained to give places in one unit goes on giving them in it, whatever it is asked for. So a run says
+in which convention it asks and reads: one of :data:`CONVENTIONS`, or ``pixels-N`` for pixels of the picture reduced or
+enlarged to a long side of N, as some models see it. A box is x, y, width and height, or two *corners*: the top left
+one, then the bottom right one. With "y first" every pair is turned round: y, x, and height, width.
+
+Which convention a model has, :mod:`reveal_bench.models.calibration` finds out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reveal_bench.arguments import ArgumentError
+
+__all__ = [
+    "AUTO",
+    "CONVENTIONS",
+    "Convention",
+    "KNOWN_MODELS",
+    "KnownModel",
+    "LARGEST",
+    "SMALLEST",
+    "convention",
+    "known_model",
+]
+
+AUTO = "auto"
+"""In place of a convention: the one that the model is used to, which is not known yet."""
+SMALLEST, LARGEST = 16, 20_000
+"""Pixels: long sides that a model may see a picture at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """What the numbers of an answer mean.
+
+    Attributes
+    ----------
+    words : how a prompt says it
+    full : what the width of the picture, and its height, count as; None for pixels
+    long_side : of pixels, the long side of the picture that they are of; None for the picture as it was sent
+    decimals : of the numbers in examples
+    y_first : whether y comes before x
+    """
+
+    words: str
+    full: float | None = None
+    long_side: int | None = None
+    decimals: int = 0
+    y_first: bool = False
+
+    def pixels_of(self, size: tuple[int, int]) -> tuple[float, float]:
+        """Pixels along x and along y that a unit is worth in a picture of `size` (height, width).
+
+        Examples
+        --------
+        >>> CONVENTIONS["percent"].pixels_of((200, 400)), convention("pixels-800").pixels_of((200, 400))
+        ((4.0, 2.0), (0.5, 0.5))
+        """
+        height, width = size
+        if self.full is not None:
+            return width / self.full, height / self.full
+        scale = 1.0 if self.long_side is None else max(size) / self.long_side
+        return scale, scale
+
+    def names(self, form: str, *, corners: bool) -> tuple[str, ...]:
+        """What the numbers of a point or box are called, in order.
+
+        Examples
+        --------
+        >>> CONVENTIONS["thousandths-yx"].names("box", corners=True)
+        ('y1', 'x1', 'y2', 'x2')
+        """
+        plain = ("x", "y") if form == "point" else ("x1", "y1", "x2", "y2") if corners else ("x", "y", "w", "h")
+        return tuple(self._ordered(plain))
+
+    def written(self, place: Sequence[float], size: tuple[int, int], *, corners: bool) -> tuple[str, ...]:
+        """The numbers of a point [x, y] or box [x, y, width, height], which is in pixels of a picture of `size`.
+
+        Examples
+        --------
+        >>> CONVENTIONS["thousandths-yx"].written((10, 20, 30, 40), (200, 100), corners=True)
+        ('100', '100', '300', '400')
+        """
+        values = [*place[:2], place[0] + place[2], place[1] + place[3]] if corners and len(place) == 4 else list(place)
+        units = self.pixels_of(size) * 2
+        numbers = [f"{value / unit:.{self.decimals}f}" for value, unit in zip(values, units, strict=False)]
+        return tuple(self._ordered(numbers))
+
+    def _ordered(self, values: Sequence[str]) -> Sequence[str]:
+        if not self.y_first:
+            return values
+        return [value for pair in zip(values[1::2], values[::2], strict=True) for value in pair]
+
+
+_PIXELS = "x counts pixels from its left edge and y from its top edge, both from 0"
+_SHARES = "x counts {unit} of its width from its left edge and y {unit} of its height from its top edge"
+CONVENTIONS: Mapping[str, Convention] = {
+    "pixels": Convention(_PIXELS),
+    "fractions": Convention(_SHARES.format(unit="fractions") + ", both from 0 to 1", 1, decimals=3),
+    "percent": Convention(_SHARES.format(unit="percent") + ", both from 0 to 100", 100, decimals=1),
+    "thousandths-xy": Convention(_SHARES.format(unit="thousandths") + ", both from 0 to 1000", 1000),
+    "thousandths-yx": Convention(
+        "y counts thousandths of its height from its top edge and x thousandths of its width from its left edge, both "
+        "from 0 to 1000; y always comes before x",
+        1000,
+        y_first=True,
+    ),
+}
+"""Name -> convention, in the order in which they are tried."""
+
+
+def convention(name: str) -> Convention:
+    """The convention of a name.
+
+    Raises
+    ------
+    ValueError
+        If there is none; :data:`AUTO` is not one.
+
+    Examples
+    --------
+    >>> convention("pixels-800").long_side, convention("fractions").full
+    (800, 1)
+    """
+    if name in CONVENTIONS:
+        return CONVENTIONS[name]
+    resized = re.fullmatch(r"pixels-([1-9][0-9]{1,4})", name)
+    if resized is None or not SMALLEST <= int(resized[1]) <= LARGEST:
+        known = f"{', '.join(CONVENTIONS)}, or pixels-N with the long side N in [{SMALLEST}, {LARGEST}]"
+        raise ArgumentError("coordinates", f"must be one of {known}", repr(name))
+    return Convention(_PIXELS, long_side=int(resized[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """What is known of a family of models: the convention that it was trained on, and who says so.
+
+    `pattern` is searched in the name of a model, in small letters; `corners` is how it gives boxes, None where it gives
+    points alone.
+    """
+
+    family: str
+    pattern: str
+    coordinates: str
+    corners: bool | None
+    source: str
+
+
+_QWEN = "https://github.com/QwenLM/Qwen3-VL/issues/"
+KNOWN_MODELS: tuple[KnownModel, ...] = (
+    KnownModel(
+        "Gemini",
+        r"gemini",
+        "thousandths-yx",
+        True,
+        "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/bounding-box-detection",
+    ),
+    KnownModel("Qwen2.5-VL", r"qwen-?2\.5-?vl", "pixels-N", True, f"{_QWEN}676"),
+    KnownModel("Qwen2-VL", r"qwen-?2-?vl", "thousandths-xy", True, f"{_QWEN}866"),
+    KnownModel("Qwen3-VL", r"qwen-?3-?vl", "thousandths-xy", True, f"{_QWEN}1741"),
+    KnownModel("Molmo", r"molmo(?!-?2|point)", "percent", None, "https://github.com/abhaybd/GraspMolmo/issues/2"),
+    KnownModel("Kimi-VL", r"kimi-?vl", "fractions", True, "https://github.com/MoonshotAI/Kimi-VL/issues/56"),
+    KnownModel(
+        "DeepSeek-VL2",
+        r"deepseek-?vl-?2",
+        "thousandths-xy",
+        True,
+        "https://github.com/deepseek-ai/DeepSeek-VL2/issues/100",
+    ),
+    KnownModel(
+        "MiniCPM-V 4.5",
+        r"minicpm-?v-?4[._]5",
+        "thousandths-xy",
+        True,
+        "https://github.com/OpenBMB/MiniCPM-V/issues/982",
+    ),
+)
+"""Of the first whose pattern is found. DeepSeek-VL2 divides by 999, which is within a thousandth of the same."""
+
+
+def known_model(model: str) -> KnownModel | None:
+    """What is known of a model by its name, None if nothing is.
+
+    Examples
+    --------
+    >>> known_model("google/gemini-2.5-pro").coordinates, known_model("Qwen/Qwen2.5-VL-7B-Instruct").family
+    ('thousandths-yx', 'Qwen2.5-VL')
+    """
+    return next((known for known in KNOWN_MODELS if re.search(known.pattern, model.lower())), None)
