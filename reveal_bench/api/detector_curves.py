@@ -16,7 +16,7 @@ from reveal_bench.api.verbs import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import replacing
-from reveal_bench.kinds.curves import Curve, Curves
+from reveal_bench.kinds.scored import Curve, Curves
 
 __all__ = ["DetectorCurves", "curves"]
 

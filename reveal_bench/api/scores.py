@@ -15,7 +15,7 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.words import groups_text, interval_text, intervals_text, n_text, p_text, value_text
 
 if TYPE_CHECKING:
-    from reveal_bench.kinds.kind import Rows
+    from reveal_bench.kinds.scored import Rows
 
 __all__ = ["AgainstReaders", "Scores", "Subgroups"]
 

@@ -21,7 +21,7 @@ from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_repor
 from reveal_bench.evaluation.single_readers import score_against_readers
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.files import replacing
-from reveal_bench.kinds.readings import Readings
+from reveal_bench.kinds.kind import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of

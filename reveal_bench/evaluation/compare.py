@@ -9,7 +9,7 @@ of defined rows may differ, and both are reported.
 
 The macro of a comparison averages the findings for which *all* systems are defined, on the data and again in each
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
-macro that :meth:`~reveal_bench.kinds.kind.Rows.estimates` gives for one of them.
+macro that :meth:`~reveal_bench.kinds.scored.Rows.estimates` gives for one of them.
 
 By default intervals are those of :mod:`reveal_bench.metrics.jackknife`, a two-sided p comes from flipping the signs of
 patients' differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
@@ -35,7 +35,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
 from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, paired_p, step_down_p
-from reveal_bench.kinds.kind import Rows
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of, signature
 from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, find_intervals

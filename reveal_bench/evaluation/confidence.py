@@ -17,7 +17,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.kinds.confidences import Confidences
+from reveal_bench.kinds.scored import Confidences
 from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, code_cases, macro_first, resampling_counts
 from reveal_bench.metrics.calibration import (
     Bin,

@@ -15,8 +15,7 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.kinds.kind import Kind
-from reveal_bench.kinds.readings import Readings
+from reveal_bench.kinds.kind import Kind, Readings
 
 __all__ = ["ReadingRow", "readings_of"]
 
@@ -40,7 +39,7 @@ def readings_of(
 
     Parameters
     ----------
-    readings : of :meth:`Kind.readings <reveal_bench.kinds.readings.ReadKind.readings>`
+    readings : of :meth:`Kind.readings <reveal_bench.kinds.kind.ReadKind.readings>`
     scored : the system
     records : references
     system : its name, which no reader may have

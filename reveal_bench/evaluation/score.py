@@ -29,7 +29,8 @@ from reveal_bench.entries.report import LintProblem, LintReport
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
-from reveal_bench.kinds.kind import Kind, Manifest, Rows
+from reveal_bench.kinds.kind import Kind, Manifest
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.version import __version__
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import compare
-from reveal_bench.kinds.kind import Kind, Manifest, Rows
-from reveal_bench.kinds.readings import Readings
+from reveal_bench.kinds.kind import Kind, Manifest, Readings
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO
 
 __all__ = ["AgainstReference", "score_against_readers"]
@@ -116,7 +116,7 @@ def score_against_readers(
 
     Parameters
     ----------
-    readings : of :meth:`Kind.readings <reveal_bench.kinds.readings.ReadKind.readings>`
+    readings : of :meth:`Kind.readings <reveal_bench.kinds.kind.ReadKind.readings>`
     predictions, records, manifest, protocol : as the system was scored with
     metric : whose macro is given
 

@@ -39,7 +39,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.folder import read_rows, split_shards
-from reveal_bench.kinds.kind import Rows
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
 from reveal_bench.metrics.jackknife import (

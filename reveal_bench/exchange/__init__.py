@@ -1,7 +1,7 @@
 """Annotations in the forms of other tools, and back: references and predictions that travel.
 
 A form is a module of this package with :func:`Form.write` and :func:`Form.read`, and a line in :data:`FORMS`. What a
-benchmark's kind draws or says is :class:`reveal_bench.kinds.drawings.Annotations`; a form knows nothing of kinds.
+benchmark's kind draws or says is :class:`reveal_bench.kinds.cases.Annotations`; a form knows nothing of kinds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from reveal_bench.kinds.drawings import Annotations
+from reveal_bench.kinds.cases import Annotations
 
 __all__ = ["FORMS", "Form", "form_named"]
 

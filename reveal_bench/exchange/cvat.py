@@ -24,7 +24,7 @@ from reveal_bench.exchange.shapes import (
     whole,
 )
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Rle
 
 __all__ = ["FILE", "IMAGES", "read", "write"]

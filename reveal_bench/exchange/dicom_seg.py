@@ -31,7 +31,7 @@ from reveal_bench.exchange.dicom_objects import (
     write_object,
 )
 from reveal_bench.exchange.shapes import finite
-from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film
+from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film
 from reveal_bench.masks import Rle, decode_mask, encode_mask, pack_masks
 from reveal_bench.version import __version__
 

@@ -31,7 +31,7 @@ from reveal_bench.exchange.dicom_objects import (
     write_object,
 )
 from reveal_bench.exchange.shapes import joined, pixels
-from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept

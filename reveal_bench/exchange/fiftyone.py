@@ -25,7 +25,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, mask_in_box, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.drawings import Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Rle, encode_mask
 
 __all__ = ["FILE", "IMAGES", "read", "write"]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
-from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Box, Rle, decode_mask, encode_mask
 
 __all__ = ["FILE", "IMAGES", "decode_brush", "encode_brush", "read", "write"]

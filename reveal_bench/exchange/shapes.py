@@ -14,7 +14,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.jsonl import JsonError, parse_json
 from reveal_bench.entries.source import Limits, open_source
-from reveal_bench.kinds.drawings import Drawing, Film
+from reveal_bench.kinds.cases import Drawing, Film
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 
 __all__ = [

@@ -13,7 +13,7 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.exchange import form_named
 from reveal_bench.files import write_whole
 from reveal_bench.kinds import kind_of
-from reveal_bench.kinds.drawings import Annotations
+from reveal_bench.kinds.cases import Annotations
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.pictures import StoredPictures

@@ -8,6 +8,8 @@ that was not given. Predictions are as the linter hands them on, and reading giv
 
 A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks
 indices and lengths; these files are the leaderboard's own.
+
+*Marks* are that by which two files are found to be the same, or nearly so. No reference has a part in them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +26,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
 
-__all__ = ["Arrays", "Codec", "Fields", "names_from", "require", "text_of_names"]
+__all__ = ["Arrays", "Codec", "Fields", "Item", "Marks", "exact", "names_from", "require", "text_of_names"]
 
 Fields = Mapping[str, tuple[str, int]]
 """Name of an array -> (dtype such as "<f8", number of axes)."""
@@ -88,3 +91,26 @@ def names_from(text: npt.NDArray[np.uint8]) -> dict[str, Any]:
     """The JSON values back."""
     names: dict[str, Any] = json.loads(text.tobytes())
     return names
+
+
+Item = tuple[Any, ...]
+"""JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Of checked predictions.
+
+    Attributes
+    ----------
+    answers : all that is scored, to the last bit and in one order
+    items : the answers coarsely: (id, finding, answer)
+    """
+
+    answers: list[Item]
+    items: set[Item]
+
+
+def exact(number: float) -> str:
+    """All bits of a number; zero has one sign."""
+    return (float(number) + 0.0).hex()

@@ -5,17 +5,40 @@ Conventions
 A case is a row of a dataset folder's main config. What is asked of it is its *groups*: findings, labels, or the
 category of a task. Marks are in pixels (x, y) of the full picture of film number `film` of the case. Outcomes are those
 of scored rows; nothing is scored for being shown.
+
+*Drawings* are what readers and models drew on images and said of studies, free of any file format: what forms of
+exchange carry. Their coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y, width,
+height]. `reader` says whose a drawing is: :data:`PREDICTION`, or a kind of reader such as "ground_truth", with the
+reader's own id after a colon where there are several of a kind ("individual:R2").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.masks import Box, Rle
 
-__all__ = ["REFERENCE", "Case", "CaseAnswer", "CaseFilm", "Mark", "films_of_study"]
+__all__ = [
+    "PREDICTION",
+    "REFERENCE",
+    "Annotations",
+    "Case",
+    "CaseAnswer",
+    "CaseFilm",
+    "Drawing",
+    "Film",
+    "Mark",
+    "StudyLabels",
+    "films_of_study",
+]
 
 REFERENCE = "Reference"
 """Whose marks answers are scored against."""
@@ -85,3 +108,148 @@ def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyIma
         for part, is_prior in ((images, False), (prior_images, True))
         for image in part
     )
+
+
+PREDICTION = "prediction"
+_LONGEST_STEM = 150  # with a reader's name and an ending it stays below 255, which is what file systems take
+_LONGEST_NAME = 4096  # of a path, and of what a message shows
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+Point = tuple[float, float]
+Polygons = tuple[tuple[Point, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """An image that is annotated; `patient_id` is empty where it is not told."""
+
+    image_id: str
+    study_id: str
+    patient_id: str
+    width: int
+    height: int
+    spacing_mm: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What one reader or model drew of one finding on one image.
+
+    Attributes
+    ----------
+    mask : None where only boxes or points are given
+    polygons : contours from which the mask was filled
+    boxes : one per instance
+    cell : cell of the benchmark's grid, such as "D5"
+    score : a model's confidence that the finding is there
+    """
+
+    image_id: str
+    finding: str
+    reader: str
+    mask: Rle | None = None
+    polygons: Polygons = ()
+    boxes: tuple[Box, ...] = ()
+    points: tuple[Point, ...] = ()
+    cell: str | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLabels:
+    """What is said of a study: label -> 1 (present), 0 (absent) or a probability; what is not said is not in it."""
+
+    study_id: str
+    reader: str
+    values: Mapping[str, float]
+    are_probabilities: bool = False
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Drawings and labels of a split, with the images that they are of.
+
+    Attributes
+    ----------
+    benchmark, version, split : of what
+    films : image_id -> image, in the order of the dataset
+    names : findings or labels of the benchmark, in table order
+    """
+
+    benchmark: str
+    version: str
+    split: str
+    films: Mapping[str, Film]
+    names: tuple[str, ...]
+    drawings: tuple[Drawing, ...] = ()
+    studies: tuple[StudyLabels, ...] = ()
+
+    @property
+    def readers(self) -> list[str]:
+        """Everybody of whom something is in it, in the order of first appearance."""
+        return list(dict.fromkeys([one.reader for one in self.drawings] + [one.reader for one in self.studies]))
+
+    @property
+    def first_films(self) -> dict[str, str]:
+        """study_id -> the first of its images, which carries its labels where a form labels images."""
+        first: dict[str, str] = {}
+        for film in self.films.values():
+            first.setdefault(film.study_id, film.image_id)
+        return first
+
+    @cached_property
+    def stems(self) -> dict[str, str]:
+        """image_id -> file name without ending that holds it, whatever characters it has.
+
+        A name that file systems do not take (too long, a device of Windows, the same as another but for upper and lower
+        case) has a hash at its end.
+        """
+        stems: dict[str, str] = {}
+        taken = set(_DEVICES)
+        for image_id in self.films:
+            stem = quote(image_id, safe="")
+            if stem.casefold().partition(".")[0] in _DEVICES or stem.casefold() in taken or len(stem) > _LONGEST_STEM:
+                stem = f"{stem[: _LONGEST_STEM - 20]}-{hashlib.sha256(image_id.encode()).hexdigest()[:16]}"
+            taken.add(stem.casefold())
+            stems[image_id] = stem
+        return stems
+
+    @cached_property
+    def _films_by_stem(self) -> dict[str, Film]:
+        return {stem: self.films[image_id] for image_id, stem in self.stems.items()}
+
+    def film_of(self, file_name: str) -> Film:
+        """The image that a file's name stands for: with or without folders, ending, and characters that were replaced.
+
+        Raises
+        ------
+        ArgumentError
+            If there is none; the nearest ids are named.
+        """
+        file_name = file_name[-_LONGEST_NAME:]
+        name = PurePosixPath(file_name.replace("\\", "/")).name
+        stem = PurePosixPath(name).stem
+        if stem in self._films_by_stem:
+            return self._films_by_stem[stem]
+        for text in (file_name, str(PurePosixPath(file_name).with_suffix("")) if name else "", name, stem):
+            for known in (text, unquote(text)):
+                if known in self.films:
+                    return self.films[known]
+        near = get_close_matches(stem[:_LONGEST_STEM], list(self.films), n=3)
+        hint = f" (perhaps {', '.join(near)})" if near else ""
+        raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
+
+    def finding_of(self, name: object) -> str:
+        """The finding of a name as the form has it.
+
+        Raises
+        ------
+        ArgumentError
+            If the benchmark has no such finding.
+        """
+        folded = {one.casefold(): one for one in self.names}
+        found = folded.get(str(name).replace("_", " ").casefold())
+        if found is None:
+            raise ArgumentError(
+                "file", f"must name findings of the benchmark ({', '.join(self.names)})", repr(name)[:_LONGEST_NAME]
+            )
+        return found

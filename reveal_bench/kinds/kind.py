@@ -16,39 +16,46 @@ pyarrow, datasets or numba is imported when it is asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.readings import ReadKind
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pandas as pd
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Codec
-    from reveal_bench.kinds.cases import Case, CaseAnswer
-    from reveal_bench.kinds.confidences import Confidences
-    from reveal_bench.kinds.curves import Curves
-    from reveal_bench.kinds.disclosure import Disclosure
-    from reveal_bench.kinds.drawings import Annotations
+    from reveal_bench.kinds.canonical import Codec, Marks
+    from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.scored import Curves, Disclosure, Rows
     from reveal_bench.kinds.tally import Tally
-    from reveal_bench.metrics.bootstrap import Estimate, Resampled
-    from reveal_bench.metrics.intervals import Interval
 
-__all__ = ["Kind", "Manifest", "Rows", "TabledRows"]
+__all__ = ["Kind", "Manifest", "Readings", "deferred"]
+
+Readings = Mapping[str, Mapping[str, Any]]
+"""Reader -> key of a record -> what that reader said of it, in a form that the kind alone looks into."""
+
+
+class _Deferred:
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __get__(self, kind: Kind | None, owner: type[Kind]) -> Any:
+        return getattr(import_module(self.module), self.name)
+
+
+def deferred(module: str, name: str) -> Any:
+    """A method of a kind that is the function or class `name` of `module`, imported when it is asked for."""
+    return _Deferred(module, name)
 
 
 class Manifest(Protocol):
@@ -63,124 +70,6 @@ class Manifest(Protocol):
     def version(self) -> str: ...  # noqa: D102
     @property
     def split(self) -> str: ...  # noqa: D102
-
-
-class Rows(Protocol):
-    """Scored cases of one submission: the rows from which every figure, interval and comparison derives.
-
-    Attributes
-    ----------
-    kind : key in KINDS
-    groups : what a figure may be of, in table order: findings, labels or criteria
-    notes : what a reader of the scores should know, for people
-    positives : cases per group that have it, where the n of a figure counts those without, too
-    """
-
-    kind: ClassVar[str]
-
-    @property
-    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    def __len__(self) -> int: ...
-
-    @property
-    def positives(self) -> Mapping[str, int]: ...  # noqa: D102
-
-    def metrics(self) -> list[str]:
-        """Metrics that apply, with a figure per group, in the order of METRICS."""
-        ...
-
-    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """What the macro is over where `groups` are reported."""
-        ...
-
-    def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval,
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
-    ) -> list[Estimate]:
-        """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some."""
-        ...
-
-    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Parts of the cases that are reported by themselves; those without a case are left out."""
-        ...
-
-    def to_table(self) -> pa.Table:
-        """The rows as an Arrow table."""
-        ...
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
-        ...
-
-    @classmethod
-    def resample(
-        cls,
-        systems: Sequence[Self],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
-    ) -> Sequence[Mapping[str, Resampled]]:
-        """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
-        ...
-
-    @classmethod
-    def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
-        """What the systems gave for the same cases of `groups`, (n_systems, n_cases): where columns differ, they do."""
-        ...
-
-    def patients(self) -> frozenset[str]:
-        """All patients of the split, whether or not they have a case."""
-        ...
-
-    def of_patients(self, patients: Collection[str]) -> Self:
-        """The rows of `patients` alone, as if the split held nobody else."""
-        ...
-
-    def comparable(self) -> Self:
-        """The rows as they are compared with others': without what a system added to the cases asked."""
-        ...
-
-    def confidences(self) -> Confidences | None:
-        """How sure the system was of its answers, and what came of them; None where it did not say."""
-        ...
-
-
-class TabledRows(ABC):
-    """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
-
-    def __repr__(self) -> str:
-        table = self.to_table()
-        return f"<{table.num_rows:,} rows: {', '.join(table.column_names)}>"
-
-    @abstractmethod
-    def to_table(self) -> pa.Table:
-        """The rows as an Arrow table."""
-
-    @property
-    def positives(self) -> Mapping[str, int]:
-        """None to tell: n counts positives alone."""
-        return {}
-
-    def confidences(self) -> Confidences | None:
-        """None: answers of this kind say none."""
-        return None
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
-        frame: pd.DataFrame = self.to_table().to_pandas()
-        return frame
 
 
 class DatasetKind(ABC):
@@ -325,6 +214,7 @@ class ScoredKind(ABC):
 
     Attributes
     ----------
+    linter, lint_options : what reads and checks a prediction file, and which options of :meth:`lint` it takes
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
     has_several_places : whether each of several places of a finding on an image is an answer
@@ -342,6 +232,8 @@ class ScoredKind(ABC):
     """
 
     key: ClassVar[str]
+    linter: ClassVar[Any]
+    lint_options: ClassVar[tuple[str, ...]] = ("allow_missing", "leave_out_unknown")
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
     has_several_places: ClassVar[bool] = False
@@ -375,7 +267,6 @@ class ScoredKind(ABC):
     def read_manifest(self, folder: Path, split: str) -> Any:
         """What `split` asks."""
 
-    @abstractmethod
     def lint(
         self,
         path: Path,
@@ -397,6 +288,10 @@ class ScoredKind(ABC):
         limits : how large the file and its parts may be
         name : to show for the file; that of `path` unless given
         """
+        given = {"grid": grid, "allow_missing": allow_missing, "leave_out_unknown": leave_out_unknown}
+        options = {option: given[option] for option in self.lint_options}
+        report: LintReport = self.linter(path, manifest, limits=limits, name=name, **options)
+        return report
 
     @abstractmethod
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
@@ -451,6 +346,26 @@ class ScoredKind(ABC):
     def curves(self, rows: Any, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
         """What a system finds at every threshold; None for a kind without detections."""
         return None
+
+
+class ReadKind:
+    """How single readers' words are made references and answers; a kind whose datasets keep none leaves it."""
+
+    def readings(self, folder: Path, split: str, records: Sequence[Any]) -> Readings:
+        """What single readers said of `records`; empty where the folder keeps none."""
+        return {}
+
+    def agreed(self, record: Any, said: Sequence[Any], at_least: int) -> Any:
+        """What at least so many of several readers said of `record`."""
+        raise NotImplementedError
+
+    def by_reading(self, record: Any, said: Any) -> Any:
+        """`record` with what was said as its reference."""
+        raise NotImplementedError
+
+    def answers_of(self, record: Any, said: Any) -> list[Any]:
+        """What was said as predictions."""
+        raise NotImplementedError
 
 
 class ShownKind(ABC):

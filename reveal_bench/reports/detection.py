@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reveal_bench.kinds.curves import Curves
+from reveal_bench.kinds.scored import Curves
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import INK, Illustration, check_extra, paints

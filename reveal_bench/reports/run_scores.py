@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
-from reveal_bench.kinds.kind import Rows
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.words import intervals_text

@@ -13,7 +13,7 @@ from sklearn.metrics import brier_score_loss
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import COVERAGES, judge_confidences
-from reveal_bench.kinds.confidences import Confidences
+from reveal_bench.kinds.scored import Confidences
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks

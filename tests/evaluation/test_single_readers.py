@@ -11,8 +11,8 @@ from sklearn.metrics import f1_score, recall_score
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.findings.readings import agreed_labels
-from reveal_bench.kinds.localization.readings import agreed_regions, drawn_readings, image_by_reading
+from reveal_bench.kinds.findings.cases import agreed_labels
+from reveal_bench.kinds.localization.cases import agreed_regions, drawn_readings, image_by_reading
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask, encode_mask
 from tests.cli.test_score import call
@@ -142,7 +142,7 @@ def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) 
     whole = kind.readings
 
     def partly(self, *given):
-        found = {reader: dict(said) for reader, said in whole(self, *given).items()}
+        found = {reader: dict(said) for reader, said in whole(*given).items()}
         found["bc8"].popitem()
         return found
 

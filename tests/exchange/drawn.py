@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import encode_mask
 
 NAMES = ("Edema", "Pleural Effusion")

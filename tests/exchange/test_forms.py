@@ -19,7 +19,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli.convert import ExchangeForm
 from reveal_bench.exchange import FORMS, coco, cvat, fiftyone, form_named, label_studio
 from reveal_bench.exchange.shapes import mask_of_runs, runs_of_mask
-from reveal_bench.kinds.drawings import Annotations, Drawing, Film
+from reveal_bench.kinds.cases import Annotations, Drawing, Film
 from reveal_bench.masks import encode_mask
 from tests.exchange.drawn import (
     BOXED,

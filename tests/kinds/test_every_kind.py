@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 
@@ -10,6 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.kind import Kind, _Deferred
 from reveal_bench.metrics.estimates import estimate_labels
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
@@ -21,6 +23,20 @@ __all__ = ["studies", "tasks"]
 def figure(document, metric, finding="macro"):
     (found,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
     return found
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_what_a_kind_hands_on_takes_what_the_protocol_passes(kind) -> None:
+    handed = {name for owner in type(kind).mro() for name, part in vars(owner).items() if isinstance(part, _Deferred)}
+    assert {"linter", "codec", "case", "to_jsonl"} <= handed
+    for name in handed:
+        takes = inspect.signature(getattr(kind, name))
+        asked = inspect.signature(Kind.lint if name == "linter" else getattr(Kind, name)).parameters.values()
+        by_name = {p.name for p in asked if p.kind is p.KEYWORD_ONLY}
+        if name == "linter":
+            by_name = {*kind.lint_options, "limits", "name"}
+        by_place = [p.name for p in asked if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
+        takes.bind(*by_place, **dict.fromkeys(by_name))
 
 
 def test_findings_are_compared_and_ranked(studies) -> None:

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.canonical import Item
 from reveal_bench.kinds.kind import Manifest
-from reveal_bench.kinds.marks import Item
 
 __all__ = ["NEAR", "Fingerprint", "fingerprint", "is_near", "similarity", "tripwires"]
 

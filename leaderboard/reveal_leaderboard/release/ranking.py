@@ -39,7 +39,8 @@ import numpy as np
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.compare import ALPHA, side_by_side
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.kind import Kind, Rows
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import Resampled
 from reveal_leaderboard.release.release import release

@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.kind import Rows
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_leaderboard.release.rounding import Rounding

@@ -6,23 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.kind import deferred
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
 if TYPE_CHECKING:
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Codec
-    from reveal_bench.kinds.cases import CaseAnswer
-    from reveal_bench.kinds.curves import Curves
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.detection.records import DetectionManifest
     from reveal_bench.kinds.detection.scoring import DetectionRows
-    from reveal_bench.kinds.disclosure import Disclosure
-    from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.localization.readings import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.scored import Disclosure
 
 __all__ = ["Detection"]
 
@@ -60,6 +55,18 @@ class Detection(ImageKind):
     forms: ClassVar = ("box",)
     has_several_places: ClassVar = True
 
+    read_manifest = deferred("reveal_bench.kinds.detection.records", "read_detection_manifest")
+    linter = deferred("reveal_bench.kinds.detection.lint", "lint_detections")
+    lint_options: ClassVar = ("leave_out_unknown",)
+    answers_at = deferred("reveal_bench.kinds.detection.cases", "detections_of_places")
+    curves = deferred("reveal_bench.kinds.detection.cases", "curves_of_detections")
+    answers_of = deferred("reveal_bench.kinds.detection.cases", "detections_of_reader")
+    undrawn = deferred("reveal_bench.kinds.detection.cases", "detections_of")
+    codec = deferred("reveal_bench.kinds.detection.canonical", "DetectionCodec")
+    signs = deferred("reveal_bench.kinds.detection.canonical", "signs_of_detections")
+    example_upload = deferred("reveal_bench.kinds.detection.canonical", "example_upload")
+    example_rows = deferred("reveal_bench.kinds.detection.canonical", "example_rows")
+
     def asked(self, record: LocalizationRecord, benchmark: Any, asks: str) -> list[str]:
         """All findings."""
         return list(record.label_status)
@@ -90,47 +97,12 @@ class Detection(ImageKind):
         """The same: contours may be what tells instances apart."""
         return self.read_records(folder, split)
 
-    def read_manifest(self, folder: Path, split: str) -> DetectionManifest:
-        """The images of `split`."""
-        from reveal_bench.kinds.detection.records import read_detection_manifest
-
-        return read_detection_manifest(folder, split)
-
-    def lint(
-        self,
-        path: Path,
-        manifest: DetectionManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        """Read and check a file of detections; none is ever missing."""
-        from reveal_bench.kinds.detection.lint import lint_detections
-
-        return lint_detections(path, manifest, leave_out_unknown=leave_out_unknown, limits=limits, name=name)
-
     def prediction(self, answer: Any) -> LocalizationPrediction:
         """The box that was named; of a model that does not say how sure it is, with the score 1."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
 
         score = 1.0 if answer.score is None else answer.score
         return LocalizationPrediction(answer.unit, answer.finding or "", box=answer.box, mask=answer.mask, score=score)
-
-    def answers_at(
-        self,
-        places: Sequence[LocalizationPrediction],
-        manifest: DetectionManifest,
-        *,
-        shares: Mapping[str, float] | None,
-        seed: int,
-    ) -> list[LocalizationPrediction]:
-        """See :mod:`reveal_bench.kinds.detection.baselines`."""
-        from reveal_bench.kinds.detection.baselines import detections_of_places
-
-        return detections_of_places(places, manifest, shares=shares, seed=seed)
 
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
@@ -159,18 +131,6 @@ class Detection(ImageKind):
         how = {"thresholds": protocol.get("thresholds", 0.5), "criterion": protocol.get("criterion", "centre")}
         return score_detections(predictions, records, findings=manifest.findings, **how)
 
-    def curves(self, rows: DetectionRows, *, n_resamples: int, seed: int, unit: str) -> Curves:
-        """See :mod:`reveal_bench.kinds.detection.curves`."""
-        from reveal_bench.kinds.detection.curves import curves_of_detections
-
-        return curves_of_detections(rows, n_resamples=n_resamples, seed=seed, unit=unit)
-
-    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
-        """What a reader drew as detections with the score 1, one for each box."""
-        from reveal_bench.kinds.detection.readings import detections_of_reader
-
-        return detections_of_reader(record, said)
-
     def case_answers(
         self,
         predictions: Sequence[LocalizationPrediction],
@@ -189,16 +149,10 @@ class Detection(ImageKind):
         records: Sequence[LocalizationRecord],
         manifest: DetectionManifest,
     ) -> Annotations:
-        """See :mod:`reveal_bench.kinds.localization.drawings`."""
-        from reveal_bench.kinds.localization.drawings import drawn_predictions
+        """See :mod:`reveal_bench.kinds.localization.cases`."""
+        from reveal_bench.kinds.localization.cases import drawn_predictions
 
         return drawn_predictions(predictions, manifest)
-
-    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-        """See :mod:`reveal_bench.kinds.detection.drawings`."""
-        from reveal_bench.kinds.detection.drawings import detections_of
-
-        return detections_of(annotations)
 
     def disclose(self, rows: DetectionRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :func:`~reveal_bench.kinds.detection.scoring.disclose_detections`."""
@@ -206,40 +160,16 @@ class Detection(ImageKind):
 
         return disclose_detections(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
-    def codec(self) -> Codec:
-        """See :mod:`reveal_bench.kinds.detection.canonical`."""
-        from reveal_bench.kinds.detection.canonical import DetectionCodec
-
-        return DetectionCodec()
-
     def marks(
         self,
         predictions: Sequence[LocalizationPrediction],
         manifest: DetectionManifest,
         thresholds: float | Mapping[str, float],
     ) -> Marks:
-        """See :mod:`reveal_bench.kinds.detection.marks`."""
-        from reveal_bench.kinds.detection.marks import marks_of_detections
+        """See :mod:`reveal_bench.kinds.detection.canonical`."""
+        from reveal_bench.kinds.detection.canonical import marks_of_detections
 
         return marks_of_detections(predictions, manifest)
-
-    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: DetectionManifest) -> list[str]:
-        """See :mod:`reveal_bench.kinds.detection.marks`."""
-        from reveal_bench.kinds.detection.marks import signs_of_detections
-
-        return signs_of_detections(predictions, manifest)
-
-    def example_upload(self) -> tuple[DetectionManifest, str]:
-        """See :mod:`reveal_bench.kinds.detection.example`."""
-        from reveal_bench.kinds.detection.example import example_upload
-
-        return example_upload()
-
-    def example_rows(self) -> list[DetectionRows]:
-        """See :mod:`reveal_bench.kinds.detection.example`."""
-        from reveal_bench.kinds.detection.example import example_rows
-
-        return example_rows()
 
 
 def _fields(one: Any) -> dict[str, Any]:

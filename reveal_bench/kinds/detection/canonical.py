@@ -1,22 +1,35 @@
-"""Detections and their rows as arrays, see :mod:`reveal_bench.kinds.canonical`: predictions as in localization."""
+"""Detections and their rows as arrays, see :mod:`reveal_bench.kinds.canonical`, and marks of detections.
+
+Predictions are as in localization. In marks a score is part of an answer: it decides what counts. Items are coarse
+places with the score in tenths.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from reveal_bench.kinds.canonical import Arrays, Fields, names_from, require, text_of_names
+from reveal_bench.kinds.canonical import Arrays, Fields, Marks, exact, names_from, require, text_of_names
 from reveal_bench.kinds.detection.lint import MOST_ON_IMAGE
 from reveal_bench.kinds.detection.records import DetectionManifest
-from reveal_bench.kinds.localization.canonical import LocalizationCodec
-from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
+from reveal_bench.kinds.localization.canonical import (
+    LocalizationCodec,
+    case_answer,
+    case_items,
+    example_images,
+    signs_of,
+)
+from reveal_bench.kinds.localization.canonical import example_upload as localization_upload
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.detection.scoring import DetectionRows
 
-__all__ = ["DetectionCodec"]
+__all__ = ["DetectionCodec", "example_rows", "example_upload", "marks_of_detections", "signs_of_detections"]
 
 
 class DetectionCodec(LocalizationCodec):
@@ -95,3 +108,43 @@ class DetectionCodec(LocalizationCodec):
 
 def _columns() -> Sequence[str]:
     return [name for name in DetectionCodec.rows if name != "text"]
+
+
+MANY = 20
+"""Detections of one finding on an image, on average, above which a file looks like a search."""
+
+
+def marks_of_detections(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Marks:
+    """Place and score of each detection, in one order; items are coarse."""
+    answers = sorted(([*case_answer(p), exact(p.score or 0.0)] for p in predictions), key=repr)
+    return Marks([tuple(answer) for answer in answers], set(case_items(predictions, manifest)))
+
+
+def signs_of_detections(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+    """Those of localization; findings marked on every image or often on one; scores that hardly differ."""
+    signs = signs_of(predictions, manifest)
+    pairs = Counter((p.image_id, p.finding) for p in predictions)
+    if pairs and len(predictions) >= MANY * len(pairs):
+        signs.append(f"{MANY} detections or more of a finding on an image, on average.")
+    if len(predictions) >= MANY and len({p.score for p in predictions}) <= 2:
+        signs.append("All detections have one or two scores.")
+    return signs
+
+
+def example_upload() -> tuple[DetectionManifest, str]:
+    """A manifest, and a file with a box, a mask and a point."""
+    found, text = localization_upload()
+    manifest = DetectionManifest(found.benchmark, found.version, found.split, found.grid, found.findings, found.rows)
+    entry = f'{{"image_id": "b", "finding": "{found.findings[0]}", "score": 0.5, '
+    lines = [line for line in text.splitlines() if '"score"' in line]
+    return manifest, "\n".join([*lines, entry + '"box": [1, 1, 4, 4]}', entry + '"point": [2, 2]}'])
+
+
+def example_rows() -> list[DetectionRows]:
+    """Boxes and masks against boxes."""
+    records = example_images(by_box=True)
+    findings = tuple(records[0].label_status)
+    found = [
+        LocalizationPrediction(one.image_id, one.labels[0], box=(1.0, 2.0, 4.0, 4.0), score=0.5) for one in records
+    ]
+    return [score_detections(found, records, findings=findings)]

@@ -1,16 +1,30 @@
-"""Images of a detection benchmark as cases that are shown: what is there, what a system marked, and its outcome."""
+"""Images of a detection benchmark as cases that are shown, curves of a detector, and what is made into detections.
+
+What is made into detections: the places that baselines name, what readers drew, and drawings of annotation tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from reveal_bench.kinds.cases import CaseAnswer, Mark
+from reveal_bench.geometry import Grid
+from reveal_bench.kinds.cases import Annotations, CaseAnswer, Drawing, Mark
 from reveal_bench.kinds.detection.scoring import RULES, DetectionRows
-from reveal_bench.kinds.localization.records import LocalizationPrediction
+from reveal_bench.kinds.localization.cases import Drawn
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+from reveal_bench.kinds.scored import Band, Curves, OfSize
+from reveal_bench.masks import rasterize_polygons
+from reveal_bench.metrics.detection import FROC_RATES, froc_points, precision_recall
 
-__all__ = ["answers_of_detections"]
+__all__ = [
+    "answers_of_detections",
+    "curves_of_detections",
+    "detections_of",
+    "detections_of_places",
+    "detections_of_reader",
+]
 
 SHOWN_BY = "iou_50"
 """Rule by which a detection is shown as a hit."""
@@ -56,3 +70,94 @@ def _words(n: int, n_hit: int, n_false: int) -> str:
     found = f"{n_hit} of {n} found" if n else "absent"
     alarms = f"{n_false} false alarm{'' if n_false == 1 else 's'}"
     return found if not n_false else f"{found}, {alarms}"
+
+
+def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, unit: str) -> Curves:
+    """Curves of the findings that have a lesion, with the intervals that scores have."""
+    found = {finding: rows.matched(finding) for finding in rows.findings}
+    shown = [finding for finding, one in found.items() if one.n_lesions]
+    options = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    estimates = rows.estimates(**options, interval="shifted", groups=shown) if shown else []  # type: ignore[arg-type]
+    by_name = {(one.metric, one.finding): one for one in estimates}
+    bands = [
+        Band(finding, rate, one.value, one.low, one.high)
+        for finding in shown
+        for name, rate in FROC_RATES.items()
+        for one in [by_name[name, finding]]
+    ]
+    sizes = []
+    for name in rows.strata():
+        kind, _, size = name.partition(": ")
+        if kind == "size":
+            of_size = rows.estimates(**options, interval="shifted", stratum=name, groups=shown)  # type: ignore[arg-type]
+            sizes += [
+                OfSize(one.finding, size, one.n, one.value, one.low, one.high)
+                for one in of_size
+                if one.metric == "lesion_sensitivity" and one.n
+            ]
+    order = {finding: i for i, finding in enumerate(("macro", *shown))}
+    return Curves(
+        {finding: froc_points(found[finding]) for finding in shown},
+        bands,
+        {finding: precision_recall(found[finding], "iou_50") for finding in shown},
+        sorted(sizes, key=lambda one: order[one.finding]),
+    )
+
+
+def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
+    """A detection with the score 1 for each box; where a reader drew a mask alone, the mask."""
+    found = []
+    for finding, one in drawn.items():
+        found += [LocalizationPrediction(record.image_id, finding, box=box, score=1.0) for box in one.boxes_xywh]
+        if not one.boxes_xywh and one.rle is not None:
+            found.append(LocalizationPrediction(record.image_id, finding, mask=one.rle, score=1.0))
+    return found
+
+
+def detections_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+    """A detection for each box, mask and point that was drawn; without a score it gets 1, which is told."""
+    found = [one for drawing in annotations.drawings for one in _detections(drawing, annotations)]
+    n_cells = sum(drawing.cell is not None for drawing in annotations.drawings)
+    n_unsure = sum(drawing.score is None for drawing in annotations.drawings)
+    told = [f"{n_cells} cells: a detection is a box, a mask or a point"] if n_cells else []
+    told += [f"{n_unsure} drawings say no score: each got 1"] if n_unsure else []
+    return found, told
+
+
+def _detections(drawing: Drawing, annotations: Annotations) -> Iterator[LocalizationPrediction]:
+    score = 1.0 if drawing.score is None else drawing.score
+    film = annotations.films[drawing.image_id]
+    mask = drawing.mask
+    if mask is None and drawing.polygons:
+        mask = rasterize_polygons(drawing.polygons, (film.height, film.width))
+    if mask is not None:
+        box = drawing.boxes[0] if len(drawing.boxes) == 1 else None
+        yield LocalizationPrediction(drawing.image_id, drawing.finding, box=box, mask=mask, score=score)
+    else:
+        for box in drawing.boxes:
+            yield LocalizationPrediction(drawing.image_id, drawing.finding, box=box, score=score)
+    if mask is None and not drawing.boxes:
+        for point in drawing.points:
+            yield LocalizationPrediction(drawing.image_id, drawing.finding, points=(point,), score=score)
+
+
+def detections_of_places(
+    places: Sequence[LocalizationPrediction], manifest: Manifest, *, shares: Mapping[str, float] | None, seed: int
+) -> list[LocalizationPrediction]:
+    """The box or mask of each place, of a cell its box.
+
+    Parameters
+    ----------
+    places : at most one per image and finding
+    shares : finding -> share of images that have it, which is the score; drawn uniformly without
+    seed : of the draw
+    """
+    grid = Grid(manifest.grid)
+    drawn = np.random.default_rng(seed).random(len(places)).round(6).tolist()
+    found = []
+    for place, score in zip(places, drawn, strict=True):
+        size = manifest.rows[place.image_id].size
+        box = place.box if place.cell is None or place.box or place.mask else grid.box(place.cell, size=size)
+        own = score if shares is None else shares[place.finding]
+        found.append(LocalizationPrediction(place.image_id, place.finding, box=box, mask=place.mask, score=own))
+    return found

@@ -26,13 +26,11 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.kinds.confidences import Confidences
 from reveal_bench.kinds.detection.records import instance_masks, instances, is_known
-from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.images import VIEWS
-from reveal_bench.kinds.kind import TabledRows
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import SIZES
+from reveal_bench.kinds.scored import Confidences, Disclosure, TabledRows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, estimates_from, resampling_counts, signature

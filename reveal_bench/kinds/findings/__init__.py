@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import Kind, deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Codec
-    from reveal_bench.kinds.cases import Case, CaseAnswer
-    from reveal_bench.kinds.disclosure import Disclosure
-    from reveal_bench.kinds.drawings import Annotations
+    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.readings import Readings
-    from reveal_bench.kinds.rows import Fault, Row
-    from reveal_bench.kinds.tally import Tally
+    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.scored import Disclosure
 
-__all__ = ["Findings", "RELEASED_PER_LABEL"]
+__all__ = ["RELEASED_PER_LABEL", "Findings"]
 
 RELEASED_PER_LABEL = ("f1", "recall", "cohen_kappa")
 """Metrics that a board shows per label: all three tell the same, how many of the studies called have it."""
@@ -54,6 +47,23 @@ class Findings(Kind):
     forms: ClassVar = ("labels",)
     has_strata: ClassVar = True
     confidence_field: ClassVar = "probabilities"
+
+    blank = deferred("reveal_bench.kinds.findings.rows", "blank_study")
+    row_faults = deferred("reveal_bench.kinds.findings.rows", "study_faults")
+    tally = deferred("reveal_bench.kinds.findings.rows", "FindingsTally")
+    read_records = deferred("reveal_bench.kinds.findings.records", "read_studies")
+    read_manifest = deferred("reveal_bench.kinds.findings.records", "read_study_manifest")
+    linter = deferred("reveal_bench.kinds.findings.lint", "lint_findings")
+    to_jsonl = deferred("reveal_bench.kinds.findings.lint", "findings_to_jsonl")
+    readings = deferred("reveal_bench.kinds.findings.cases", "label_readings")
+    by_reading = deferred("reveal_bench.kinds.findings.cases", "study_by_reading")
+    answers_of = deferred("reveal_bench.kinds.findings.cases", "predictions_of_reader")
+    case = deferred("reveal_bench.kinds.findings.cases", "case_of_study")
+    drawn_references = deferred("reveal_bench.kinds.findings.cases", "labelled_references")
+    drawn_predictions = deferred("reveal_bench.kinds.findings.cases", "labelled_predictions")
+    codec = deferred("reveal_bench.kinds.findings.canonical", "FindingsCodec")
+    marks = deferred("reveal_bench.kinds.findings.canonical", "marks_of")
+    signs = deferred("reveal_bench.kinds.findings.canonical", "signs_of")
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `multilabel`."""
@@ -79,12 +89,6 @@ class Findings(Kind):
         record = replace(record, images=developed_images(record.images, developed))
         return study_row(record, benchmark.findings, developed)
 
-    def blank(self, row: Row) -> Row:
-        """`row` without its labels, what it says of the patient, and hashes."""
-        from reveal_bench.kinds.findings.rows import blank_study
-
-        return blank_study(row)
-
     def asked(self, record: StudyRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """All labels, of every study."""
         return list(benchmark.findings)
@@ -101,12 +105,6 @@ class Findings(Kind):
 
         views = [VIEWS[view] for view in row["views"]]
         return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
-
-    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.findings.rows.study_faults`."""
-        from reveal_bench.kinds.findings.rows import study_faults
-
-        return study_faults(row, findings)
 
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """All labels."""
@@ -125,44 +123,9 @@ class Findings(Kind):
 
         return MEANINGS
 
-    def tally(self) -> Tally:
-        """See :mod:`reveal_bench.kinds.findings.tally`."""
-        from reveal_bench.kinds.findings.tally import FindingsTally
-
-        return FindingsTally()
-
     def holdout_tells(self, asks: str) -> str:
         """Nothing, for every label is asked of every study."""
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
-
-    def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
-        """The studies of `split` with their labels."""
-        from reveal_bench.kinds.findings.records import read_studies
-
-        return read_studies(folder, split)
-
-    def read_manifest(self, folder: Path, split: str) -> StudyManifest:
-        """The studies of `split`."""
-        from reveal_bench.kinds.findings.records import read_study_manifest
-
-        return read_study_manifest(folder, split)
-
-    def lint(
-        self,
-        path: Path,
-        manifest: StudyManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        """Read and check a file of labels or probabilities."""
-        from reveal_bench.kinds.findings.lint import lint_findings
-
-        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
-        return lint_findings(path, manifest, leave_out_unknown=leave_out_unknown, **options)
 
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per study, with all labels to choose from.
@@ -195,12 +158,6 @@ class Findings(Kind):
             answer = {"labels": list(answer)}
         return super().entries(key, answer)
 
-    def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
-        """One line per study."""
-        from reveal_bench.kinds.findings.lint import findings_to_jsonl
-
-        return findings_to_jsonl(predictions)
-
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
     ) -> dict[str, Any]:
@@ -220,35 +177,11 @@ class Findings(Kind):
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
 
-    def readings(self, folder: Path, split: str, records: Sequence[StudyRecord]) -> Readings:
-        """The config ``readers``, see :mod:`reveal_bench.kinds.findings.readings`."""
-        from reveal_bench.kinds.findings.readings import label_readings
-
-        return label_readings(folder, split, records)
-
     def agreed(self, record: StudyRecord, said: Sequence[Any], at_least: int) -> tuple[str, ...]:
         """Labels that at least so many gave."""
-        from reveal_bench.kinds.findings.readings import agreed_labels
+        from reveal_bench.kinds.findings.cases import agreed_labels
 
         return agreed_labels(said, at_least)
-
-    def by_reading(self, record: StudyRecord, said: Sequence[str]) -> StudyRecord:
-        """The study with these labels."""
-        from reveal_bench.kinds.findings.readings import study_by_reading
-
-        return study_by_reading(record, said)
-
-    def answers_of(self, record: StudyRecord, said: Sequence[str]) -> list[FindingsPrediction]:
-        """The labels as a prediction."""
-        from reveal_bench.kinds.findings.readings import predictions_of_reader
-
-        return predictions_of_reader(record, said)
-
-    def case(self, record: StudyRecord) -> Case:
-        """See :mod:`reveal_bench.kinds.findings.cases`."""
-        from reveal_bench.kinds.findings.cases import case_of_study
-
-        return case_of_study(record)
 
     def case_answers(
         self,
@@ -262,23 +195,9 @@ class Findings(Kind):
 
         return answers_of_studies(rows)
 
-    def drawn_references(self, records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
-        """See :mod:`reveal_bench.kinds.findings.drawings`."""
-        from reveal_bench.kinds.findings.drawings import labelled_references
-
-        return labelled_references(records, manifest)
-
-    def drawn_predictions(
-        self, predictions: Sequence[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
-    ) -> Annotations:
-        """See :mod:`reveal_bench.kinds.findings.drawings`."""
-        from reveal_bench.kinds.findings.drawings import labelled_predictions
-
-        return labelled_predictions(predictions, records, manifest)
-
     def undrawn(self, annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-        """See :mod:`reveal_bench.kinds.findings.drawings`."""
-        from reveal_bench.kinds.findings.drawings import predictions_of
+        """See :mod:`reveal_bench.kinds.findings.cases`."""
+        from reveal_bench.kinds.findings.cases import predictions_of
 
         return predictions_of(annotations), []
 
@@ -287,29 +206,6 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.scoring import disclose_studies
 
         return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
-
-    def codec(self) -> Codec:
-        """See :mod:`reveal_bench.kinds.findings.canonical`."""
-        from reveal_bench.kinds.findings.canonical import FindingsCodec
-
-        return FindingsCodec()
-
-    def marks(
-        self,
-        predictions: Sequence[FindingsPrediction],
-        manifest: StudyManifest,
-        thresholds: float | Mapping[str, float],
-    ) -> Marks:
-        """See :mod:`reveal_bench.kinds.findings.marks`."""
-        from reveal_bench.kinds.findings.marks import marks_of
-
-        return marks_of(predictions, manifest, thresholds)
-
-    def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
-        """See :mod:`reveal_bench.kinds.findings.marks`."""
-        from reveal_bench.kinds.findings.marks import signs_of
-
-        return signs_of(predictions, manifest)
 
     def example_upload(self) -> tuple[StudyManifest, str]:
         """A manifest of one study, and a file that names its labels."""

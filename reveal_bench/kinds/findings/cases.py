@@ -1,12 +1,30 @@
-"""Studies of a findings benchmark as cases that are shown: their labels, and which of them systems called."""
+"""Studies of a findings benchmark as cases that are shown: their labels, and which of them systems called; also as
+labels for annotation tools, and what single readers said of them.
+"""
 
 from __future__ import annotations
 
-from reveal_bench.kinds.cases import Case, CaseAnswer, films_of_study
-from reveal_bench.kinds.findings.records import StudyRecord
-from reveal_bench.kinds.findings.scoring import StudyRows
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-__all__ = ["answers_of_studies", "case_of_study"]
+from reveal_bench.kinds.cases import PREDICTION, Annotations, Case, CaseAnswer, Film, StudyLabels, films_of_study
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
+from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.kinds.folder import read_rows, split_shards
+
+__all__ = [
+    "agreed_labels",
+    "answers_of_studies",
+    "case_of_study",
+    "label_readings",
+    "labelled_predictions",
+    "labelled_references",
+    "predictions_of",
+    "predictions_of_reader",
+    "study_by_reading",
+]
 
 
 def case_of_study(record: StudyRecord) -> Case:
@@ -28,3 +46,88 @@ def answers_of_studies(rows: StudyRows) -> dict[str, list[CaseAnswer]]:
                 words += f", probability {rows.probabilities[i, j]:.2f}"
             found.append(CaseAnswer(label, is_present == is_called, words))
     return answers
+
+
+REFERENCE = "ground_truth"
+
+
+def labelled_references(records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
+    """Every label of every study, present or absent."""
+    studies = tuple(
+        StudyLabels(one.study_id, REFERENCE, {label: float(label in one.labels) for label in manifest.labels})
+        for one in records
+    )
+    return _annotations(records, manifest, studies)
+
+
+def labelled_predictions(
+    predictions: Iterable[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
+) -> Annotations:
+    """What a model called, or its probabilities."""
+    studies = []
+    for one in predictions:
+        if one.probabilities is not None:
+            studies.append(StudyLabels(one.study_id, PREDICTION, dict(one.probabilities), are_probabilities=True))
+        else:
+            called = one.labels or ()
+            values = {label: float(label in called) for label in manifest.labels}
+            studies.append(StudyLabels(one.study_id, PREDICTION, values))
+    return _annotations(records, manifest, tuple(studies))
+
+
+def _annotations(
+    records: Sequence[StudyRecord], manifest: StudyManifest, studies: tuple[StudyLabels, ...]
+) -> Annotations:
+    films = {
+        image.image_id: Film(
+            image.image_id, record.study_id, record.patient_id, image.width, image.height, image.spacing_mm
+        )
+        for record in records
+        for image in record.images
+    }
+    return Annotations(manifest.benchmark, manifest.version, manifest.split, films, manifest.labels, studies=studies)
+
+
+def predictions_of(annotations: Annotations) -> list[FindingsPrediction]:
+    """One prediction per study: its probabilities if it has them, else the labels that are present."""
+    found = []
+    for one in annotations.studies:
+        if one.are_probabilities:
+            found.append(FindingsPrediction(one.study_id, probabilities=one.values))
+        else:
+            labels = tuple(label for label in annotations.names if one.values.get(label))
+            found.append(FindingsPrediction(one.study_id, labels))
+    return found
+
+
+def label_readings(folder: Path, split: str, records: Sequence[StudyRecord]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Reader -> study -> labels said to be present."""
+    known = {record.study_id for record in records}
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for shard in split_shards(folder, "readers", split):
+        for row in read_rows(shard, ["study_id", "reader", "labels"]):
+            if row["study_id"] in known:
+                found.setdefault(row["reader"], {})[row["study_id"]] = tuple(row["labels"])
+    return found
+
+
+def agreed_labels(said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
+    """The labels that at least so many readers gave.
+
+    Examples
+    --------
+    >>> agreed_labels([["Edema"], ["Edema", "Pneumonia"], []], 2)
+    ('Edema',)
+    """
+    votes = Counter(label for labels in said for label in labels)
+    return tuple(label for label, n in votes.items() if n >= at_least)
+
+
+def study_by_reading(record: StudyRecord, labels: Sequence[str]) -> StudyRecord:
+    """The study with these labels as its reference."""
+    return replace(record, labels=tuple(labels), agreement=None, n_agree_all=None)
+
+
+def predictions_of_reader(record: StudyRecord, labels: Sequence[str]) -> list[FindingsPrediction]:
+    """The labels as a prediction."""
+    return [FindingsPrediction(record.study_id, tuple(labels))]

@@ -1,4 +1,4 @@
-"""Rows of a findings-type dataset, one per study: the Features, record -> row, and what must hold of a row.
+"""Rows of a findings-type dataset, one per study: the Features, record -> row, what must hold and is counted.
 
 The columns are those of :class:`reveal_bench.kinds.findings.records.StudyRecord`. `images`, `image_ids`, `views` and
 `image_facts` run in parallel: element i of each is of the same image. Where pixels are withheld the elements of
@@ -13,8 +13,11 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
@@ -31,11 +34,12 @@ from reveal_bench.kinds.rows import (
     parallel_faults,
     without_hashes,
 )
+from reveal_bench.kinds.tally import Tally, markdown_table, percent
 
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["COLUMNS", "MEANINGS", "blank_study", "study_features", "study_row", "study_faults"]
+__all__ = ["COLUMNS", "MEANINGS", "FindingsTally", "blank_study", "study_faults", "study_features", "study_row"]
 
 MEANINGS = {
     "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
@@ -162,3 +166,61 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
         yield "n_agree_all", "must lie in 0 to 3", str(n_agree)
     if n_agree is not None and row["agreement"] is not None and N_AGREE_ALL[row["agreement"]] != n_agree:
         yield "agreement", f"must fit `n_agree_all`, which is {n_agree}", AGREEMENTS[row["agreement"]]
+
+
+@dataclass
+class FindingsTally(Tally):
+    """A row is a study with one or more images.
+
+    Attributes
+    ----------
+    n_labels, n_images_per_study : how many studies have so many labels, or images
+    agreement : studies per value, None where it is unknown
+    """
+
+    items: ClassVar[str] = "studies"
+    agreement_heads: ClassVar[tuple[str, ...]] = (*(name.replace("_", " ") for name in AGREEMENTS), "unknown")
+    vocabularies: ClassVar[Mapping[str, Sequence[str]]] = {
+        "age_band": AGE_BANDS,
+        "sex": SEXES,
+        "race": RACES,
+        "patient_class": PATIENT_CLASSES,
+    }
+
+    n_labels: Counter[int] = field(default_factory=Counter)
+    n_images_per_study: Counter[int] = field(default_factory=Counter)
+    agreement: Counter[int | None] = field(default_factory=Counter)
+
+    def add(self, row: Row, asked: Sequence[str]) -> None:
+        """Count one study and the labels asked of it."""
+        super().add(row, asked)
+        labels = sorted(row["labels"])
+        self.positives.update(labels)
+        self.pairs.update(combinations(labels, 2))
+        self.n_labels[len(labels)] += 1
+        self.n_images_per_study[len(row["image_ids"])] += 1
+        self.agreement[row["agreement"]] += 1
+
+    def findings_text(self, findings: Sequence[str]) -> str:
+        """Studies per label, and labels and images per study."""
+        rows = [[name, self.positives[i], percent(self.positives[i], self.n_rows)] for i, name in enumerate(findings)]
+        labels = ", ".join(f"{n} in {count:,}" for n, count in sorted(self.n_labels.items()))
+        images = ", ".join(f"{n} in {count:,}" for n, count in sorted(self.n_images_per_study.items()))
+        table = markdown_table(["label", "studies", "of studies"], rows)
+        return f"{table}\n\nLabels per study: {labels}. Images per study: {images}."
+
+    def missing(self, findings: Sequence[str]) -> str:
+        """Studies without a known agreement or demographics, and labels that no study has."""
+        never = [name for i, name in enumerate(findings) if self.positives[i] == 0]
+        unknown = {"agreement": self.agreement[None]}
+        unknown |= {name: self.demographics[name][len(values) - 1] for name, values in self.vocabularies.items()}
+        parts = [f"{name.replace('_', ' ')} unknown in {n:,} of {self.n_rows:,}" for name, n in unknown.items() if n]
+        parts += [f"no study with {', '.join(never)}"] if never else []
+        return "; ".join(parts) or super().missing(findings)
+
+    def agreement_cells(self) -> list[object]:
+        """Studies per agreement."""
+        return [*(self.agreement[code] for code in range(len(AGREEMENTS))), self.agreement[None]]
+
+    def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:
+        return list(row["image_facts"])

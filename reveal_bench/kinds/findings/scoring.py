@@ -32,10 +32,8 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
-from reveal_bench.kinds.confidences import Confidences
-from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
-from reveal_bench.kinds.kind import TabledRows
+from reveal_bench.kinds.scored import Confidences, Disclosure, TabledRows, disclosure_of_findings
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, resampling_counts
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Interval
@@ -55,14 +53,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "RANKED_LABELS",
     "StudyRows",
+    "disclose_studies",
     "resample_studies",
     "score_studies",
+    "shown_labels",
     "study_metrics",
     "summarize_studies",
-    "RANKED_LABELS",
-    "disclose_studies",
-    "shown_labels",
 ]
 
 

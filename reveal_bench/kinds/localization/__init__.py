@@ -6,22 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.kind import deferred
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Codec
-    from reveal_bench.kinds.cases import CaseAnswer
-    from reveal_bench.kinds.disclosure import Disclosure
-    from reveal_bench.kinds.drawings import Annotations
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.localization.readings import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
-    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.scored import Disclosure
 
 __all__ = ["Localization"]
 
@@ -44,6 +40,17 @@ class Localization(ImageKind):
     uses_grid: ClassVar = True
     run_report: ClassVar = "hits"
 
+    read_records = deferred("reveal_bench.kinds.localization.records", "read_localization")
+    read_manifest = deferred("reveal_bench.kinds.localization.records", "read_manifest")
+    linter = deferred("reveal_bench.kinds.localization.lint", "lint_predictions")
+    lint_options: ClassVar = ("grid", "allow_missing", "leave_out_unknown")
+    answers_of = deferred("reveal_bench.kinds.localization.cases", "predictions_of_reader")
+    undrawn = deferred("reveal_bench.kinds.localization.cases", "predictions_of")
+    codec = deferred("reveal_bench.kinds.localization.canonical", "LocalizationCodec")
+    signs = deferred("reveal_bench.kinds.localization.canonical", "signs_of")
+    example_upload = deferred("reveal_bench.kinds.localization.canonical", "example_upload")
+    example_rows = deferred("reveal_bench.kinds.localization.canonical", "example_rows")
+
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """Findings to be found on an image."""
         return record.asked(asks)
@@ -63,40 +70,11 @@ class Localization(ImageKind):
             )
         return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
 
-    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
-        """The images of `split` with their references."""
-        from reveal_bench.kinds.localization.records import read_localization
-
-        return read_localization(folder, split)
-
     def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references, without contours."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, contours=False)
-
-    def read_manifest(self, folder: Path, split: str) -> Manifest:
-        """The images of `split` with the findings asked."""
-        from reveal_bench.kinds.localization.records import read_manifest
-
-        return read_manifest(folder, split)
-
-    def lint(
-        self,
-        path: Path,
-        manifest: Manifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        """Read and check a file of points, cells, boxes or masks."""
-        from reveal_bench.kinds.localization.lint import lint_predictions
-
-        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
-        return lint_predictions(path, manifest, grid=grid, leave_out_unknown=leave_out_unknown, **options)
 
     def prediction(self, answer: Any) -> LocalizationPrediction:
         """The place that was named."""
@@ -135,12 +113,6 @@ class Localization(ImageKind):
         how = {"grid": protocol["grid"], "asks": protocol["asks"], "missing": protocol.get("missing", "miss")}
         return score_localization(predictions, records, findings=manifest.findings, **how)
 
-    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
-        """Masks, and boxes around boxes."""
-        from reveal_bench.kinds.localization.readings import predictions_of_reader
-
-        return predictions_of_reader(record, said)
-
     def case_answers(
         self,
         predictions: Sequence[LocalizationPrediction],
@@ -161,16 +133,10 @@ class Localization(ImageKind):
         records: Sequence[LocalizationRecord],
         manifest: Manifest,
     ) -> Annotations:
-        """See :mod:`reveal_bench.kinds.localization.drawings`."""
-        from reveal_bench.kinds.localization.drawings import drawn_predictions
+        """See :mod:`reveal_bench.kinds.localization.cases`."""
+        from reveal_bench.kinds.localization.cases import drawn_predictions
 
         return drawn_predictions(predictions, manifest)
-
-    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-        """See :func:`reveal_bench.kinds.localization.drawings.predictions_of`."""
-        from reveal_bench.kinds.localization.drawings import predictions_of
-
-        return predictions_of(annotations)
 
     def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :mod:`reveal_bench.kinds.localization.scoring`."""
@@ -178,34 +144,10 @@ class Localization(ImageKind):
 
         return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
-    def codec(self) -> Codec:
-        """See :mod:`reveal_bench.kinds.localization.canonical`."""
-        from reveal_bench.kinds.localization.canonical import LocalizationCodec
-
-        return LocalizationCodec()
-
     def marks(
         self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
     ) -> Marks:
-        """See :mod:`reveal_bench.kinds.localization.marks`."""
-        from reveal_bench.kinds.localization.marks import marks_of
+        """See :mod:`reveal_bench.kinds.localization.canonical`."""
+        from reveal_bench.kinds.localization.canonical import marks_of
 
         return marks_of(predictions, manifest)
-
-    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
-        """See :mod:`reveal_bench.kinds.localization.marks`."""
-        from reveal_bench.kinds.localization.marks import signs_of
-
-        return signs_of(predictions, manifest)
-
-    def example_upload(self) -> tuple[Manifest, str]:
-        """See :mod:`reveal_bench.kinds.localization.example`."""
-        from reveal_bench.kinds.localization.example import example_upload
-
-        return example_upload()
-
-    def example_rows(self) -> list[CaseRows]:
-        """See :mod:`reveal_bench.kinds.localization.example`."""
-        from reveal_bench.kinds.localization.example import example_rows
-
-        return example_rows()

@@ -1,30 +1,54 @@
-"""Localization predictions and rows of cases as arrays, see :mod:`reveal_bench.kinds.canonical`.
+"""Localization predictions and rows of cases as arrays, see :mod:`reveal_bench.kinds.canonical`, and their marks.
 
 The size of a mask is that of its image. Masks are run-length text in one array, all in one spelling: COCO's compressed
 run lengths as pycocotools spells them whatever the sender wrote: no run of length zero but the first, no code longer
 than it need be. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
+
+In marks a confidence has no part, for it is not scored. Positions of items are in 16ths of the image.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import IntArray
+from reveal_bench.arrays import BoolArray, IntArray
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.geometry import Grid, box_centre, is_inside
-from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.masks import Rle, pack_masks, parse_masks
+from reveal_bench.kinds.canonical import Arrays, Codec, Fields, Item, Marks, exact, names_from, require, text_of_names
+from reveal_bench.kinds.localization.records import (
+    Annotation,
+    LocalizationPrediction,
+    LocalizationRecord,
+    Manifest,
+    ManifestRow,
+)
+from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
+from reveal_bench.masks import Rle, empty_rle, encode_mask, pack_masks, parse_masks, rasterize_polygons, union_masks
 
 if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.localization.scoring import CaseRows
 
-__all__ = ["LocalizationCodec", "masks_from_text", "text_of_masks"]
+__all__ = [
+    "LocalizationCodec",
+    "case_answer",
+    "case_items",
+    "example_images",
+    "example_rows",
+    "example_upload",
+    "marks_of",
+    "masks_from_text",
+    "signs_of",
+    "text_of_masks",
+]
 
 _KINDS = ("point", "box", "cell", "mask", "none")
 _TEXT_AT_ONCE = 1 << 20  # characters: what is made of them fits into the processor's cache
@@ -290,3 +314,130 @@ def _spell(ends: npt.NDArray[np.int32], offsets: IntArray) -> tuple[Text, IntArr
             break
         values[which] >>= 5
     return text, np.diff(stops[offsets[1:] - 1], prepend=0)
+
+
+PARTS = 16  # an image's side, for positions
+MANY_POINTS = 4  # points for one finding of one image, on average
+NEARLY_ALL = 0.95
+_MASKS_AT_ONCE = 256
+
+
+def marks_of(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Marks:
+    """Point, cell, box and mask of each finding; items are their places."""
+    cases = sorted(predictions, key=lambda p: (p.image_id, p.finding))
+    return Marks([case_answer(p) for p in cases], set(case_items(cases, manifest)))
+
+
+def signs_of(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+    """Points at one place, lattices of points, masks that are empty, whole images or rectangles."""
+    if not cases:
+        return ["Nothing is predicted."]
+    signs = []
+    points = [(p, point) for p in cases for point in p.points]
+    n_pointed = len({(p.image_id, p.finding) for p, _ in points})
+    places = Counter(_place(point, manifest.rows[p.image_id].size) for p, point in points)
+    if n_pointed >= 20 and max(places.values()) >= NEARLY_ALL * n_pointed:
+        signs.append("Nearly all points lie at the same place of their images.")
+    if n_pointed and len(points) >= MANY_POINTS * n_pointed:
+        signs.append(f"{MANY_POINTS} points or more for a finding, on average.")
+    masks = [(size[0] * size[1], area, box[2] * box[3]) for _, size, area, box in _masks(cases)]
+    if masks and not any(area for _, area, _ in masks):
+        signs.append("Every mask is empty.")
+    if sum(area >= 0.95 * pixels for pixels, area, _ in masks) >= max(1, 0.05 * len(masks)):
+        signs.append("At least one mask in twenty covers the whole image.")
+    if sum(area == full > 0 for _, area, full in masks) >= max(1, 0.5 * len(masks)):
+        signs.append("At least half of the masks are plain rectangles.")
+    boxes = [(p.box[2] * p.box[3], manifest.rows[p.image_id].size) for p in cases if p.box is not None]
+    if sum(area >= 0.95 * height * width for area, (height, width) in boxes) >= max(1, 0.05 * len(boxes)):
+        signs.append("At least one box in twenty covers the whole image.")
+    return signs
+
+
+def case_answer(p: LocalizationPrediction) -> Item:
+    """All of a prediction but its score."""
+    return (
+        p.image_id,
+        p.finding,
+        sorted((exact(x), exact(y)) for x, y in p.points),
+        p.cell,
+        None if p.box is None else [exact(side) for side in p.box],
+        None if p.mask is None else (p.mask.size, p.mask.counts),
+    )
+
+
+def case_items(cases: Sequence[LocalizationPrediction], manifest: Manifest) -> Iterator[Item]:
+    """Places of predictions, coarsely."""
+    for p in cases:
+        case, size = (p.image_id, p.finding), manifest.rows[p.image_id].size
+        if p.points:
+            yield (*case, "point", *sorted({_place(point, size) for point in p.points}))
+        if p.cell is not None:
+            yield (*case, "cell", p.cell)
+        if p.box is not None:
+            yield (*case, "box", *_corners(p.box, size))
+    for p, size, area, box in _masks(cases):
+        full = max(box[2] * box[3], 1.0)
+        yield (p.image_id, p.finding, "mask", *_corners(box, size), round(8 * area / full))
+
+
+def _masks(
+    cases: Sequence[LocalizationPrediction],
+) -> Iterator[tuple[LocalizationPrediction, tuple[int, int], int, tuple[float, ...]]]:
+    """Every mask: its prediction, size, area in pixels and tight box (zeros if empty); some at a time are unpacked."""
+    remaining = iter([(p, p.mask) for p in cases if p.mask is not None])
+    while batch := list(islice(remaining, _MASKS_AT_ONCE)):
+        packed = pack_masks([mask for _, mask in batch])
+        boxes = np.nan_to_num(packed.boxes_xywh())
+        for (p, mask), area, box in zip(batch, packed.areas.tolist(), boxes.tolist(), strict=True):
+            yield p, mask.size, area, tuple(box)
+
+
+def _place(point: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
+    height, width = size
+    return int(PARTS * point[0] / width), int(PARTS * point[1] / height)
+
+
+def _corners(box: Sequence[float], size: tuple[int, int]) -> Item:
+    x, y, width, height = box
+    return *_place((x, y), size), *_place((x + width, y + height), size)
+
+
+def example_upload() -> tuple[Manifest, str]:
+    """A manifest, and a file with a mask as run lengths, one as a contour, and a point."""
+    finding = CHEXLOCALIZE_FINDINGS[0]
+    rows = {name: ManifestRow(name, name, "AP", 8, 8, (finding,)) for name in ("a", "b")}
+    manifest = Manifest("warm-up", "1", "test", 8, CHEXLOCALIZE_FINDINGS, rows)
+    square = rasterize_polygons([[(1, 1), (5, 1), (5, 5)]], (8, 8))
+    union_masks(pack_masks([square, empty_rle((8, 8))]))
+    rle = json.dumps({"size": list(square.size), "counts": square.counts})
+    lines = [
+        f'{{"image_id": "a", "finding": "{finding}", "rle": {rle}, "point": [1, 1], "score": 0.5}}',
+        f'{{"image_id": "b", "finding": "{finding}", "polygons": [[[1, 1], [5, 1], [5, 5]]]}}',
+    ]
+    return manifest, "\n".join(lines)
+
+
+def example_images(*, by_box: bool = False) -> list[LocalizationRecord]:
+    """Two images with a finding, drawn as a mask or as a box."""
+    finding, box = CHEXLOCALIZE_FINDINGS[0], (1.0, 2.0, 4.0, 4.0)
+    rle, boxes = (None, (box,)) if by_box else (encode_mask(_mask()), ())
+    drawn = Annotation(finding, "ground_truth", rle, (), box, 1, 16, boxes)
+    status = dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {finding: 1}
+    return [LocalizationRecord(name, name, name, "AP", 8, 12, status, annotations=(drawn,)) for name in ("a", "b")]
+
+
+def example_rows() -> list[CaseRows]:
+    """Points, boxes and masks against masks, and against boxes."""
+    finding, mask = CHEXLOCALIZE_FINDINGS[0], encode_mask(_mask())
+    predictions = [
+        LocalizationPrediction("a", finding, points=((1.0, 1.0),), box=(1.0, 2.0, 4.0, 4.0), mask=mask),
+        LocalizationPrediction("b", finding, mask=mask),
+    ]
+    both = (example_images(by_box=by_box) for by_box in (False, True))
+    return [score_localization(predictions, images, findings=CHEXLOCALIZE_FINDINGS) for images in both]
+
+
+def _mask() -> BoolArray:
+    mask = np.zeros((12, 8), np.bool_)
+    mask[2:6, 1:5] = True
+    return mask

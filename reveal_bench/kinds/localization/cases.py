@@ -1,17 +1,37 @@
-"""Images of a localization benchmark as cases that are shown: what readers drew, where systems pointed."""
+"""Images of a localization benchmark as cases that are shown: what readers drew, where systems pointed.
+
+Also as drawings for annotation tools, and as what single readers said: those whom models are compared with ("human
+benchmark"), and individual readers by their id. What a reader drew of a finding that is not asked has no part; a
+finding that is asked and that a reader did not draw is absent there.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
+from reveal_bench.kinds.cases import PREDICTION, REFERENCE, Annotations, Case, CaseAnswer, CaseFilm, Drawing, Film, Mark
 from reveal_bench.kinds.localization.points import points_of
-from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.masks import Rle, encode_mask, pack_masks, pack_regions, rasterize_polygons, union_masks
 
-__all__ = ["answers_of_images", "case_of_image"]
+__all__ = [
+    "agreed_regions",
+    "answers_of_images",
+    "case_of_image",
+    "drawn_predictions",
+    "drawn_readings",
+    "drawn_references",
+    "image_by_reading",
+    "predictions_of",
+    "predictions_of_reader",
+]
 
 READER_NAMES = {
     "ground_truth": REFERENCE,
@@ -74,3 +94,138 @@ def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, value
         if is_given is not None and not math.isnan(values.get(metric, math.nan)):
             words.append(f"{title} {values[metric]:.2f}")
     return ", ".join(words)
+
+
+def drawn_references(records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+    """What every reader drew; a reader's points stand beside the masks and boxes of the same finding."""
+    films = {
+        one.image_id: Film(one.image_id, one.study_id, one.patient_id, one.width, one.height, one.spacing_mm)
+        for one in records
+    }
+    drawings: list[Drawing] = []
+    for record in records:
+        points: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        for point in record.points:
+            points[point.finding, point.reader].append((point.x, point.y))
+        drawings += [
+            _of_reader(record.image_id, one, tuple(points.pop((one.finding, one.reader), ())))
+            for one in record.annotations
+        ]
+        drawings += [
+            Drawing(record.image_id, finding, reader, points=tuple(of)) for (finding, reader), of in points.items()
+        ]
+    return Annotations(manifest.benchmark, manifest.version, manifest.split, films, manifest.findings, tuple(drawings))
+
+
+def _of_reader(image_id: str, one: Annotation, points: tuple[tuple[float, float], ...]) -> Drawing:
+    reader = one.reader if one.reader_id is None else f"{one.reader}:{one.reader_id}"
+    return Drawing(image_id, one.finding, reader, one.rle, one.polygons, one.boxes_xywh, points)
+
+
+def drawn_predictions(predictions: Iterable[LocalizationPrediction], manifest: Manifest) -> Annotations:
+    """What a model answered."""
+    films = {
+        row.image_id: Film(row.image_id, row.study_id, "", row.width, row.height) for row in manifest.rows.values()
+    }
+    drawings = tuple(
+        Drawing(
+            one.image_id,
+            one.finding,
+            PREDICTION,
+            one.mask,
+            boxes=() if one.box is None else (one.box,),
+            points=one.points,
+            cell=one.cell,
+            score=one.score,
+        )
+        for one in predictions
+    )
+    return Annotations(manifest.benchmark, manifest.version, manifest.split, films, manifest.findings, drawings)
+
+
+def predictions_of(annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+    """One prediction per image and finding, and what that could not keep, in words.
+
+    Masks and contours of several instances become their union, points stay side by side, of several boxes the one with
+    the best score stays, the first among equals.
+    """
+    together: dict[tuple[str, str], list[Drawing]] = defaultdict(list)
+    for drawing in annotations.drawings:
+        together[drawing.image_id, drawing.finding].append(drawing)
+    predictions, n_boxes = [], 0
+    for (image_id, finding), drawings in together.items():
+        film = annotations.films[image_id]
+        best = sorted(drawings, key=lambda one: -1.0 if one.score is None else one.score, reverse=True)
+        boxes = [box for one in best for box in one.boxes]
+        n_boxes += len(boxes) > 1
+        scores = [one.score for one in drawings if one.score is not None]
+        predictions.append(
+            LocalizationPrediction(
+                image_id,
+                finding,
+                tuple(point for one in drawings for point in one.points),
+                next((one.cell for one in best if one.cell is not None), None),
+                boxes[0] if boxes else None,
+                _union(drawings, (film.height, film.width)),
+                max(scores, default=None),
+            )
+        )
+    told = f"{n_boxes} times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
+    return predictions, [told] if n_boxes else []
+
+
+def _union(drawings: Sequence[Drawing], size: tuple[int, int]) -> Rle | None:
+    masks = [one.mask for one in drawings if one.mask is not None]
+    masks += [rasterize_polygons(one.polygons, size) for one in drawings if one.mask is None and one.polygons]
+    if len(masks) < 2:
+        return masks[0] if masks else None
+    return union_masks(pack_masks(masks))
+
+
+Drawn = Mapping[str, Annotation]
+"""Finding -> what was drawn of it."""
+
+
+def drawn_readings(records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+    """Reader -> image -> what that reader drew of the findings asked; images that a reader left empty are there too."""
+    found: dict[str, dict[str, dict[str, Annotation]]] = {}
+    for record in records:
+        asked = set(record.asked("present"))
+        for annotation in record.annotations:
+            if annotation.reader == "ground_truth":
+                continue
+            name = annotation.reader_id or annotation.reader.replace("_", " ")
+            of_image = found.setdefault(name, {}).setdefault(record.image_id, {})
+            is_drawn = annotation.area_px > 0 and (annotation.rle is not None or annotation.boxes_xywh)
+            if annotation.finding in asked and is_drawn:
+                of_image[annotation.finding] = annotation
+    return {name: dict(images) for name, images in found.items()}
+
+
+def agreed_regions(size: tuple[int, int], said: Sequence[Drawn], at_least: int) -> Drawn:
+    """Finding -> the pixels that at least so many readers drew, where there is one."""
+    agreed = {}
+    for finding in dict.fromkeys(finding for drawn in said for finding in drawn):
+        of_finding = [drawn[finding] for drawn in said if finding in drawn]
+        if len(of_finding) < at_least:
+            continue
+        regions = pack_regions([one.rle or one.boxes_xywh for one in of_finding], [size] * len(of_finding))
+        votes = sum(regions.dense(i).astype(np.uint8) for i in range(len(of_finding)))
+        mask = np.asarray(votes) >= at_least
+        if mask.any():
+            agreed[finding] = Annotation(finding, "individual", encode_mask(mask), area_px=int(mask.sum()))
+    return agreed
+
+
+def image_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
+    """The image with what was drawn as its references."""
+    references = tuple(replace(one, reader="ground_truth", reader_id=None) for one in drawn.values())
+    return replace(record, annotations=references, missing=())
+
+
+def predictions_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
+    """Masks, and boxes around boxes, as predictions."""
+    return [
+        LocalizationPrediction(record.image_id, finding, mask=one.rle, box=None if one.rle else one.bbox_xywh)
+        for finding, one in drawn.items()
+    ]

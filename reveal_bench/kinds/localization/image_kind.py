@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import Kind, deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.kinds.cases import Case
-    from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.localization.readings import Drawn
-    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.kind import Readings
+    from reveal_bench.kinds.localization.cases import Drawn
+    from reveal_bench.kinds.localization.records import LocalizationRecord, Manifest
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.readings import Readings
-    from reveal_bench.kinds.rows import Fault, Row
-    from reveal_bench.kinds.tally import Tally
+    from reveal_bench.kinds.rows import Row
 
 __all__ = ["ImageKind"]
 
@@ -42,6 +39,14 @@ class ImageKind(Kind):
     confidence_field: ClassVar = "score"
     names_places: ClassVar = True
     reads_parquet: ClassVar = True
+
+    blank = deferred("reveal_bench.kinds.localization.rows", "blank_row")
+    row_faults = deferred("reveal_bench.kinds.localization.rows", "image_faults")
+    tally = deferred("reveal_bench.kinds.localization.rows", "LocalizationTally")
+    to_jsonl = deferred("reveal_bench.kinds.localization.formats", "predictions_to_jsonl")
+    by_reading = deferred("reveal_bench.kinds.localization.cases", "image_by_reading")
+    case = deferred("reveal_bench.kinds.localization.cases", "case_of_image")
+    drawn_references = deferred("reveal_bench.kinds.localization.cases", "drawn_references")
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""
@@ -104,12 +109,6 @@ class ImageKind(Kind):
             )
         return localization_row(record, benchmark.findings)
 
-    def blank(self, row: Row) -> Row:
-        """`row` without what it says of findings, and without hashes."""
-        from reveal_bench.kinds.localization.rows import blank_row
-
-        return blank_row(row)
-
     def manifest_schema(self) -> pa.Schema:
         """Columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
         from reveal_bench.kinds.rows import text_schema
@@ -122,12 +121,6 @@ class ImageKind(Kind):
 
         entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
-
-    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.localization.rows.image_faults`."""
-        from reveal_bench.kinds.localization.rows import image_faults
-
-        return image_faults(row, findings)
 
     def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
         """An image of which nothing is known but its size and view."""
@@ -142,12 +135,6 @@ class ImageKind(Kind):
         from reveal_bench.kinds.localization.rows import MEANINGS
 
         return MEANINGS
-
-    def tally(self) -> Tally:
-        """See :mod:`reveal_bench.kinds.localization.tally`."""
-        from reveal_bench.kinds.localization.tally import LocalizationTally
-
-        return LocalizationTally()
 
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per image and finding asked."""
@@ -174,41 +161,17 @@ class ImageKind(Kind):
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
 
-    def to_jsonl(self, predictions: Iterable[LocalizationPrediction]) -> str:
-        """One line per image and finding."""
-        from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-
-        return predictions_to_jsonl(predictions)
-
     def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> Readings:
-        """See :mod:`reveal_bench.kinds.localization.readings`."""
-        from reveal_bench.kinds.localization.readings import drawn_readings
+        """See :mod:`reveal_bench.kinds.localization.cases`."""
+        from reveal_bench.kinds.localization.cases import drawn_readings
 
         return drawn_readings(records)
 
     def agreed(self, record: LocalizationRecord, said: Sequence[Any], at_least: int) -> Drawn:
         """Pixels that at least so many drew."""
-        from reveal_bench.kinds.localization.readings import agreed_regions
+        from reveal_bench.kinds.localization.cases import agreed_regions
 
         return agreed_regions(record.size, said, at_least)
-
-    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
-        """The image with what was drawn."""
-        from reveal_bench.kinds.localization.readings import image_by_reading
-
-        return image_by_reading(record, said)
-
-    def case(self, record: LocalizationRecord) -> Case:
-        """See :mod:`reveal_bench.kinds.localization.cases`."""
-        from reveal_bench.kinds.localization.cases import case_of_image
-
-        return case_of_image(record)
-
-    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
-        """See :mod:`reveal_bench.kinds.localization.drawings`."""
-        from reveal_bench.kinds.localization.drawings import drawn_references
-
-        return drawn_references(records, manifest)
 
     def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
         """The findings; images."""

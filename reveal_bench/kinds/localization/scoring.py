@@ -41,12 +41,10 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.confidences import Confidences
-from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.images import VIEWS
-from reveal_bench.kinds.kind import TabledRows
 from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.scored import Confidences, Disclosure, TabledRows, disclosure_of_findings
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
@@ -68,11 +66,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CaseRows",
     "Reference",
+    "disclose_cases",
     "list_cases",
     "resample_systems",
     "score_localization",
     "summarize",
-    "disclose_cases",
 ]
 
 

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import Kind, deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Codec
-    from reveal_bench.kinds.cases import Case, CaseAnswer
-    from reveal_bench.kinds.disclosure import Disclosure
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
-    from reveal_bench.kinds.tally import Tally
+    from reveal_bench.kinds.scored import Disclosure
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
@@ -52,6 +48,17 @@ class Tasks(Kind):
     scored_by: ClassVar = "readers"
     run_report: ClassVar = "answers"
 
+    blank = deferred("reveal_bench.kinds.tasks.rows", "blank_task")
+    tally = deferred("reveal_bench.kinds.tasks.rows", "TasksTally")
+    read_records = deferred("reveal_bench.kinds.tasks.records", "read_tasks")
+    read_manifest = deferred("reveal_bench.kinds.tasks.records", "read_task_manifest")
+    linter = deferred("reveal_bench.kinds.tasks.lint", "lint_tasks")
+    lint_options: ClassVar = ("allow_missing",)
+    to_jsonl = deferred("reveal_bench.kinds.tasks.lint", "answers_to_jsonl")
+    case = deferred("reveal_bench.kinds.tasks.cases", "case_of_task")
+    codec = deferred("reveal_bench.kinds.tasks.canonical", "TasksCodec")
+    signs = deferred("reveal_bench.kinds.tasks.canonical", "signs_of")
+
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `tasks`."""
         from reveal_bench.kinds.tasks.rows import task_features
@@ -71,12 +78,6 @@ class Tasks(Kind):
         images = developed_images(record.images, developed[:n_images])
         prior_images = developed_images(record.prior_images, developed[n_images:])
         return task_row(replace(record, images=images, prior_images=prior_images), developed)
-
-    def blank(self, row: Row) -> Row:
-        """`row` without its answers and hashes."""
-        from reveal_bench.kinds.tasks.rows import blank_task
-
-        return blank_task(row)
 
     def asked(self, record: TaskRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """The category of the task."""
@@ -127,44 +128,9 @@ class Tasks(Kind):
 
         return MEANINGS
 
-    def tally(self) -> Tally:
-        """See :mod:`reveal_bench.kinds.tasks.tally`."""
-        from reveal_bench.kinds.tasks.tally import TasksTally
-
-        return TasksTally()
-
     def holdout_tells(self, asks: str) -> str:
         """Categories, and where boxes are asked for."""
         return "The manifest names the category of each task and whether it must localize, not its answer."
-
-    def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
-        """The tasks of `split` with their reference answers."""
-        from reveal_bench.kinds.tasks.records import read_tasks
-
-        return read_tasks(folder, split)
-
-    def read_manifest(self, folder: Path, split: str) -> TaskManifest:
-        """The tasks of `split` with prompts and image sizes."""
-        from reveal_bench.kinds.tasks.records import read_task_manifest
-
-        return read_task_manifest(folder, split)
-
-    def lint(
-        self,
-        path: Path,
-        manifest: TaskManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        """Read and check a file of answers."""
-        from reveal_bench.kinds.tasks.lint import lint_tasks
-
-        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
-        return lint_tasks(path, manifest, **options)
 
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per task, with its prompt.
@@ -192,12 +158,6 @@ class Tasks(Kind):
 
         return TaskAnswer(answer.unit, answer.answer or "", answer.boxes)
 
-    def to_jsonl(self, predictions: Iterable[TaskAnswer]) -> str:
-        """One line per task."""
-        from reveal_bench.kinds.tasks.lint import answers_to_jsonl
-
-        return answers_to_jsonl(predictions)
-
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
     ) -> dict[str, Any]:
@@ -218,12 +178,6 @@ class Tasks(Kind):
         answered = [answer.task_id for answer in predictions]
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
 
-    def case(self, record: TaskRecord) -> Case:
-        """See :mod:`reveal_bench.kinds.tasks.cases`."""
-        from reveal_bench.kinds.tasks.cases import case_of_task
-
-        return case_of_task(record)
-
     def case_answers(
         self,
         predictions: Sequence[TaskAnswer],
@@ -242,25 +196,13 @@ class Tasks(Kind):
 
         return disclose_ratings(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
-    def codec(self) -> Codec:
-        """See :mod:`reveal_bench.kinds.tasks.canonical`."""
-        from reveal_bench.kinds.tasks.canonical import TasksCodec
-
-        return TasksCodec()
-
     def marks(
         self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
     ) -> Marks:
-        """See :mod:`reveal_bench.kinds.tasks.marks`."""
-        from reveal_bench.kinds.tasks.marks import marks_of
+        """See :mod:`reveal_bench.kinds.tasks.canonical`."""
+        from reveal_bench.kinds.tasks.canonical import marks_of
 
         return marks_of(predictions, manifest)
-
-    def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
-        """See :mod:`reveal_bench.kinds.tasks.marks`."""
-        from reveal_bench.kinds.tasks.marks import signs_of
-
-        return signs_of(predictions, manifest)
 
     def example_upload(self) -> tuple[TaskManifest, str]:
         """A manifest of one task, and a file that answers it."""

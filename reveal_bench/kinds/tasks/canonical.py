@@ -1,4 +1,4 @@
-"""Answers to tasks, the ratings that readers gave to them, and rows of ratings as arrays.
+"""Answers to tasks, the ratings that readers gave to them, rows of ratings, as arrays, and marks.
 
 See :mod:`reveal_bench.kinds.canonical`. Images are indices into those of the task, in its order. Texts are UTF-8, one
 after another, with the places where they end. Ratings name their answer by its place and their reader by a number:
@@ -7,7 +7,7 @@ names of readers are needed by no child. A score of 0 stands for none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
+from reveal_bench.kinds.canonical import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.metrics.ordinal import CRITERIA
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
-__all__ = ["MODEL", "TasksCodec"]
+__all__ = ["MODEL", "TasksCodec", "marks_of", "signs_of"]
 
 MODEL = "submission"
 """What the model is called in ratings that were read back."""
@@ -181,3 +181,27 @@ def _parted(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n: int, mo
         raise ValueError("canonical predictions: texts must be UTF-8") from None
     require(all(len(part) <= most for part in parts), f"a text must have at most {most} characters")
     return parts
+
+
+def marks_of(predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Marks:
+    """Words and boxes of each answer; items are its words."""
+    answers = sorted(predictions, key=lambda p: p.task_id)
+    return Marks(_task_answers(answers), set(_task_items(answers)))
+
+
+def _task_answers(answers: Sequence[TaskAnswer]) -> list[Item]:
+    """Runs of white space count as one space."""
+    return [
+        (p.task_id, " ".join(p.answer.split()), *((b.image_id, b.label, [f"{v:.9g}" for v in b.box]) for b in p.boxes))
+        for p in answers
+    ]
+
+
+def _task_items(answers: Sequence[TaskAnswer]) -> Iterator[Item]:
+    return ((p.task_id, " ".join(p.answer.casefold().split())) for p in answers)
+
+
+def signs_of(answers: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
+    """One answer to all tasks."""
+    texts = {text for _, text in _task_items(answers)}
+    return ["Every task has the same answer."] if len(answers) > 1 and len(texts) == 1 else []

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
-    "Answer",
-    "AnswerBox",
     "CATEGORIES",
     "CRITERIA",
     "QUESTION_SCORES",
     "RUBRIC",
+    "TAGS",
+    "Answer",
+    "AnswerBox",
     "Rating",
     "ReferenceBox",
-    "TAGS",
     "TaskAnswer",
     "TaskManifest",
     "TaskQuestion",

@@ -38,8 +38,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.kinds.disclosure import Disclosure
-from reveal_bench.kinds.kind import TabledRows
+from reveal_bench.kinds.scored import Disclosure, TabledRows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
@@ -65,10 +64,10 @@ if TYPE_CHECKING:
 __all__ = [
     "OVERALL_CRITERIA",
     "RubricRows",
+    "disclose_ratings",
     "resample_rubrics",
     "score_ratings",
     "summarize_rubric",
-    "disclose_ratings",
 ]
 
 Missing = Literal["lowest", "leave_out"]

@@ -1,0 +1,265 @@
+"""Scored rows, and what kinds tell of them beside estimates: what may be shown, how sure a system was, curves.
+
+Each kind says which figures a board may show, the board how finely. A *cell* is what a figure counts: the cases of a
+finding, the scored answers of a criterion. Those with fewer than `min_cell` are hidden. Which ones are hidden follows
+from the references alone, never from what was submitted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.metrics.bootstrap import Estimate, Resampled
+from reveal_bench.metrics.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = [
+    "Band",
+    "Confidences",
+    "Curve",
+    "Curves",
+    "Disclosure",
+    "OfSize",
+    "Rows",
+    "TabledRows",
+    "disclosure_of_findings",
+]
+
+
+class Rows(Protocol):
+    """Scored cases of one submission: the rows from which every figure, interval and comparison derives.
+
+    Attributes
+    ----------
+    kind : key in KINDS
+    groups : what a figure may be of, in table order: findings, labels or criteria
+    notes : what a reader of the scores should know, for people
+    positives : cases per group that have it, where the n of a figure counts those without, too
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def __len__(self) -> int: ...
+
+    @property
+    def positives(self) -> Mapping[str, int]: ...  # noqa: D102
+
+    def metrics(self) -> list[str]:
+        """Metrics that apply, with a figure per group, in the order of METRICS."""
+        ...
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        """What the macro is over where `groups` are reported."""
+        ...
+
+    def estimates(
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> list[Estimate]:
+        """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some."""
+        ...
+
+    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Parts of the cases that are reported by themselves; those without a case are left out."""
+        ...
+
+    def to_table(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        ...
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        ...
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[Self],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> Sequence[Mapping[str, Resampled]]:
+        """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
+        ...
+
+    @classmethod
+    def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
+        """What the systems gave for the same cases of `groups`, (n_systems, n_cases): where columns differ, they do."""
+        ...
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split, whether or not they have a case."""
+        ...
+
+    def of_patients(self, patients: Collection[str]) -> Self:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        ...
+
+    def comparable(self) -> Self:
+        """The rows as they are compared with others': without what a system added to the cases asked."""
+        ...
+
+    def confidences(self) -> Confidences | None:
+        """How sure the system was of its answers, and what came of them; None where it did not say."""
+        ...
+
+
+class TabledRows(ABC):
+    """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
+
+    def __repr__(self) -> str:
+        table = self.to_table()
+        return f"<{table.num_rows:,} rows: {', '.join(table.column_names)}>"
+
+    @abstractmethod
+    def to_table(self) -> pa.Table:
+        """The rows as an Arrow table."""
+
+    @property
+    def positives(self) -> Mapping[str, int]:
+        """None to tell: n counts positives alone."""
+        return {}
+
+    def confidences(self) -> Confidences | None:
+        """None: answers of this kind say none."""
+        return None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        frame: pd.DataFrame = self.to_table().to_pandas()
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """Figures that may be shown.
+
+    Attributes
+    ----------
+    estimates : those that may be shown; `n` is the size of the cell, of a macro the groups in it
+    shown, hidden : groups, in table order
+    note : what is not shown and why, for people
+    """
+
+    estimates: Sequence[Estimate]
+    shown: tuple[str, ...]
+    hidden: tuple[str, ...]
+    note: str
+
+
+def disclosure_of_findings(
+    estimates: Sequence[Estimate], findings: Sequence[str], shown: Sequence[str], *, counted: str, min_cell: int
+) -> Disclosure:
+    """A disclosure of findings, or of labels, with its note; `counted` says what a cell holds."""
+    hidden = tuple(finding for finding in findings if finding not in shown)
+    if not shown:
+        note = f"Nothing can be shown: every finding has fewer than {min_cell} {counted} in this split."
+    elif not hidden:
+        note = "All findings are shown."
+    else:
+        note = f"Fewer than {min_cell} {counted}, not shown and not in any macro: {', '.join(hidden)}."
+    return Disclosure(estimates, tuple(shown), hidden, note)
+
+
+@dataclass(frozen=True, slots=True)
+class Confidences:
+    """The cases of a split for which a system said how sure it was.
+
+    Attributes
+    ----------
+    event : what a probability is of, such as "findings present"
+    whole_split : whether the cases are those of the split with and without the event, so that they show what decisions
+        by the probabilities are worth; not so where a case is there because its finding is
+    groups : of the benchmark, in table order
+    case_groups, case_patients : sequences of str (n_cases,)
+    all_patients : every patient of the split, with cases or not
+    probabilities : float array (n_cases,) in [0, 1], of the event
+    happened : bool array (n_cases,)
+    sureness : float array (n_cases,) in [0, 1], how sure the system was that its own answer is right
+    right : bool array (n_cases,), whether it was
+    n_unsaid : cases of the split without a confidence, which have no part
+    """
+
+    event: str
+    whole_split: bool
+    groups: tuple[str, ...]
+    case_groups: Sequence[str]
+    case_patients: Sequence[str]
+    all_patients: frozenset[str]
+    probabilities: FloatArray
+    happened: BoolArray
+    sureness: FloatArray
+    right: BoolArray
+    n_unsaid: int
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+
+Curve = tuple[FloatArray, FloatArray]
+"""x and y of the points of a curve, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Sensitivity at a rate of false alarms per image, with its 95 % interval."""
+
+    finding: str
+    false_alarms: float
+    sensitivity: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class OfSize:
+    """Share of the lesions of a size that are found at the threshold fixed beforehand, with its 95 % interval."""
+
+    finding: str
+    size: str
+    n: int
+    sensitivity: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves of the findings that have a lesion.
+
+    Attributes
+    ----------
+    froc : finding -> false alarms per image, and share of lesions found
+    bands : of every finding at the rates of FROC, in order of findings
+    precision : finding -> recall, and precision, of hits by an IoU of a half
+    sizes : of the macro, then of every finding
+    """
+
+    froc: Mapping[str, Curve]
+    bands: Sequence[Band]
+    precision: Mapping[str, Curve]
+    sizes: Sequence[OfSize]
