@@ -50,7 +50,7 @@ class _Deferred:
         self.module, self.name = module, name
 
     def __get__(self, kind: Kind | None, owner: type[Kind]) -> Any:
-        return getattr(import_module(self.module), self.name)
+        return self if kind is None else getattr(import_module(self.module), self.name)
 
 
 def deferred(module: str, name: str) -> Any:

@@ -138,7 +138,7 @@ def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
 
 def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) -> None:
     folder, file = chexpert
-    kind = type(rb.load(folder, split="test").kind)
+    kind = rb.load(folder, split="test").kind
     whole = kind.readings
 
     def partly(self, *given):
@@ -146,7 +146,7 @@ def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) 
         found["bc8"].popitem()
         return found
 
-    monkeypatch.setattr(kind, "readings", partly)
+    monkeypatch.setattr(type(kind), "readings", partly)
     table = rb.readings(file, folder, split="test", name="system")
     assert table.n_left_out == 1
     assert table.caption.endswith("; studies left out that not every reader read: 1")

@@ -1,8 +1,8 @@
 """Findings predictions and rows of studies as arrays, see :mod:`reveal_bench.kinds.canonical`, and their marks.
 
 A file has either labels or probabilities, for all studies. Thresholds take part in marks: whatever could change a
-single decision must. An answer that a model gives to nearly every study, a probability below 0.1, is not an item, else two
-models of rare findings would always look alike.
+single decision must. An answer that a model gives to nearly every study, a probability below 0.1, is not an item, else
+two models of rare findings would always look alike.
 """
 
 from __future__ import annotations
