@@ -16,9 +16,9 @@ from reveal_bench.api.verbs import Comparisons, compare
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
 from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
 from reveal_bench.reports.decrease import figures_of, figures_of_both
 from reveal_bench.reports.example_cases import choose_cases, films_of
-from reveal_bench.reports.human_benchmark import Chapter, PrintedTable, write_human_report
 from reveal_bench.reports.shapes import figure_of
 from reveal_bench.reports.style import check_extra
 from reveal_bench.reports.tuning import figure_of as thresholds_of
@@ -63,7 +63,7 @@ def human_report(
             warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
     place = f"{info.benchmark} {info.version}, split {bench.split}"
     title = f"{compared.a} beside {compared.b}"
-    path = write_human_report(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
+    path = write_chapters(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
     return path, warnings
 
 

@@ -6,11 +6,15 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.api.given import type_of
+from reveal_bench.api.verbs import read_ratings_given
 from reveal_bench.arguments import ArgumentError
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.tasks.records import Rating
 
 __all__ = ["WrittenReport", "report"]
 
@@ -43,6 +47,7 @@ def report(
     out: str | Path | None = None,
     split: str | None = None,
     human: str | Path | None = None,
+    ratings: str | Path | Sequence[Rating] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> WrittenReport:
@@ -57,6 +62,8 @@ def report(
     split : with references; all of a dataset, or that of the runs, unless given
     human : prediction file of benchmark readers, for a page of one prediction file beside them as paper 002 has it; its
         options are `missing`, `n_resamples` and `seed`
+    ratings : readers' ratings of answers to open tasks, a list of them, a table, or a dataset folder that keeps some:
+        a page of these alone. `runs` may then be empty, or say by model what was answered
     progress : called with (what, done, in all)
     options : of runs, see :func:`reveal_bench.reports.run_page.write_run_report`
 
@@ -86,6 +93,13 @@ def report(
             raise ArgumentError("human", "must be given with one prediction file", type_of(runs))
         path, told = human_report(runs, human, as_bench(bench, split), Path(out), **options)
         return WrittenReport(path, tuple(told))
+    if ratings is not None:
+        from reveal_bench.reports.rubric import write_rubric_report
+
+        opened = as_bench(bench, split)
+        given = read_ratings_given(ratings, opened.split) or ()
+        told = write_rubric_report(opened.folder, given, Path(out), runs=_labelled(runs), split=opened.split)
+        return WrittenReport(Path(out) / PAGE, tuple(told))
     folder = as_bench(bench, split).folder
     warnings = write_run_report(_labelled(runs), folder, Path(out), split=split, progress=progress, **options)
     return WrittenReport(Path(out) / PAGE, tuple(warnings))

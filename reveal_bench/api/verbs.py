@@ -315,7 +315,7 @@ def score_given(
     from reveal_bench.predictions.files import prediction_file
 
     allow_missing = allow_missing or options.get("missing") is not None
-    given = _ratings_of(_ratings(ratings), name_of(predictions, name))
+    given = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
     find_protocol(bench.folder, bench.split, grid=grid, ratings=given, allow_missing=allow_missing, **options)
     checks: dict[str, Any] = {"argument": argument, "name": name, "grid": grid, "allow_missing": allow_missing}
     report = lint_given(predictions, bench, **checks)
@@ -323,11 +323,17 @@ def score_given(
     return score_report(report, bench.folder, bench.split, path=path, grid=grid, ratings=given, **options)
 
 
-def _ratings(given: Any) -> Sequence[Rating] | None:
+def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:
+    """Ratings from a table, a dataset folder that keeps those of `split`, or a list; None of None."""
     if given is None or isinstance(given, list | tuple):
         return given
     if not isinstance(given, str | Path):
-        raise ArgumentError("ratings", "must be the path of a table, or a list of ratings", type_of(given))
+        rule = "must be the path of a table or of a dataset folder that keeps some, or a list of ratings"
+        raise ArgumentError("ratings", rule, type_of(given))
+    if Path(given).is_dir():
+        from reveal_bench.kinds.tasks.records import read_ratings
+
+        return read_ratings(Path(given), split)
     from reveal_bench.sources.rexecution_files import read_ratings_table
 
     return read_ratings_table(Path(given))
@@ -467,7 +473,7 @@ def rank(
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
     given = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
-    read = _ratings(ratings)
+    read = read_ratings_given(ratings, opened.split)
     scored = {}
     for name, predictions in given.items():
         options = {**ONE_REPLICATE, "unit": unit}

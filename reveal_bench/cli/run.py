@@ -497,6 +497,10 @@ def report(
         Path | None,
         typer.Option(help="Prediction file of benchmark readers: a page of WHAT beside them, as paper 002."),
     ] = None,
+    ratings: Annotated[
+        Path | None,
+        typer.Option(help="Table of readers' ratings of open tasks, or a dataset folder with some: a page of them."),
+    ] = None,
     missing: Missing = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
@@ -504,7 +508,15 @@ def report(
     """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
     from reveal_bench import api
 
-    if folder is None:
+    if ratings is not None:
+        others = (reference, finding, anatomy, reviews, human, missing)
+        if out is None or any(option is not None for option in others) or (folder is None and len(what) != 1):
+            rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
+            raise ValueError(f"a report of `--ratings` {rule}")
+        runs = [] if folder is None else [_labelled(one) for one in what]
+        written = api.report(runs, folder or what[0], out=out, split=split, ratings=ratings)
+        terminal.warn(written.warnings)
+    elif folder is None:
         if len(what) != 1 or any(
             option is not None for option in (reference, finding, anatomy, reviews, human, missing)
         ):

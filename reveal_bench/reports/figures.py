@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CATEGORY_PAINTS", "COLUMNS_ABREAST", "ROWS_ON_PAGE", "Bar", "BarSeries", "Group", "HeatColumn", "Point", "bars",
-    "dots", "error_bars", "grouped_bars", "heat_maps", "overlay",
+    "dots", "error_bars", "grouped_bars", "heat_maps", "legend", "legend_height", "overlay", "patch",
 ]  # fmt: skip
 
 ROW_HEIGHT = 48.0
@@ -104,7 +104,7 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
     room = 4 + max((width_of(bar.words) for _, given in rows for bar in given), default=0.0)
     with style():
         line = 3.8 * n_kinds + 2.4
-        top = _legend_height(kinds, width)
+        top = legend_height(kinds, width)
         figure = new_figure(top + line * len(rows) + 12, width)
         axes = place_axes(figure, left, 10, width - left - room, max(line * len(rows), 0.1))
         thick = 3.0 / line
@@ -123,7 +123,7 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(0, max([*ends, 1e-9]))
         _measure(axes, axis, whole=all(float(end).is_integer() for end in ends))
-        _legend(figure, [_patch(name, look) for name, look in zip(kinds, looks, strict=False)])
+        legend(figure, [patch(name, look) for name, look in zip(kinds, looks, strict=False)])
     return figure
 
 
@@ -153,7 +153,7 @@ def dots(
 
         line = 3.6 * n_most + 2.6
         words = [*kinds, *([rule[1]] if rule else [])]
-        top = _legend_height(words, width)
+        top = legend_height(words, width)
         label = wrap(axis, width - left - 6)
         foot = 7 + LINE * (label.count("\n") + 1)
         figure = new_figure(top + line * len(rows) + foot + 2, width)
@@ -184,7 +184,7 @@ def dots(
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(low, high)
         _measure(axes, label)
-        _legend(figure, handles)
+        legend(figure, handles)
     return figure
 
 
@@ -221,7 +221,8 @@ def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
     axes.tick_params(axis="y", length=0, pad=5)
 
 
-def _patch(label: str, look: Paint) -> Any:
+def patch(label: str, look: Paint) -> Any:
+    """The handle of a series in a legend."""
     from matplotlib.patches import Patch
 
     return Patch(label=label, **look.options)
@@ -240,11 +241,13 @@ def _columns_of_legend(labels: Sequence[str], width: float) -> int:
     return max(1, min(len(labels), int((width - 4) // max(room))))
 
 
-def _legend_height(labels: Sequence[str], width: float) -> float:
+def legend_height(labels: Sequence[str], width: float) -> float:
+    """Millimetres that a legend takes above a figure."""
     return 4 + 4.6 * math.ceil(len(labels) / _columns_of_legend(labels, width)) if labels else 3.0
 
 
-def _legend(figure: Figure, handles: Sequence[Any]) -> None:
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """A legend above a figure, none without handles."""
     if not handles:
         return
     width = figure.get_figwidth() * INCH
@@ -292,9 +295,9 @@ def grouped_bars(
     labels = {group.key: "\n".join([wrap(group.label, slot - 2, most=3), *group.below]) for group in groups}
     lines = max(label.count("\n") + 1 for label in labels.values())
     with style():
-        handles = [_patch(cut(one.label, width - 16), one.paint) for one in series]
+        handles = [patch(cut(one.label, width - 16), one.paint) for one in series]
         handles += [_dashed("chance level")] * any(one.chance for one in series)
-        top, bottom = _legend_height([handle.get_label() for handle in handles], width), 3 + LINE * lines
+        top, bottom = legend_height([handle.get_label() for handle in handles], width), 3 + LINE * lines
         height = n_rows * ROW_HEIGHT + top + 2
         figure = new_figure(height, width)
         tops = [_end(s, g.key) for s in series for g in groups]
@@ -308,7 +311,7 @@ def grouped_bars(
             axes.set_xlim(-0.5, len(shown) - 0.5)
             axes.set_ylim(0, 100 * highest)
             axes.set_ylabel(ylabel)
-        _legend(figure, handles)
+        legend(figure, handles)
     return figure
 
 
@@ -375,8 +378,8 @@ def error_bars(
         titles = ["\n".join([wrap(group.label, panel - 4), *group.below]) for group in groups]
         rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
         heights = [LINE * max(title.count("\n") + 1 for title in row) + 12.0 + line * len(shares) for row in rows]
-        handles = [_patch(*CATEGORY_PAINTS[name]) for name in used]
-        top = _legend_height([CATEGORY_PAINTS[name][0] for name in used], width)
+        handles = [patch(*CATEGORY_PAINTS[name]) for name in used]
+        top = legend_height([CATEGORY_PAINTS[name][0] for name in used], width)
         height = top + sum(heights) + 2
         figure = new_figure(height, width)
         for number, group in enumerate(groups):
@@ -386,7 +389,7 @@ def error_bars(
             axes.set_title(titles[number], fontsize=8, loc="left", pad=3)
             last = number + columns >= len(groups)
             _draw_stack(axes, group, list(shares.values()), used, labels if column == 0 else None, named=last)
-        _legend(figure, handles)
+        legend(figure, handles)
     return figure
 
 

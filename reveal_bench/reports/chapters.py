@@ -1,4 +1,4 @@
-"""The page of a model beside the benchmark readers, in the order of paper 002; its figures and tables as files."""
+"""A page of chapters, such as that of a model beside benchmark readers; its figures and tables as files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reveal_bench.reports.run_page import write_files
 from reveal_bench.reports.run_report import FIGURES, PAGE, TABLES
 from reveal_bench.reports.style import NOTHING, Illustration
 
-__all__ = ["Chapter", "PrintedTable", "write_human_report"]
+__all__ = ["Chapter", "PrintedTable", "write_chapters"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Chapter:
     others: Sequence[Part] = ()
 
 
-def write_human_report(
+def write_chapters(
     out: Path, title: str, lead: str, chapters: Sequence[Chapter], *, synthetic: bool, warnings: Sequence[str]
 ) -> Path:
     """Write ``report.html`` and the folders ``figures`` and ``tables`` into `out`; the path of the page.

@@ -1,0 +1,461 @@
+"""The report of readers' ratings of answers to open tasks: what paper 001 shows in Tables 1 to 3 and Figures 3 and 5.
+
+Conventions
+-----------
+An answer's score on a criterion is the mean of its readers; *content* is the least of process, execution and synthesis
+after that mean (:mod:`reveal_bench.metrics.ordinal`), and the page also says what the other order would give. A task
+without an answer has no scores here, as in the paper, and is counted; `reveal-bench score` gives it the lowest ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray
+from reveal_bench.kinds.tasks.records import Rating, TaskRecord, rated_answers, rating_array
+from reveal_bench.kinds.tasks.scoring import RubricRows, score_ratings
+from reveal_bench.metrics.intervals import mean_of_defined
+from reveal_bench.metrics.ordinal import (
+    CONTENT_CRITERIA,
+    CRITERIA,
+    HIGHEST,
+    LOWEST,
+    REPORTED,
+    REPORTED_OF_TEXT,
+    ReaderAgreement,
+    RubricSummary,
+    compare_models,
+    reader_agreement,
+    rubric_summary,
+)
+from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
+from reveal_bench.reports.page import Csv
+from reveal_bench.reports.panels import panels
+from reveal_bench.reports.runs import World, load_runs, open_world
+from reveal_bench.reports.style import (
+    DASHED,
+    SOFT,
+    Illustration,
+    check_extra,
+    number,
+    paints,
+    percent,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["write_rubric_report"]
+
+BINS = np.arange(LOWEST, HIGHEST + 0.5, 0.5)
+"""Scores of one reader or means of two."""
+MOST_PAIRS = 3
+"""Pairs of readers that have a figure."""
+_LARGEST = 11.0  # diameter in points of the commonest pair of scores
+
+
+def write_rubric_report(
+    folder: Path,
+    ratings: Sequence[Rating],
+    out: Path,
+    *,
+    runs: Sequence[tuple[str, Path]] = (),
+    split: str | None = None,
+) -> list[str]:
+    """Write the page, its figures and its tables into `out`.
+
+    Parameters
+    ----------
+    folder : dataset folder of a benchmark whose answers readers rate
+    ratings : of any number of models and readers
+    runs : (model as the ratings name it, run folder or prediction file): they say what was answered. Without them a
+        task counts as answered that has a rating
+    split : with references; that of the runs, or the only one, unless given
+
+    Returns
+    -------
+    Warnings, for people
+
+    Raises
+    ------
+    ValueError
+        If the folder is of another kind, there are no ratings, or they are not of its tasks or of the runs.
+    LintError
+        If a prediction file has errors.
+    ImportError
+        Without the extra [report].
+    """
+    check_extra()
+    folder, out = Path(folder), Path(out)
+    if folder.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+    world = open_world(folder, runs, split)
+    if world.kind.scored_by != "readers":
+        raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", world.kind.name)
+    rated = Rated(world.records, ratings, _answered(world, runs, ratings))
+    warnings = rated.warnings()
+    where = f"{world.info.benchmark} {world.info.version}, split {world.split}"
+    title = f"Answers to {world.title} as readers rated them"
+    write_chapters(out, title, where, list(_chapters(rated)), synthetic=world.info.synthetic, warnings=warnings)
+    return warnings
+
+
+def _answered(
+    world: World, runs: Sequence[tuple[str, Path]], ratings: Sequence[Rating]
+) -> dict[str, Collection[str] | None]:
+    """Model -> the tasks that it answered; None where the ratings alone tell."""
+    models = list(dict.fromkeys(rating.model for rating in ratings))
+    if not models:
+        raise ArgumentError("ratings", "must hold at least one rating", "none")
+    if not runs:
+        return dict.fromkeys(models)
+    answered = {run.label: {one.task_id for one in run.predictions[0]} for run in load_runs(runs, world)}
+    strange = [name for name in answered if name not in models]
+    if strange:
+        raise ArgumentError("runs", f"must be named as the ratings name models ({', '.join(models)})", repr(strange[0]))
+    return dict(answered)
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Ratings of several models' answers to the same tasks.
+
+    Attributes
+    ----------
+    answered : model -> tasks that it answered, None where the ratings alone tell; ratings of other models are left out
+    """
+
+    tasks: Sequence[TaskRecord]
+    ratings: Sequence[Rating]
+    answered: Mapping[str, Collection[str] | None]
+
+    @cached_property
+    def rows(self) -> dict[str, RubricRows]:
+        """Model -> its tasks."""
+        return {
+            model: score_ratings(
+                [one for one in self.ratings if one.model == model], self.tasks, answered=told, missing="leave_out"
+            )
+            for model, told in self.answered.items()
+        }
+
+    @property
+    def models(self) -> list[str]:
+        """As the ratings name them."""
+        return list(self.rows)
+
+    @cached_property
+    def scores(self) -> dict[str, FloatArray]:
+        """Model -> scores (n_tasks, 6), means of readers."""
+        return {model: rows.scores[:, 1:] for model, rows in self.rows.items()}
+
+    @cached_property
+    def summaries(self) -> dict[tuple[str, str], RubricSummary]:
+        """(model, criterion) -> figures; criteria that nobody rated are left out."""
+        return {(one.model, one.criterion): one for one in rubric_summary(self.scores) if one.n}
+
+    @property
+    def criteria(self) -> list[str]:
+        """Those with a score, in the order of tables."""
+        return [name for name in REPORTED if any(criterion == name for _, criterion in self.summaries)]
+
+    def content_by_reader(self, model: str) -> float:
+        """Mean content where each reader's least score is taken first and readers are averaged then."""
+        given = self.rows[model].ratings[:, :, : len(CONTENT_CRITERIA)]
+        per_task = mean_of_defined(given.min(axis=2))
+        return float(mean_of_defined(per_task[None])[0])
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str, FloatArray]]:
+        """(main reader, other reader, ratings (2, n_answers, 6) of what both read), most in common first."""
+        given = [one for one in self.ratings if one.model in self.answered]
+        of_reader = Counter(one.reader for one in given)
+        names = sorted(of_reader, key=lambda name: (-of_reader[name], name))
+        read = {name: {(one.task_id, one.model) for one in given if one.reader == name} for name in names}
+        answers = rated_answers(given)
+        found = []
+        for pair in combinations(names, 2):
+            shared = [answer for answer in answers if all(answer in read[name] for name in pair)]
+            if shared:
+                both = np.stack([rating_array(given, reader=name, answers=shared) for name in pair])
+                found.append((*pair, both))
+        return sorted(found, key=lambda one: -one[2].shape[1])
+
+    def warnings(self) -> list[str]:
+        """What a reader of the report should know before using it."""
+        told = []
+        for model, rows in self.rows.items():
+            n_waiting = int((rows.is_answered & np.isnan(rows.ratings).all(axis=(1, 2))).sum())
+            if n_waiting:
+                told.append(f"{n_waiting:,} answers of {model} were not rated and are in no figure")
+        return told
+
+
+def _chapters(rated: Rated) -> Iterator[Chapter]:
+    yield Chapter(
+        "answers",
+        "Answers",
+        "As section 4.1 of paper 001",
+        "How many tasks were answered and rated. A task without an answer is in no figure below, as in the paper; "
+        "reveal-bench score counts it with the lowest scores.",
+        tables=[_answers_table(rated)],
+    )
+    yield Chapter(
+        "scores",
+        "Scores",
+        "As Tables 1 and 2 and Fig. 3 of paper 001",
+        _content_words(rated),
+        [_distributions(rated)],
+        [_scores_table(rated)],
+    )
+    if len(rated.models) > 1:
+        words = (
+            "Wilcoxon signed-rank tests, two-sided, on the tasks that both models answered; p values are adjusted by "
+            "Benjamini and Hochberg over the five text scores of a pair of models."
+        )
+        yield Chapter(
+            "differences", "Models compared", "As section 3.4 of paper 001", words, tables=[_differences_table(rated)]
+        )
+    if rated.pairs:
+        words = (
+            "Answers that two readers rated. The first of a pair is the one who rated more. MAD: mean absolute "
+            f"difference. Figures are of the pairs with the most answers in common, at most {MOST_PAIRS}."
+        )
+        figures = [_agreement_figure(n, *pair) for n, pair in enumerate(rated.pairs[:MOST_PAIRS], start=1)]
+        source = "As Table 3 and Fig. 5 of paper 001"
+        yield Chapter("readers", "Readers compared", source, words, figures, [_agreement_table(rated)])
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def _answers_table(rated: Rated) -> PrintedTable:
+    records = []
+    for model, rows in rated.rows.items():
+        is_rated: npt.NDArray[np.bool_] = ~np.isnan(rows.ratings).all(axis=2)
+        records.append(
+            {
+                "model": model,
+                "tasks": len(rows),
+                "answered": int(rows.is_answered.sum()),
+                "unanswered": int((~rows.is_answered).sum()),
+                "rated": int(is_rated.any(axis=1).sum()),
+                "rated by two or more": int((is_rated.sum(axis=1) > 1).sum()),
+                "readers": int(is_rated.any(axis=0).sum()),
+            }
+        )
+    told = any(tasks is None for tasks in rated.answered.values())
+    caption = "Tasks by model" + ("; a task without a rating counts as unanswered" if told else "")
+    shown = [{name: f"{value:,}" if name != "model" else str(value) for name, value in one.items()} for one in records]
+    return PrintedTable("answers", "Answers and ratings", caption, shown, _csv("answers", records))
+
+
+def _scores_table(rated: Rated) -> PrintedTable:
+    shown = []
+    for criterion in rated.criteria:
+        found = {model: rated.summaries.get((model, criterion)) for model in rated.models}
+        shown.append({"score": _title(criterion)} | {model: _summary(one) for model, one in found.items()})
+    records = [asdict(one) for one in rated.summaries.values()]
+    caption = "Mean and standard deviation (over n − 1) of 1 (poor) to 5; n scored answers, share of 5, share below 3"
+    return PrintedTable("scores", "Scores by model", caption, shown, _csv("scores", records))
+
+
+def _summary(one: RubricSummary | None) -> str:
+    if one is None:
+        return ""
+    spread = "" if np.isnan(one.sd) else f" ± {one.sd:.2f}"
+    return f"{one.mean:.2f}{spread}\nn = {one.n}; 5: {percent(one.share_of_5)}; below 3: {percent(one.share_below_3)}"
+
+
+def _differences_table(rated: Rated) -> PrintedTable:
+    records: list[dict[str, Any]] = [
+        {"model_a": a, "model_b": b, **asdict(one)}
+        for a, b in combinations(rated.models, 2)
+        for one in compare_models(rated.scores[a], rated.scores[b], criteria=REPORTED_OF_TEXT)
+    ]
+    shown = [
+        {
+            "models": f"{one['model_a']} less {one['model_b']}",
+            "score": _title(one["criterion"]),
+            "difference": number(one["mean_difference"], 2),
+            "answers of both": f"{one['n']:,}",
+            "of these unequal": f"{one['n_differ']:,}",
+            "p": _p(one["p_value"]),
+            "adjusted p": _p(one["p_adjusted"]),
+        }
+        for one in records
+    ]
+    caption = "Mean difference of the scores and its test"
+    return PrintedTable("differences", "Differences of models", caption, shown, _csv("differences", records))
+
+
+def _agreement_table(rated: Rated) -> PrintedTable:
+    records = [row for first, second, both in rated.pairs for row in _agreements(first, second, both)]
+    shown = [
+        {
+            "readers": f"{one['reader_a']} and {one['reader_b']}",
+            "score": _title(one["criterion"]),
+            "answers": f"{one['n']:,}",
+            "quadratic kappa": number(one["cohen_kappa_quadratic"]),
+            "MAD": number(one["mean_absolute_difference"]),
+            "within 1": percent(one["share_within_1"]),
+            "first reader": f"{one['mean_a']:.2f} ± {one['sd_a']:.2f}",
+            "second reader": f"{one['mean_b']:.2f} ± {one['sd_b']:.2f}",
+        }
+        for one in records
+    ]
+    caption = "Agreement of two readers, and the mean ± SD of each over the same answers"
+    return PrintedTable("agreement", "Agreement of readers", caption, shown, _csv("agreement", records))
+
+
+def _agreements(first: str, second: str, both: FloatArray) -> Iterator[dict[str, Any]]:
+    found = {one.criterion: one for one in reader_agreement(*both)}
+    for criterion, one in found.items():
+        if not one.n:
+            continue
+        a, b = _of_both(both, criterion)
+        yield {"reader_a": first, "reader_b": second, **_agreement(one), "share_within_1": _within_one(a, b)} | {
+            f"{what}_{name}": float(figure)
+            for name, given in (("a", a), ("b", b))
+            for what, figure in (("mean", given.mean()), ("sd", given.std(ddof=1) if len(given) > 1 else np.nan))
+        }
+
+
+def _agreement(one: ReaderAgreement) -> dict[str, Any]:
+    return {
+        "criterion": one.criterion,
+        "n": one.n,
+        "cohen_kappa_quadratic": one.kappa,
+        "mean_absolute_difference": one.mean_absolute_difference,
+    }
+
+
+def _of_both(both: FloatArray, criterion: str) -> FloatArray:
+    """Scores (2, n) of one criterion where both readers gave one."""
+    pair: FloatArray = both[:, :, CRITERIA.index(criterion)]
+    return pair[:, ~np.isnan(pair).any(axis=0)]
+
+
+def _within_one(a: FloatArray, b: FloatArray) -> float:
+    return float((np.abs(a - b) <= 1).mean())
+
+
+def _csv(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    return Csv(name, [*records[0]], [[*one.values()] for one in records]).text()
+
+
+def _title(criterion: str) -> str:
+    return criterion.replace("_", " ").capitalize()
+
+
+def _p(value: float) -> str:
+    return "not tested" if np.isnan(value) else "< 0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def _content_words(rated: Rated) -> str:
+    order = ", ".join(f"{model} {number(rated.content_by_reader(model), 2)}" for model in rated.models)
+    return (
+        "A score is the mean of an answer's readers. Content is the least of process, execution and synthesis after "
+        f"that mean. Were the least score of each reader taken first and averaged then, mean content would be: {order}."
+    )
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+def _distributions(rated: Rated) -> Illustration:
+    shares = {
+        (criterion, model): _distribution(rated.rows[model].columns()[criterion])
+        for criterion in rated.criteria
+        for model in rated.models
+    }
+    means = ", ".join(
+        f"{model} {number(rated.summaries[model, criterion].mean, 2)} of {_title(criterion)}"
+        for criterion in rated.criteria[:1]
+        for model in rated.models
+        if (model, criterion) in rated.summaries
+    )
+    return Illustration(
+        "distributions",
+        "Distribution of scores",
+        "Share of a model's scored answers by score, in steps of half a point: means of two readers lie between whole "
+        "scores, those of more readers are drawn at the nearest step.",
+        f"Bars: per criterion and model, the share of answers with each score from 1 to 5. Means: {means}.",
+        partial(_draw_distributions, shares, rated.criteria, rated.models),
+    )
+
+
+def _distribution(scores: FloatArray) -> FloatArray:
+    """Share of the scores at each of :data:`BINS`; NaN without scores."""
+    defined = scores[~np.isnan(scores)]
+    places = np.floor(2 * (defined - LOWEST) + 0.5).astype(np.int64)
+    counts = np.bincount(places, minlength=len(BINS)).astype(np.float64)
+    return counts / len(defined) if len(defined) else np.full(len(BINS), np.nan)
+
+
+def _draw_distributions(
+    shares: Mapping[tuple[str, str], FloatArray], criteria: Sequence[str], models: Sequence[str], width: float
+) -> Figure:
+    looks = paints(len(models))
+    thick = 0.42 / len(models)
+    by_title = {_title(criterion): criterion for criterion in criteria}
+
+    def draw(axes: Axes, title: str) -> None:
+        for k, (model, look) in enumerate(zip(models, looks, strict=True)):
+            left = BINS - 0.21 + k * thick
+            axes.bar(left, 100 * shares[by_title[title], model], thick, align="edge", **look.options)
+
+    return panels(
+        list(by_title), width, draw, "Score", "Share of answers (%)", scale=_scores_below,
+        series=list(zip(models, looks, strict=True)),
+    )  # fmt: skip
+
+
+def _scores_below(axes: Axes) -> None:
+    axes.set_xlim(LOWEST - 0.4, HIGHEST + 0.4)
+    axes.set_xticks(range(LOWEST, HIGHEST + 1))
+
+
+def _agreement_figure(place: int, first: str, second: str, both: FloatArray) -> Illustration:
+    pairs = {name: _of_both(both, name) for name in CRITERIA}
+    titles = {
+        f"{_title(name)}: {percent(_within_one(*pair), 0)} within 1": pair
+        for name, pair in pairs.items()
+        if pair.shape[1]
+    }
+    return Illustration(
+        f"agreement-{place}",
+        f"Scores of {first} and {second}",
+        f"Scores of both readers; the larger a mark, the more answers ({both.shape[1]} in all). Dashed: equal scores. "
+        "Above each panel, the share of answers on which they differ by at most one.",
+        f"Per criterion, the scores of {second} against those of {first}. {'; '.join(titles)}.",
+        partial(_draw_agreement, titles, first, second),
+    )
+
+
+def _draw_agreement(titles: Mapping[str, FloatArray], first: str, second: str, width: float) -> Figure:
+    def draw(axes: Axes, title: str) -> None:
+        places, counts = np.unique(titles[title], axis=1, return_counts=True)
+        axes.plot([LOWEST, HIGHEST], [LOWEST, HIGHEST], color=SOFT, linewidth=0.8, linestyle=DASHED)
+        sizes = _LARGEST**2 * counts / counts.max()
+        axes.scatter(
+            places[0], places[1], s=sizes, color=paints(1)[0].colour, edgecolors="white", linewidths=0.4, zorder=3
+        )
+
+    def scale(axes: Axes) -> None:
+        _scores_below(axes)
+        axes.set_ylim(LOWEST - 0.5, HIGHEST + 0.5)
+        axes.set_yticks(range(LOWEST, HIGHEST + 1))
+
+    return panels(list(titles), width, draw, f"Score of {first}", f"Score of {second}", scale=scale)
