@@ -501,6 +501,9 @@ def report(
         Path | None,
         typer.Option(help="Table of readers' ratings of open tasks, or a dataset folder with some: a page of them."),
     ] = None,
+    examples: Annotated[
+        int, typer.Option(min=0, max=12, help="Films of single cases to show with every run's cell.")
+    ] = 0,
     missing: Missing = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
@@ -549,6 +552,7 @@ def report(
                 findings=finding or None,
                 anatomy=None if anatomy is None else read_anatomy(anatomy),
                 reviews=None if reviews is None else read_reviews(reviews),
+                examples=examples,
                 n_resamples=resamples,
                 seed=seed,
             )

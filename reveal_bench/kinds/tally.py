@@ -33,6 +33,7 @@ class Tally:
     n_rows, n_asked : rows, and questions they ask
     patients, studies, images : their ids
     positives : per finding (code), or category of tasks, rows that have it
+    positive_views : per (finding, view), codes of both, rows that have it; where a row is one image
     unlabelled : per finding, rows where it is neither present nor absent
     pairs : per (finding, finding) with the lower code first, rows that have both
     views, spacings : per image, code of its view and of the source of its spacing
@@ -52,6 +53,7 @@ class Tally:
     studies: set[str] = field(default_factory=set)
     images: set[str] = field(default_factory=set)
     positives: Counter[int] = field(default_factory=Counter)
+    positive_views: Counter[tuple[int, int]] = field(default_factory=Counter)
     unlabelled: Counter[int] = field(default_factory=Counter)
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     views: Counter[int] = field(default_factory=Counter)

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
 from reveal_bench.files import write_whole
+from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.tally import LONG_VOCABULARY, Tally
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.reports.figures import Bar, bars
-from reveal_bench.reports.films import Chosen, Example, example
+from reveal_bench.reports.films import Chosen, Example, example, view_in_words
 from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
 from reveal_bench.reports.style import NBSP, Illustration, check_extra, interval_of
 
@@ -211,7 +213,7 @@ def _sections(
     yield "Missing", from_markdown(card_tables.missing_list(tallies, findings))
     if findings:
         yield "Agreement", from_markdown(card_tables.agreement_table(tallies))
-    yield "Views", from_markdown(card_tables.views_table(tallies))
+    yield "Views", [*from_markdown(card_tables.views_table(tallies)), *_by_view(folder, tallies)]
     yield "Acquisition", from_markdown(card_tables.acquisition_table(tallies))
     if any(tally.demographics for tally in tallies.values()):
         yield "Demographics", from_markdown(card_tables.demographics_table(tallies))
@@ -252,6 +254,34 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
         parts.append(Text("A finding that was not labelled, or is uncertain, counts as not present here."))
     if never:
         parts.append(Text(f"Never present, and not shown: {', '.join(never)}."))
+    return parts
+
+
+def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
+    """Images by finding and view, per split, where a row is an image (paper 000, Figures 9 and 10)."""
+    names, _ = _shown_findings(folder, tallies)
+    unit = _unit(folder)
+    parts: list[Part] = []
+    for split, tally in tallies.items():
+        views = sorted({view for _, view in tally.positive_views})
+        if not views:
+            continue
+        kinds = [view_in_words(VIEWS[view]) for view in views]
+        counts = {name: [tally.positive_views[code, view] for view in views] for code, name in names.items()}
+        rows = [(name, [Bar(n, f"{n:,}") for n in of_views]) for name, of_views in counts.items()]
+        told = "; ".join(
+            f"{name} {', '.join(f'{n} {kind}' for n, kind in zip(of_views, kinds, strict=True))}"
+            for name, of_views in counts.items()
+        )
+        title = f"Split {split}: {unit} by finding and view"
+        words = f"{unit.capitalize()} of split {split} with each finding, by view."
+        parts.append(
+            Figure(
+                Illustration(
+                    f"views-{split}", title, words, f"{words} {told}.", partial(bars, rows, axis=unit, kinds=kinds)
+                )
+            )
+        )
     return parts
 
 

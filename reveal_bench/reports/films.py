@@ -39,6 +39,7 @@ __all__ = [
     "example",
     "legend_of",
     "make_film",
+    "view_in_words",
 ]
 
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
@@ -91,6 +92,11 @@ class Film:
     layer: str | None
     width: int
     height: int
+
+
+def view_in_words(view: str) -> str:
+    """A view as it stands in a sentence: AP, PA, frontal, lateral, unknown."""
+    return view if view in ("AP", "PA") else view.lower()
 
 
 def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[Drawing]:

@@ -30,7 +30,9 @@ from reveal_bench.kinds.localization.scoring import list_cases
 from reveal_bench.masks import pack_masks, pack_regions
 from reveal_bench.metrics.localization import hit_cells
 
-__all__ = ["FEW", "AveragePicture", "Truth", "average_picture", "prediction_shares", "truth_shares"]
+__all__ = [
+    "FEW", "AveragePicture", "Truth", "answered_cells", "average_picture", "prediction_shares", "truth_shares",
+]  # fmt: skip
 
 LATERAL = "LATERAL"
 FEW = 10
@@ -151,7 +153,7 @@ def prediction_shares(
     shares = {finding: np.zeros((grid.n, grid.n)) for finding in truths}
     for predictions in epochs:
         kept = [p for p in predictions if p.image_id in counted.get(p.finding, ())]
-        for prediction, cells in zip(kept, _cells(kept, sizes, grid), strict=True):
+        for prediction, cells in zip(kept, answered_cells(kept, sizes, grid), strict=True):
             for cell in cells:
                 if cell is not None:
                     column, row = grid.parse(cell)
@@ -159,7 +161,7 @@ def prediction_shares(
     return {finding: total / (len(epochs) * len(counted[finding])) for finding, total in shares.items()}
 
 
-def _cells(
+def answered_cells(
     predictions: Sequence[LocalizationPrediction], sizes: Mapping[str, tuple[int, int]], grid: Grid
 ) -> Iterator[Sequence[str | None]]:
     """The cell, or the cells of the points, of each prediction; None outside the central square."""

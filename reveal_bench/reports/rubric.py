@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
@@ -243,7 +242,7 @@ def _chapters(rated: Rated) -> Iterator[Chapter]:
 def _answers_table(rated: Rated) -> PrintedTable:
     records = []
     for model, rows in rated.rows.items():
-        is_rated: npt.NDArray[np.bool_] = ~np.isnan(rows.ratings).all(axis=2)
+        is_rated = np.asarray(~np.isnan(rows.ratings).all(axis=2))
         records.append(
             {
                 "model": model,

@@ -1,12 +1,13 @@
 """The report of runs that locate findings: hit rates, errors, heat maps, grids and prompts.
 
-It shows what paper 000 shows in Figures 2 to 4 and 6 to 8 and Tables 1 and 2, in this project's own look. The numbers
+It shows what paper 000 shows in Figures 2 to 8 and Tables 1 and 2, in this project's own look. The numbers
 are those of ``reveal-bench score``.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,6 +18,7 @@ from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
 from reveal_bench.metrics.words import intervals_text
+from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.reports.figures import (
     COLUMNS_ABREAST,
     PANELS,
@@ -32,8 +34,10 @@ from reveal_bench.reports.figures import (
 )
 from reveal_bench.reports.heat import FEW, AveragePicture, Truth, average_picture, prediction_shares, truth_shares
 from reveal_bench.reports.page import Csv, Lines, Part, Section, Text
-from reveal_bench.reports.run_errors import CATEGORIES, Share, categorize
+from reveal_bench.reports.run_cells import cell_counts, fallback_counts, fallback_table, repeated, top_cells_table
+from reveal_bench.reports.run_errors import CATEGORIES, CaseErrors, Share, categorize
 from reveal_bench.reports.run_errors import shares as shares_of
+from reveal_bench.reports.run_examples import draw_examples
 from reveal_bench.reports.run_hits import HitRun, Scores, core_runs, hit_runs, macro_of, score_runs
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.run_tables import errors_table, heat_rows, means_table, rates_table
@@ -88,24 +92,36 @@ class HitReport(RunReport):
         return {run.label: [macro_of(rows, run.metric, found) for rows in run.epochs] for run in self.scores.runs}
 
     @cached_property
+    def cases(self) -> dict[str, list[CaseErrors]]:
+        """Label of a main run -> per epoch, what kind of answer each is."""
+        asked = self.options
+        known: dict[str, Any] = {"anatomy": asked.anatomy, "reviews": asked.reviews}
+        return {
+            run.label: [categorize(part, self.world.records, grid=run.grid, **known) for part in run.predictions]
+            for run in (self.scores.runs[i] for i in self.core)
+        }
+
+    @cached_property
     def errors(self) -> dict[str, list[list[Share]]]:
         """Run label -> per epoch, the shares of the error categories."""
-        found = {}
-        scores, asked = self.scores, self.options
+        found, scores = {}, self.scores
         options: dict[str, Any] = {"n_resamples": scores.n_resamples, "seed": scores.seed}
-        for run in (scores.runs[i] for i in self.core):
-            epochs = [
-                categorize(part, self.world.records, grid=run.grid, anatomy=asked.anatomy, reviews=asked.reviews)
-                for part in run.predictions
-            ]
+        for label, epochs in self.cases.items():
             present = {case.finding for case in epochs[0]}
             names = [name for name in scores.findings if name in present]
             if names:
-                found[run.label] = [shares_of(cases, findings=names, **options) for cases in epochs]
+                found[label] = [shares_of(cases, findings=names, **options) for cases in epochs]
         return found
+
+    @cached_property
+    def cells(self) -> dict[str, Counter[str]]:
+        """Label of a run -> how often it answers each cell."""
+        sizes = {record.image_id: record.size for record in self.world.records}
+        return {run.label: cell_counts(run, sizes) for run in self.scores.runs}
 
     def _hit_rates(self) -> list[Part]:
         scores, order, reference = self.scores, self.order, self.options.reference
+        grid = scores.runs[self.core[0]].grid
         first, last = scores.runs[0].label, scores.runs[reference].label
         ranked = (
             "" if reference == 0 else f"Pathologies are in falling order of the difference between {first} and {last}."
@@ -114,6 +130,7 @@ class HitReport(RunReport):
             self.figure(draw_hit_rates(scores, self.world, self.core, order, ranked)),
             self.table(means_table(scores, reference)),
             self.table(rates_table(scores, order)),
+            self.table(fallback_table(fallback_counts(self.world.records, scores.findings, grid), grid)),
         ]
 
     def _error_parts(self) -> list[Part]:
@@ -130,14 +147,25 @@ class HitReport(RunReport):
                 part[share.category] += (0.0 if math.isnan(share.value) else share.value) / len(epochs)
         is_reviewed = self.options.anatomy is not None or self.options.reviews is not None
         drawn = draw_errors(ErrorShares(means, n, is_reviewed), self.order)
-        return [*map(self.figure, drawn), self.table(errors_table(self.errors))]
+        return [*map(self.figure, drawn), self.table(errors_table(self.errors)), *self._example_parts()]
+
+    def _example_parts(self) -> list[Part]:
+        if not self.options.examples:
+            return []
+        first = {label: [c for c in epochs[0] if c.finding in self.order] for label, epochs in self.cases.items()}
+        pictures, grid = FolderPictures(self.world.folder), self.scores.runs[self.core[0]].grid
+        drawn = draw_examples(first, self.world.records, pictures.open, self.options.examples, grid)
+        return [Text("No run missed a reference altogether.") if drawn is None else self.figure(drawn)]
 
     def _heat_parts(self) -> list[Part]:
         world, runs = self.world, [self.scores.runs[i] for i in self.core]
         grid = Grid(runs[0].grid)
         truths = truth_shares(world.records, self.scores.findings, grid)
         if not truths:
-            return [Text("No question is on a frontal image; heat maps are drawn of frontal images alone.")]
+            return [
+                self.table(top_cells_table(self.cells)),
+                Text("No question is on a frontal image; heat maps are drawn of frontal images alone."),
+            ]
         picture = average_picture(world.folder, world.split, progress=self.options.progress)
         if not world.info.synthetic:
             picture = picture.without_few()
@@ -148,7 +176,8 @@ class HitReport(RunReport):
             rows += heat_rows(run.label, prediction_shares(run.predictions, sizes, truths, grid), n)
         file = self.add_csv(Csv("heat-maps", ("run", "finding", "cell", "share", "n"), rows))
         drawn = draw_heat(runs, world, truths, picture, self.order)
-        return [*map(self.figure, drawn), Text("The share of every cell is in a table of its own.", file=file)]
+        told = Text("The share of every cell is in a table of its own.", file=file)
+        return [*map(self.figure, drawn), told, self.table(top_cells_table(self.cells))]
 
     def _comparisons(self) -> Iterator[Section]:
         """Grids and prompts, where runs of one model differ in nothing else."""
@@ -192,12 +221,13 @@ class HitReport(RunReport):
         )
 
     def warnings(self) -> list[str]:
-        """Those of every report, and whether the average image may be passed on."""
+        """Those of every report, which answers are nearly always the same, and whether films may be passed on."""
         info = self.world.info
         known = BENCHMARKS.get(info.benchmark)
         is_restricted = not info.synthetic and (known is None or known.licence == "restricted")
-        words = "the average image and the heat maps come from data whose terms may forbid passing them on"
-        return [*super().warnings(), *[words] * is_restricted]
+        films = "the example films" if self.options.examples else "the average image"
+        words = f"{films} and the heat maps come from data whose terms may forbid passing them on"
+        return [*super().warnings(), *repeated(self.cells), *[words] * is_restricted]
 
     def methods(self) -> list[Part]:
         """What hits, chance and categories are, as this package computes them."""

@@ -13,6 +13,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import write_all
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.run_errors import Reviews
+from reveal_bench.reports.run_examples import MOST_EXAMPLES
 from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_report import FIGURES, PAGE, TABLES, Options, RunReport
 from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
@@ -35,6 +36,7 @@ def write_run_report(
     anatomy: Mapping[str, Regions] | None = None,
     reviews: Reviews | None = None,
     findings: Sequence[str] | None = None,
+    examples: int = 0,
     n_resamples: int = 1000,
     seed: int = 0,
     progress: Progress | None = None,
@@ -51,6 +53,7 @@ def write_run_report(
     anatomy : of localization: known regions by image (:func:`reveal_bench.reports.anatomy.read_anatomy`)
     reviews : of localization: readers' answers about misses (:func:`reveal_bench.reports.misses.read_reviews`)
     findings : those to report, all by default; means over pathologies are over these alone
+    examples : of localization: films of single cases to show with every run's cell, at most 12; none by default
     n_resamples, seed : of the bootstrap of patients
     progress : called with (what, done, in all)
 
@@ -72,13 +75,15 @@ def write_run_report(
     folder, out = Path(folder), Path(out)
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
         raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+    if not 0 <= examples <= MOST_EXAMPLES:
+        raise ArgumentError("examples", f"must lie in 0 to {MOST_EXAMPLES}", examples)
     world = open_world(folder, runs, split)
     loaded = load_runs(runs, world, progress=progress)
     labels = [run.label for run in loaded]
     if reference is not None and reference not in labels:
         raise ArgumentError("reference", f"must be the label of a run ({', '.join(labels)})", repr(reference))
     place = len(labels) - 1 if reference is None else labels.index(reference)
-    options = Options(place, anatomy, reviews, findings, n_resamples, seed, progress)
+    options = Options(place, anatomy, reviews, findings, examples, n_resamples, seed, progress)
     report = REPORTS[world.kind.run_report](world, loaded, options)
     warnings = report.write()
     write_files(out, report.files)

@@ -31,6 +31,7 @@ class Options:
     anatomy: Mapping[str, Regions] | None = None
     reviews: Reviews | None = None
     findings: Sequence[str] | None = None
+    examples: int = 0
     n_resamples: int = 1000
     seed: int = 0
     progress: Progress | None = None

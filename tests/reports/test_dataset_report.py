@@ -259,3 +259,9 @@ def test_one_is_no_plural():
     words = [page._counted_as(name, 1) for name in ("images", "studies", "tasks", "patients", "questions")]
     assert words == ["image", "study", "task", "patient", "question"]
     assert page._counted_as("studies", 2) == "studies"
+
+
+def test_images_are_counted_by_finding_and_view(tmp_path):
+    page = render_report(localization_folder(tmp_path, n=6))
+    assert "Images of split test with each finding, by view." in page
+    assert "; Edema 6 AP;" in page

@@ -344,6 +344,7 @@ class LocalizationTally(Tally):
         """Count one image and the findings asked of it."""
         super().add(row, asked)
         self.positives.update(row["labels"])
+        self.positive_views.update((code, row["view"]) for code in row["labels"])
         self.pairs.update(combinations(sorted(row["labels"]), 2))
         self.not_drawn.update(row["missing"])
         self.points.update({point["label"] for point in row["points"]})

@@ -287,9 +287,6 @@ def score_ratings(
 
 
 def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collection[str]) -> None:
-    unknown = sorted(set(has_answer) - set(place))
-    if unknown:
-        raise ArgumentError("answered", "must be tasks of the split", repr(unknown[0]))
     if len({rating.model for rating in ratings}) > 1:
         raise ArgumentError("ratings", "must be of one model", sorted({rating.model for rating in ratings}))
     seen = set()
@@ -306,6 +303,9 @@ def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collect
             score = getattr(rating, name)
             if score is not None and (type(score) is not int or not LOWEST <= score <= HIGHEST):
                 raise ValueError(f"`{name}` must be a whole number from 1 to 5 or None, got {score!r} of {key}")
+    unknown = sorted(set(has_answer) - set(place))
+    if unknown:
+        raise ArgumentError("answered", "must be tasks of the split", repr(unknown[0]))
 
 
 def summarize_rubric(
