@@ -5,9 +5,9 @@ Nothing heavy is imported here; public names are imported when first used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from reveal_bench.lazy import getter
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -99,11 +99,7 @@ __all__ = [
     "tune_saliency",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'reveal_bench' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"reveal_bench.{_HOME[name]}"), name)
+__getattr__ = getter(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -344,6 +344,7 @@ typedef struct {
     int64_t left, n_columns, height;
     int64_t *first;        /* of column x, the pieces [first[x], first[x + 1]) */
     int32_t *lows, *highs; /* rows [low, high) of each piece */
+    int64_t upper, lower;  /* columns that bounded rows last */
 } Pieces;
 
 static int column_pieces(const int32_t *ends, int64_t start, int64_t stop, Pieces *pieces)
@@ -393,9 +394,34 @@ static inline int64_t piece_from(const int32_t *highs, int64_t i, int64_t j, int
     return i;
 }
 
-static int64_t deep_rows(const Pieces *pieces, int64_t x, int64_t y, int64_t before, int64_t least, int64_t *stop)
+/* Rows [y, stop) narrowed to the first for which a column `step` away leaves room enough above and below; 0 if there are
+   none. Which columns did so last is kept: they are looked at first, next time. */
+static inline int narrowed(Pieces *pieces, int64_t column, int64_t step, int64_t least, int64_t *y, int64_t *stop)
 {
     const int32_t *lows = pieces->lows, *highs = pieces->highs;
+    const int64_t wanted = least - step * step, root = (int64_t)sqrt((double)wanted), room = root + (root * root < wanted);
+    const int64_t last = pieces->first[column + 1];
+    int64_t i = piece_from(highs, pieces->first[column], last, *y + room - 1);
+    while (i < last && highs[i] - lows[i] < 2 * room - 1)
+        i++;
+    if (i == last) {
+        pieces->upper = column;
+        return 0;
+    }
+    if (lows[i] + room - 1 > *y) {
+        *y = lows[i] + room - 1;
+        pieces->upper = column;
+    }
+    if (highs[i] - room + 1 < *stop) {
+        *stop = highs[i] - room + 1;
+        pieces->lower = column;
+    }
+    return 1;
+}
+
+static int64_t deep_rows(Pieces *pieces, int64_t x, int64_t y, int64_t before, int64_t least, int64_t finest,
+                         int64_t *stop)
+{
     const int64_t reach = (int64_t)sqrt((double)(least - 1));
     if (x < reach || x + reach > pieces->n_columns - 1)
         return before;
@@ -405,25 +431,22 @@ static int64_t deep_rows(const Pieces *pieces, int64_t x, int64_t y, int64_t bef
     while (y < before) {
         *stop = before;
         int64_t offset = 0, jump = beyond;
+        const int64_t known[2] = {pieces->upper - x, pieces->lower - x};
+        for (int k = 0; k < 2; k++)
+            if (-reach <= known[k] && known[k] <= reach && !narrowed(pieces, x + known[k], known[k], least, &y, stop))
+                return before;
+        if (y >= *stop)
+            continue;
         do {
             for (int64_t step = reach - offset; step >= 0; step -= jump) {
-                const int64_t room = (int64_t)ceil(sqrt((double)(least - step * step)));
-                for (int side = -1; side <= 1; side += 2) {
-                    const int64_t neighbour = x + side * step, last = pieces->first[neighbour + 1];
-                    int64_t i = piece_from(highs, pieces->first[neighbour], last, y + room - 1);
-                    while (i < last && highs[i] - lows[i] < 2 * room - 1)
-                        i++;
-                    if (i == last)
-                        return before;
-                    y = MAX(y, lows[i] + room - 1);
-                    *stop = MIN(*stop, highs[i] - room + 1);
-                }
+                if (!narrowed(pieces, x - step, step, least, &y, stop) || !narrowed(pieces, x + step, step, least, &y, stop))
+                    return before;
                 if (y >= *stop)
                     goto passed;
             }
             jump = offset ? jump / 2 : jump;
             offset = jump / 2;
-        } while (offset);
+        } while (offset >= finest);
         return y;
     passed:;
     }
@@ -449,37 +472,71 @@ static int64_t clearance(const Pieces *pieces, int64_t x, int64_t y)
 }
 
 /* The largest squared distance from a pixel of column x, from row y on, to the outside; `most` if none gains so much. */
-static int64_t raised(const Pieces *pieces, int64_t x, int64_t y, int64_t most, double gain)
+static int64_t raised(Pieces *pieces, int64_t x, int64_t y, int64_t most, double gain)
 {
     for (;;) {
         const double aimed = sqrt((double)most) + gain;
         const int64_t least = MAX(most + 1, (int64_t)(aimed * aimed));
         int64_t stop;
-        y = deep_rows(pieces, x, y, pieces->height, least, &stop);
+        y = deep_rows(pieces, x, y, pieces->height, least, 1, &stop);
         if (y == pieces->height)
             return most;
         most = clearance(pieces, x, (y + stop - 1) / 2);
     }
 }
 
-static void deepest(const Pieces *pieces, int64_t *found)
+typedef struct {
+    int64_t most, x, y; /* squared distance of the deepest pixel so far, its column (0 = the leftmost) and row */
+} Deepest;
+
+/* The deepest pixel of the columns [x, x + n), n a power of two. Distances of neighbours differ by 1 at most: one column
+   that is far from as deep as the deepest so far rules out those beside it. */
+static void search(Pieces *pieces, int64_t x, int64_t n, Deepest *best)
 {
-    int64_t most = 0, best_y = pieces->height, stop;
-    for (int64_t stride = 32; stride >= 8; stride /= 4)
-        for (int64_t x = 0; x < pieces->n_columns; x += stride)
-            most = raised(pieces, x, 0, most, stride / 2.0);
-    for (int64_t x = 0; x < pieces->n_columns; x++) {
-        const int64_t y = deep_rows(pieces, x, 0, pieces->height, MAX(most, 1), &stop);
-        if (y == pieces->height)
-            continue;
-        const int64_t more = raised(pieces, x, y, most, 0);
-        const int64_t first = more > most ? deep_rows(pieces, x, y, pieces->height, more, &stop) : y;
-        if (more > most || first < best_y) {
-            best_y = first;
-            found[0] = pieces->left + x;
-            found[1] = first;
+    const int64_t height = pieces->height;
+    int64_t stop;
+    if (n > 1) {
+        const double needed = sqrt((double)best->most) - (double)(n / 2);
+        const int64_t middle = MIN(x + n / 2, pieces->n_columns - 1);
+        if (needed > 1 && deep_rows(pieces, middle, 0, height, (int64_t)(needed * needed), n/4+1, &stop) == height)
+            return;
+        search(pieces, x, n / 2, best);
+        if (x + n / 2 < pieces->n_columns)
+            search(pieces, x + n / 2, n / 2, best);
+        return;
+    }
+    int64_t y = deep_rows(pieces, x, 0, height, MAX(best->most, 1), 1, &stop);
+    if (y == height)
+        return;
+    const int64_t most = raised(pieces, x, y, best->most, 0);
+    if (most > best->most)
+        y = deep_rows(pieces, x, y, height, most, 1, &stop);
+    if (most > best->most || y < best->y)
+        *best = (Deepest){most, x, y};
+}
+
+static void deepest(Pieces *pieces, int64_t *found)
+{
+    enum { BLOCK = 32 };
+    Deepest best = {0, -1, pieces->height};
+    int64_t climbed = 0;
+    for (int64_t x = 0; x < pieces->n_columns; x += BLOCK) {
+        const int64_t most = raised(pieces, x, 0, best.most, BLOCK / 2);
+        climbed = most > best.most ? x : climbed;
+        best.most = most;
+    }
+    for (int64_t stride = BLOCK / 2; stride; stride /= 2)
+        for (int side = -1; side <= 1; side += 2) {
+            const int64_t x = MIN(MAX(climbed + side * stride, 0), pieces->n_columns - 1);
+            const int64_t most = raised(pieces, x, 0, best.most, 0);
+            climbed = most > best.most ? x : climbed;
+            best.most = most;
         }
-        most = more;
+    for (int64_t x = 0; x < pieces->n_columns; x += BLOCK)
+        search(pieces, x, BLOCK, &best);
+    if (best.x >= 0) {
+        found[0] = pieces->left + best.x;
+        found[1] = best.y;
     }
 }
 
@@ -505,6 +562,45 @@ static PyObject *deepest_pixels(PyObject *self, PyObject *tuple)
         release(&arguments);
         return PyErr_NoMemory();
     }
+    DONE
+}
+
+/* ---- pictures ---- */
+
+static PyObject *filtered_rows(PyObject *self, PyObject *tuple)
+{
+    TAKE("innB")
+    const int32_t *ends = INTS(0);
+    const int64_t n = LENGTH(0), height = NUMBER(1), length = (NUMBER(2) + 7) / 8 + 1;
+    uint8_t *rows = BYTES(3);
+    uint8_t *above = calloc(length, 1);
+    if (above == NULL) {
+        release(&arguments);
+        return PyErr_NoMemory();
+    }
+    Py_BEGIN_ALLOW_THREADS
+    memset(rows, 0, height * length);
+    for (int64_t k = 1; k < n; k += 2) /* marks where a piece of a column begins and where the next row is outside again */
+        for (int64_t position = ends[k - 1]; position < ends[k];) {
+            const int64_t x = position / height, top = position - x * height;
+            const int64_t bottom = MIN(ends[k] - x * height, height);
+            const uint8_t bit = 0x80 >> x % 8;
+            rows[top * length + 1 + x / 8] ^= bit;
+            if (bottom < height)
+                rows[bottom * length + 1 + x / 8] ^= bit;
+            position = x * height + bottom;
+        }
+    for (int64_t y = 0; y < height; y++) {
+        uint8_t *row = rows + y * length;
+        for (int64_t i = 1; i < length; i++) {
+            const uint8_t bits = above[i] ^ row[i];
+            row[i] = bits - above[i];
+            above[i] = bits;
+        }
+        row[0] = 2;
+    }
+    Py_END_ALLOW_THREADS
+    free(above);
     DONE
 }
 
@@ -746,6 +842,7 @@ static PyMethodDef METHODS[] = {
     {"coverage", coverage, METH_VARARGS, NULL},
     {"hit_cells", hit_cells, METH_VARARGS, NULL},
     {"deepest_pixels", deepest_pixels, METH_VARARGS, NULL},
+    {"filtered_rows", filtered_rows, METH_VARARGS, NULL},
     {"upsample", upsample, METH_VARARGS, NULL},
     {"map_levels", map_levels, METH_VARARGS, NULL},
     {"counts_above", counts_above, METH_VARARGS, NULL},
@@ -756,7 +853,7 @@ static PyMethodDef METHODS[] = {
 
 static int add_version(PyObject *module)
 {
-    return PyModule_AddIntConstant(module, "VERSION", 3); /* kernels.VERSION */
+    return PyModule_AddIntConstant(module, "VERSION", 4); /* kernels.VERSION */
 }
 
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, add_version}, {0, NULL}};

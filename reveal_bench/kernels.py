@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-VERSION = 3
+VERSION = 4
 """Of the loops' arguments: a module that was compiled of another version is not used."""
 
 
@@ -120,6 +120,16 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
     found = np.full((len(which), 2), -1, np.int64)
     loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), found)
     return found
+
+
+def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
+    """One mask, a bit a pixel, as rows of a PNG picture: (height, 1 + width / 8), the number of filter "up" (2) first.
+
+    Each byte is less the one above it, which makes nearly all of them 0.
+    """
+    rows = np.empty((height, (width + 7) // 8 + 1), np.uint8)
+    loops.filtered_rows(_ends(ends), height, width, rows.ravel())
+    return rows
 
 
 def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatArray:

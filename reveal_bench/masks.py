@@ -22,8 +22,11 @@ lies beyond the image has no pixels. Regions are :class:`~reveal_bench.masks.Pac
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,7 +101,7 @@ class PackedMasks:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def areas(self) -> IntArray:
         """Foreground pixels of each mask, shape (n,)."""
         areas: IntArray = _kernels().mask_areas(self.ends, self.offsets)
@@ -119,6 +122,18 @@ class PackedMasks:
         runs = np.diff(ends, prepend=0)
         values = np.arange(len(runs)) % 2 == 1
         return np.repeat(values, runs).reshape(width, height).T
+
+    def png(self, index: int) -> bytes:
+        """Mask `index` as a PNG picture of its size, one bit a pixel: white where it is, black elsewhere."""
+        height, width = (int(side) for side in self.sizes[index])
+        ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
+        head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)  # one bit of grey
+        data = zlib.compress(_kernels().filtered_rows(ends, height, width), 1)
+        parts = ((b"IHDR", head), (b"IDAT", data), (b"IEND", b""))
+        return b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            for name, data in parts
+        )
 
     def deepest_xy(self, indices: Sequence[int] | IntArray) -> IntArray:
         """Pixel (x, y) of each mask at `indices` that is farthest from its outside, shape (n, 2); (-1, -1) if empty.

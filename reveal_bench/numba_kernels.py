@@ -318,6 +318,22 @@ def _clearance(first, lows, highs, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def filtered_rows(ends, height, width, rows):  # type: ignore[no-untyped-def]
+    """One mask, a bit a pixel, as rows of a PNG picture: the number 2, then each byte less the one above it."""
+    length = rows.size // height
+    rows[:] = 0
+    for k in range(1, ends.size, 2):
+        for position in range(ends[k - 1], ends[k]):
+            x = position // height
+            rows[(position - x * height) * length + 1 + x // 8] |= 0x80 >> x % 8
+    for y in range(height - 1, -1, -1):
+        rows[y * length] = 2
+        if y:
+            for i in range(y * length + 1, (y + 1) * length):
+                rows[i] -= rows[i - length]
+
+
+@njit(cache=True, nogil=True)
 def running_weights(counts, units, stops, sums):  # type: ignore[no-untyped-def]
     """Sums of the weights of the first `stops` of `units`, per row of `counts`."""
     for r in range(sums.shape[0]):

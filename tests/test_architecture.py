@@ -29,6 +29,7 @@ BASE = {
     "files",
     "arrays",
     "version",
+    "lazy",
     "arguments",
 }
 BELOW_MODELS = {"dataset", "evaluation", "predictions", "sources", "kinds", "entries", "metrics"} | BASE

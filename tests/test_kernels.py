@@ -56,6 +56,7 @@ def results(loops: ModuleType, rles: list[Rle], others: list[Rle], patch: pytest
         kernels.contains(masks.ends, masks.offsets, everything, positions),
         kernels.intersections(masks.ends, masks.offsets, other.ends, other.offsets),
         mask_iou(masks, other, slice="all"),
+        np.frombuffer(b"".join(map(masks.png, range(len(masks)))), np.uint8),
         *(kernels.hit_cells(masks.ends, masks.offsets, masks.sizes, n) for n in (1, 3, 8)),
         *(
             kernels.coverage(masks.ends, *masks.offsets[i : i + 2], height, 2 * width * edges, 2 * height * edges)

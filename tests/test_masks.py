@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import numpy as np
@@ -69,10 +70,20 @@ def hard_masks(rng: np.random.Generator, n: int) -> list[np.ndarray]:
     return masks
 
 
+def test_pictures_show_their_masks(rng: np.random.Generator) -> None:
+    masks = random_masks(rng, 100) + hard_masks(rng, 100)
+    packed = pack_masks([encode_mask(mask) for mask in masks])
+    for i, mask in enumerate(masks):
+        with Image.open(io.BytesIO(packed.png(i))) as picture:
+            assert picture.mode == "1"
+            assert np.array_equal(np.asarray(picture), mask)
+
+
 def test_deepest_pixel_is_the_first_maximum_of_the_distance_transform(rng: np.random.Generator) -> None:
     from scipy.ndimage import distance_transform_edt
 
-    masks = [mask for mask in random_masks(rng, 400) + hard_masks(rng, 1200) if mask.any()]
+    blown_up = [np.kron(mask, np.ones((8, 8), bool)) for mask in hard_masks(rng, 60)]  # most have several equals
+    masks = [mask for mask in random_masks(rng, 400) + hard_masks(rng, 1200) + blown_up if mask.any()]
     deepest = pack_masks([encode_mask(mask) for mask in masks]).deepest_xy(range(len(masks)))
     for i, mask in enumerate(masks):
         squared = np.round(distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1] ** 2)

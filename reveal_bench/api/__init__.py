@@ -3,24 +3,66 @@
 A function has the name and the options of its command, takes what Python users hold (tables, lists, mappings) where
 the command takes a file, and returns an object that shows itself as a small table. The command line calls the same
 functions and prints.
+
+Nothing is imported here: a name brings its module when it is first used, so that a command waits for its own alone.
 """
 
 from __future__ import annotations
 
-from reveal_bench.api.bench import Bench, load
-from reveal_bench.api.confidences import Confidence, confidence
-from reveal_bench.api.conversion import Conversion, convert
-from reveal_bench.api.detector_curves import DetectorCurves, curves
-from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
-from reveal_bench.api.map_scores import MapScores, score_maps
-from reveal_bench.api.pages import WrittenReport, report
-from reveal_bench.api.pixel_counts import PixelStatistics, pixels
-from reveal_bench.api.reader_plan import ReaderPlan, plan_readers
-from reveal_bench.api.reader_study import ReaderStudyResult, readers
-from reveal_bench.api.reading_rows import ReadingsTable, readings
-from reveal_bench.api.scores import Scores
-from reveal_bench.api.shape_features import Shapes, shapes
-from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
+from typing import TYPE_CHECKING
+
+from reveal_bench.lazy import getter
+
+if TYPE_CHECKING:
+    from reveal_bench.api.bench import Bench, load
+    from reveal_bench.api.confidences import Confidence, confidence
+    from reveal_bench.api.conversion import Conversion, convert
+    from reveal_bench.api.detector_curves import DetectorCurves, curves
+    from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
+    from reveal_bench.api.map_scores import MapScores, score_maps
+    from reveal_bench.api.pages import WrittenReport, report
+    from reveal_bench.api.pixel_counts import PixelStatistics, pixels
+    from reveal_bench.api.reader_plan import ReaderPlan, plan_readers
+    from reveal_bench.api.reader_study import ReaderStudyResult, readers
+    from reveal_bench.api.reading_rows import ReadingsTable, readings
+    from reveal_bench.api.scores import Scores
+    from reveal_bench.api.shape_features import Shapes, shapes
+    from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
+
+_HOME = {
+    "Bench": "bench",
+    "Comparisons": "verbs",
+    "Confidence": "confidences",
+    "Conversion": "conversion",
+    "DetectorCurves": "detector_curves",
+    "MapScores": "map_scores",
+    "PixelStatistics": "pixel_counts",
+    "Ranking": "verbs",
+    "ReaderPlan": "reader_plan",
+    "ReaderStudyResult": "reader_study",
+    "ReadingsTable": "reading_rows",
+    "Scores": "scores",
+    "Shapes": "shape_features",
+    "WrittenReport": "pages",
+    "compare": "verbs",
+    "confidence": "confidences",
+    "convert": "conversion",
+    "curves": "detector_curves",
+    "lint": "verbs",
+    "load": "bench",
+    "pixels": "pixel_counts",
+    "plan_readers": "reader_plan",
+    "rank": "verbs",
+    "readers": "reader_study",
+    "readings": "reading_rows",
+    "report": "pages",
+    "saliency": "heat_maps",
+    "score": "verbs",
+    "score_maps": "map_scores",
+    "shapes": "shape_features",
+    "tune_gates": "heat_maps",
+    "tune_saliency": "heat_maps",
+}
 
 __all__ = [
     "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores", "PixelStatistics", "Ranking",
@@ -28,3 +70,9 @@ __all__ = [
     "confidence", "convert", "curves", "lint", "load", "pixels", "plan_readers", "rank", "readers", "readings",
     "report", "saliency", "score", "score_maps", "shapes", "tune_gates", "tune_saliency",
 ]  # fmt: skip
+
+__getattr__ = getter(__name__, _HOME)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,12 +6,17 @@ goes to standard output, all else (progress, warnings) to standard error; progre
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from copy import copy
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import (
@@ -58,7 +63,7 @@ def main() -> None:
     """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
     try:
-        app()
+        asked_for(sys.argv[1:])()
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
@@ -67,6 +72,34 @@ def main() -> None:
         if report is not None:
             typer.echo(report.render(), err=True)
         sys.exit(1)
+
+
+def asked_for(words: Sequence[str]) -> typer.Typer:
+    """`app` with the command that `words` begin with alone, and with names alone for ``--help``.
+
+    To make all commands with all their options takes longer than most of them work.
+    """
+    narrowed = copy(app)
+    if list(words) == ["--help"]:
+        narrowed.registered_commands = [_named(command) for command in app.registered_commands]
+        return narrowed
+    chosen = [command for command in app.registered_commands if [_name(command)] == list(words[:1])]
+    if not chosen:
+        return app
+    narrowed.registered_commands, narrowed.registered_groups = chosen, []
+    return narrowed
+
+
+def _name(command: CommandInfo) -> str:
+    assert command.callback is not None
+    return command.name or get_command_name(command.callback.__name__)
+
+
+def _named(command: CommandInfo) -> CommandInfo:
+    """The command without options: its name and what it is for."""
+    named = copy(command)
+    named.name, named.help, named.callback = _name(command), inspect.getdoc(command.callback), lambda: None
+    return named
 
 
 REMEDIES = {
@@ -90,7 +123,7 @@ def _message(error: Exception) -> str:
 
 def _options() -> dict[str, str]:
     """Parameter -> its option, of the command that was called."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(asked_for(sys.argv[1:]))
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
     return {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}

@@ -5,13 +5,33 @@
 them a dataset folder asks for, :func:`reveal_bench.evaluation.score.lint_file` finds out.
 """
 
-from reveal_bench.entries.report import LintProblem, LintReport
-from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.findings.lint import findings_to_jsonl, lint_findings
-from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-from reveal_bench.kinds.localization.lint import lint_predictions
-from reveal_bench.kinds.tasks.lint import answers_to_jsonl, lint_tasks
-from reveal_bench.predictions.rules import RULES
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reveal_bench.lazy import getter
+
+if TYPE_CHECKING:
+    from reveal_bench.entries.report import LintProblem, LintReport
+    from reveal_bench.entries.source import Limits
+    from reveal_bench.kinds.findings.lint import findings_to_jsonl, lint_findings
+    from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+    from reveal_bench.kinds.localization.lint import lint_predictions
+    from reveal_bench.kinds.tasks.lint import answers_to_jsonl, lint_tasks
+    from reveal_bench.predictions.rules import RULES
+
+_HOME = {
+    "Limits": "entries.source",
+    "LintProblem": "entries.report",
+    "LintReport": "entries.report",
+    "RULES": "predictions.rules",
+    "answers_to_jsonl": "kinds.tasks.lint",
+    "findings_to_jsonl": "kinds.findings.lint",
+    "lint_findings": "kinds.findings.lint",
+    "lint_predictions": "kinds.localization.lint",
+    "lint_tasks": "kinds.tasks.lint",
+    "predictions_to_jsonl": "kinds.localization.formats",
+}
 
 __all__ = [
     "RULES",
@@ -25,3 +45,5 @@ __all__ = [
     "lint_tasks",
     "predictions_to_jsonl",
 ]
+
+__getattr__ = getter("reveal_bench", _HOME)

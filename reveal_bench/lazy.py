@@ -1,0 +1,27 @@
+"""Packages whose names bring their modules when they are first used, so that importing one costs next to nothing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["getter"]
+
+
+def getter(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of `package`, whose names are found in the modules of `home`, named from the package on.
+
+    Examples
+    --------
+    >>> getter("reveal_bench", {"BENCHMARKS": "benchmarks"})("Benchmark")
+    Traceback (most recent call last):
+    AttributeError: module 'reveal_bench' has no attribute 'Benchmark'
+    """
+
+    def found(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+
+    return found
