@@ -302,7 +302,7 @@ def test_public_names_are_there_and_listed() -> None:
         ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
         ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
         ({"grid": 0}, "`grid` must lie in [1, 26], got 0"),
-        ({"ratings": 5}, "`ratings` must be the path of a table, or a list of ratings, got an int"),
+        ({"ratings": 5}, "`ratings` must be the path of a table or of a dataset folder that keeps some, or a list"),
     ],
 )
 def test_a_wrong_option_is_refused_in_our_words(places: tuple[Path, Path], options: dict[str, Any], told: str) -> None:
