@@ -28,6 +28,7 @@ from reveal_bench.cli import (
     data,
     export,
     reader_study,
+    report,
     run,
     saliency,
     score,
@@ -134,9 +135,9 @@ app.command()(data.inspect)
 app.command()(data.build)
 app.command()(data.validate)
 app.command()(data.diff)
-app.command()(run.report)
-app.command()(run.misses)
-app.command()(run.view)
+app.command()(report.report)
+app.command()(report.misses)
+app.command()(report.view)
 app.command()(data.attach)
 app.command()(score.baseline)
 app.command()(score.lint)

@@ -1,15 +1,10 @@
-"""Commands that ask models (``run``, ``import-inspect``, ``export-lmms``, ``import-lmms``) and show what they answered.
-
-``report`` writes a page about a dataset folder, or about what models answered in it; ``misses`` writes what readers are
-to judge; ``view`` shows cases in a browser.
-"""
+"""Commands that ask models: ``run``, and for other harnesses ``import-inspect``, ``export-lmms``, ``import-lmms``."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,13 +13,10 @@ from reveal_bench.cli.output import (
     Endpoint,
     Folder,
     GridSize,
-    Missing,
     PriceCached,
     PriceIn,
     PriceOut,
-    Resamples,
     Seed,
-    Split,
     check_outside_datasets,
     prices_of,
 )
@@ -62,6 +54,13 @@ class Detail(StrEnum):
     HIGH = "high"
 
 
+class ShownViews(StrEnum):
+    """Which films of a study are shown."""
+
+    ALL = "all"
+    ONE = "one"
+
+
 AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write, or to go on with.", show_default=False)]
 PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
@@ -70,6 +69,7 @@ Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 25
 Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
 DetailHint = Annotated[Detail, typer.Option(help="How finely an API is asked to look at pictures.")]
+Views = Annotated[ShownViews, typer.Option(help="Films of a study: all, or the PA (else the AP) and its prior.")]
 Coordinates = Annotated[
     str,
     typer.Option(
@@ -109,6 +109,7 @@ def run(
         ),
     ] = "pixels",
     corners: Corners = None,
+    views: Views = ShownViews.ALL,
     epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
     limit: Limit = None,
     temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
@@ -136,7 +137,9 @@ def run(
     without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
     check that your data use agreement allows that.
     """
-    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail, coordinates, corners)
+    settings = _settings(
+        folder, answer, prompt, grid, side, shots, shots_split, seed, detail, coordinates, corners, views
+    )
     if dry_run is not None:
         if coordinates == "auto":
             raise ValueError("`--coordinates` must name a convention with `--dry-run`, which asks no model, got auto")
@@ -283,6 +286,7 @@ def _settings(
     detail: Detail,
     coordinates: str = "pixels",
     corners: bool | None = None,
+    views: ShownViews = ShownViews.ALL,
 ) -> AskSettings:
     from reveal_bench.models.questions import AskSettings
 
@@ -298,6 +302,7 @@ def _settings(
         detail=detail.value,
         coordinates=coordinates,
         corners=corners,
+        views=views.value,
     )
 
 
@@ -379,6 +384,7 @@ def export_lmms(
     seed: Seed = 0,
     coordinates: Coordinates = "pixels",
     corners: Corners = None,
+    views: Views = ShownViews.ALL,
     limit: Limit = None,
 ) -> None:
     """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
@@ -387,7 +393,7 @@ def export_lmms(
     check_outside_datasets(out, "--out")
     if coordinates == "auto":
         raise ValueError("`--coordinates` must name a convention, as no model is asked here, got auto")
-    asked = (folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO, coordinates, corners)
+    asked = (folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO, coordinates, corners, views)
     settings = _settings(*asked)
     task = export_tasks(folder, split, out, settings, limit=limit).stem
     typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
@@ -413,180 +419,3 @@ def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: st
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     for name in prediction_files(info.epochs):
         typer.echo(f"wrote {out / name}")
-
-
-Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
-Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl beside them.")]
-
-
-def misses(
-    runs: Annotated[
-        list[str], typer.Argument(help="Run folders and prediction files: LABEL=PATH.", show_default=False)
-    ],
-    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="New folder, private: pictures, and which model missed.")],
-    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
-    anatomy: Anatomy = None,
-    most: Annotated[int, typer.Option(min=1, help="Misses of a model and a finding that are read.")] = 50,
-    seed: Seed = 0,
-) -> None:
-    """Write the complete misses of models for readers to tell position errors from anatomy errors.
-
-    `reveal-leaderboard readers --form errors` shows them; models are not named there.
-    """
-    from reveal_bench.models.pictures import FolderPictures
-    from reveal_bench.reports.anatomy import read_anatomy
-    from reveal_bench.reports.misses import write_misses
-    from reveal_bench.reports.run_errors import categorize
-    from reveal_bench.reports.runs import load_runs, open_world
-
-    check_outside_datasets(out, "--out")
-    labelled = [_labelled(one) for one in runs]
-    world = open_world(folder, labelled, split)
-    if not world.kind.uses_grid:
-        rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
-        raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
-    regions = None if anatomy is None else read_anatomy(anatomy)
-    grid = world.info.grid
-    cases = {
-        f"{run.label} {epoch}": categorize(predictions, world.records, grid=grid, anatomy=regions)
-        for run in load_runs(labelled, world)
-        for epoch, predictions in enumerate(run.predictions, start=1)
-        if run.grid == grid
-    }
-    if not cases:
-        raise ValueError(f"`runs` must hold one on a grid of {grid} cells per side, the dataset's")
-    counts = write_misses(
-        out, cases, world.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
-    )
-    for finding, n in counts.items():
-        typer.echo(f"{n:>6,} {finding}")
-    typer.echo(
-        f"wrote {sum(counts.values()):,} misses to {out}; readers: reveal-leaderboard readers --form errors "
-        f"--misses {out / 'for_readers' / 'misses.jsonl'} --images {out / 'for_readers'}"
-    )
-
-
-def report(
-    what: Annotated[
-        list[str],
-        typer.Argument(
-            help="A dataset folder; or run folders and prediction files, each with a label if you like: LABEL=PATH.",
-            show_default=False,
-        ),
-    ],
-    folder: Annotated[
-        Path | None, typer.Option(help="Dataset folder that the runs answered; without it, WHAT is a dataset folder.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="HTML file to write, `<folder>-report.html` by default; of runs, the folder for all of it."),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split with references; by default all of them, or that of the runs.")
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
-    ] = None,
-    finding: Annotated[
-        list[str] | None, typer.Option(help="Finding to report, as often as there are some; all of them by default.")
-    ] = None,
-    anatomy: Anatomy = None,
-    reviews: Reviews = None,
-    human: Annotated[
-        Path | None,
-        typer.Option(help="Prediction file of benchmark readers: a page of WHAT beside them, as paper 002."),
-    ] = None,
-    ratings: Annotated[
-        Path | None,
-        typer.Option(help="Table of readers' ratings of open tasks, or a dataset folder with some: a page of them."),
-    ] = None,
-    examples: Annotated[
-        int, typer.Option(min=0, max=12, help="Films of single cases to show with every run's cell.")
-    ] = 0,
-    missing: Missing = None,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-) -> None:
-    """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
-    from reveal_bench import api
-
-    if ratings is not None:
-        others = (reference, finding, anatomy, reviews, human, missing)
-        if out is None or any(option is not None for option in others) or (folder is None and len(what) != 1):
-            rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
-            raise ValueError(f"a report of `--ratings` {rule}")
-        runs = [] if folder is None else [_labelled(one) for one in what]
-        written = api.report(runs, folder or what[0], out=out, split=split, ratings=ratings)
-        terminal.warn(written.warnings)
-    elif folder is None:
-        if len(what) != 1 or any(
-            option is not None for option in (reference, finding, anatomy, reviews, human, missing)
-        ):
-            raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
-        with terminal.progress("reading") as progress:
-            written = api.report(what[0], out=out, split=split, progress=progress)
-        terminal.warn([f"{written.path}: {warning}" for warning in written.warnings])
-    else:
-        from reveal_bench.reports.anatomy import read_anatomy
-        from reveal_bench.reports.misses import read_reviews
-
-        if out is None:
-            raise ValueError("a report of runs needs `--out`, the folder to write it to")
-        if human is not None:
-            if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
-                raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
-            asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
-            written = api.report(what[0], folder, out=out, split=split or "released", human=human, **asked)
-            terminal.warn(written.warnings)
-            typer.echo(f"wrote {written.path}")
-            return
-        with terminal.progress("reporting") as progress:
-            written = api.report(
-                [_labelled(one) for one in what],
-                folder,
-                out=out,
-                split=split,
-                progress=progress,
-                reference=reference,
-                findings=finding or None,
-                anatomy=None if anatomy is None else read_anatomy(anatomy),
-                reviews=None if reviews is None else read_reviews(reviews),
-                examples=examples,
-                n_resamples=resamples,
-                seed=seed,
-            )
-        terminal.warn(written.warnings)
-    typer.echo(f"wrote {written.path}")
-
-
-def _labelled(argument: str) -> tuple[str, Path]:
-    """LABEL=PATH, or PATH with an empty label, for which the report finds one; a path may hold an equals sign."""
-    label, sign, path = argument.partition("=")
-    if not sign or Path(argument).exists():
-        return "", Path(argument)
-    return label, Path(path)
-
-
-def view(
-    folder: Folder,
-    split: Split = "released",
-    predictions: Annotated[
-        list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Answers of a system; once per system.")
-    ] = None,
-    most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
-    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,
-) -> None:
-    """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
-    from reveal_bench.viewer.gallery import CaseSource, named_files
-    from reveal_bench.viewer.server import loopback_server
-    from reveal_bench.viewer.serving import PATH, Galleries, Gallery
-
-    files = named_files(predictions or [])
-    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
-    with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
-        source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
-        typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()

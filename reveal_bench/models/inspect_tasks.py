@@ -327,10 +327,15 @@ def localization_box(
 
 @task
 def findings_labels(
-    folder: str, split: str, style: str = "zero-shot", side: int | None = None, detail: str = "high"
+    folder: str,
+    split: str,
+    style: str = "zero-shot",
+    side: int | None = None,
+    detail: str = "high",
+    views: str = "all",
 ) -> Task:
     """Which of a benchmark's labels a study shows."""
-    return _task(folder, split, "labels", style=style, side=side, detail=detail)
+    return _task(folder, split, "labels", style=style, side=side, detail=detail, views=views)
 
 
 @task
@@ -341,6 +346,8 @@ def open_tasks(
     side: int | None = None,
     detail: str = "high",
     coordinates: str = "pixels",
+    views: str = "all",
 ) -> Task:
     """Open tasks on studies (paper 001), answered in words and, where they want them, boxes."""
-    return _task(folder, split, "text", style=style, side=side, detail=detail, coordinates=coordinates)
+    options = {"style": style, "side": side, "detail": detail, "coordinates": coordinates, "views": views}
+    return _task(folder, split, "text", **options)

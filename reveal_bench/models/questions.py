@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,7 +20,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS, Grid
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
-from reveal_bench.kinds.questions import Question
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form
 
@@ -52,8 +52,10 @@ DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
 """What :func:`describe_split` says."""
 CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
 """Where a folder keeps rows with pictures; those of a private holdout in the last."""
+ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
+"""Which film stands for a study, first to last (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")
-LATER = {"coordinates", "corners"}
+LATER = {"coordinates", "corners", "views"}
 """Settings that runs of earlier versions do not state; they had the defaults."""
 IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
@@ -107,6 +109,8 @@ class AskSettings:
     detail : how finely an API is asked to look at pictures: "auto", "low" or "high"; thin lines need "high"
     coordinates, corners : how places are asked for and read, see :mod:`reveal_bench.models.coordinates`; the first may
         be "auto" where a model is calibrated, and nowhere else
+    views : films of a study that are shown: "all"; or "one", the PA, else the AP, and beside it the one of the study
+        before where the question has one (as paper 001 asked a model that takes one picture)
     prompt_version : of :mod:`reveal_bench.models.prompts`
 
     Raises
@@ -125,6 +129,7 @@ class AskSettings:
     detail: Literal["auto", "low", "high"] = "high"
     coordinates: str = "pixels"
     corners: bool = False
+    views: Literal["all", "one"] = "all"
     prompt_version: str = "1"
 
     def __post_init__(self) -> None:
@@ -132,6 +137,7 @@ class AskSettings:
             ("form", (*LOCAL, "labels", "text")),
             ("style", STYLES),
             ("detail", ("auto", "low", "high")),
+            ("views", ("all", "one")),
         ):
             if getattr(self, name) not in known:
                 raise ArgumentError(name, f"must be one of {', '.join(known)}", repr(getattr(self, name)))
@@ -149,6 +155,8 @@ class AskSettings:
             argument = "corners" if self.coordinates == "pixels" else "coordinates"
             rule = f"is for answers with coordinates ({', '.join(PLACED)})"
             raise ArgumentError(argument, rule, f"form {self.form!r}")
+        if self.views != "all" and self.form in LOCAL:
+            raise ArgumentError("views", "is for questions about studies (labels, text)", f"form {self.form!r}")
         if self.form == "cell":
             from reveal_bench.models.overlay import check_side
 
@@ -169,6 +177,7 @@ class AskSettings:
         detail: str = "high",
         coordinates: str = "pixels",
         corners: bool | None = None,
+        views: str = "all",
     ) -> AskSettings:
         """The settings for a dataset folder; None stands for what its benchmark and the papers use.
 
@@ -198,6 +207,7 @@ class AskSettings:
             detail=detail,  # type: ignore[arg-type]  # checked by the class
             coordinates=coordinates,
             corners=chosen in PLACED[1:] and coordinates not in ("pixels", AUTO) if corners is None else corners,
+            views=views,  # type: ignore[arg-type]  # checked by the class
         )
 
     def document(self) -> dict[str, Any]:
@@ -233,8 +243,14 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
         raise ArgumentError("form", f"must be one of {', '.join(kind.forms)} for {info.benchmark}", repr(settings.form))
     if limit is not None and limit < 1:
         raise ArgumentError("limit", "must be at least 1", limit)
-    listed = kind.questions(folder, split, info, settings.form)
-    return list(listed)[:limit]
+    listed = list(kind.questions(folder, split, info, settings.form))[:limit]
+    return listed if settings.views == "all" else [replace(one, images=_one_view(one.images)) for one in listed]
+
+
+def _one_view(images: Sequence[ViewedImage]) -> tuple[ViewedImage, ...]:
+    """One film of the study and, where there is an earlier study, one of that: the first in the order of ONE_VIEW."""
+    parts = [[image for image in images if image.is_prior == is_prior] for is_prior in (False, True)]
+    return tuple(min(part, key=lambda image: ONE_VIEW.index(image.view)) for part in parts if part)
 
 
 def describe_split(folder: Path, split: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from reveal_bench.cli import data as cli_folder
-from reveal_bench.cli import run as cli_report
+from reveal_bench.cli import report as cli_report
 from tests.dataset.card_folders import edit, findings_folder, localization_folder
 
 

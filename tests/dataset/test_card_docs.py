@@ -6,7 +6,7 @@ import pytest
 
 from reveal_bench.benchmarks import BENCHMARKS, SOURCES, bundled
 from reveal_bench.cli import data as cli_folder
-from reveal_bench.cli import run as cli_report
+from reveal_bench.cli import report as cli_report
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from tests.conftest import ROOT

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.kinds.questions import Question, ViewedImage
-from reveal_bench.models.questions import AskSettings, describe_split, list_questions
+from reveal_bench.models.questions import AskSettings, _one_view, describe_split, list_questions
+from tests.dataset.card_folders import findings_folder
 
 
 def edited(folder: Path, pattern: str, column: str) -> None:
@@ -80,3 +81,21 @@ def test_a_question_comes_back_from_its_document() -> None:
     for question, unit in ((task, "t"), (place, "a|b")):
         assert Question.from_document(json.loads(json.dumps(asdict(question)))) == question
         assert question.unit == unit
+
+
+def test_one_view_is_the_pa_else_the_ap_and_that_of_the_study_before(tmp_path: Path) -> None:
+    def shown(*views: str, prior: tuple[str, ...] = ()) -> list[str]:
+        now = [ViewedImage(view, view, (8, 8)) for view in views]
+        before = [ViewedImage(f"old {view}", view, (8, 8), is_prior=True) for view in prior]
+        return [image.image_id for image in _one_view([*now, *before])]
+
+    assert shown("LATERAL", "AP", "PA") == ["PA"]
+    assert shown("LATERAL", "AP", prior=("LATERAL", "FRONTAL")) == ["AP", "old FRONTAL"]
+    assert shown("LATERAL") == ["LATERAL"]
+    folder = findings_folder(tmp_path, n=4)  # every second study has an AP and a lateral film
+    of_views = {views: AskSettings.of_folder(folder, views=views) for views in ("all", "one")}
+    counts = {views: [len(one.images) for one in list_questions(folder, "test", settings)]
+              for views, settings in of_views.items()}  # fmt: skip
+    assert counts == {"all": [1, 2, 1, 2], "one": [1, 1, 1, 1]}
+    with pytest.raises(ValueError, match=r"`views` is for questions about studies \(labels, text\), got form 'cell'"):
+        AskSettings(views="one")

@@ -1,0 +1,190 @@
+"""Commands that show what is there: ``report`` writes pages, ``misses`` what readers are to judge, ``view`` cases."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import Folder, Missing, Resamples, Seed, Split, check_outside_datasets
+
+__all__ = ["misses", "report", "view"]
+
+Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
+Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl beside them.")]
+
+
+def misses(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run folders and prediction files: LABEL=PATH.", show_default=False)
+    ],
+    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New folder, private: pictures, and which model missed.")],
+    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    anatomy: Anatomy = None,
+    most: Annotated[int, typer.Option(min=1, help="Misses of a model and a finding that are read.")] = 50,
+    seed: Seed = 0,
+) -> None:
+    """Write the complete misses of models for readers to tell position errors from anatomy errors.
+
+    `reveal-leaderboard readers --form errors` shows them; models are not named there.
+    """
+    from reveal_bench.models.pictures import FolderPictures
+    from reveal_bench.reports.anatomy import read_anatomy
+    from reveal_bench.reports.misses import write_misses
+    from reveal_bench.reports.run_errors import categorize
+    from reveal_bench.reports.runs import load_runs, open_world
+
+    check_outside_datasets(out, "--out")
+    labelled = [_labelled(one) for one in runs]
+    world = open_world(folder, labelled, split)
+    if not world.kind.uses_grid:
+        rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
+        raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
+    regions = None if anatomy is None else read_anatomy(anatomy)
+    grid = world.info.grid
+    cases = {
+        f"{run.label} {epoch}": categorize(predictions, world.records, grid=grid, anatomy=regions)
+        for run in load_runs(labelled, world)
+        for epoch, predictions in enumerate(run.predictions, start=1)
+        if run.grid == grid
+    }
+    if not cases:
+        raise ValueError(f"`runs` must hold one on a grid of {grid} cells per side, the dataset's")
+    counts = write_misses(
+        out, cases, world.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
+    )
+    for finding, n in counts.items():
+        typer.echo(f"{n:>6,} {finding}")
+    typer.echo(
+        f"wrote {sum(counts.values()):,} misses to {out}; readers: reveal-leaderboard readers --form errors "
+        f"--misses {out / 'for_readers' / 'misses.jsonl'} --images {out / 'for_readers'}"
+    )
+
+
+def report(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="A dataset folder; or run folders and prediction files, each with a label if you like: LABEL=PATH.",
+            show_default=False,
+        ),
+    ],
+    folder: Annotated[
+        Path | None, typer.Option(help="Dataset folder that the runs answered; without it, WHAT is a dataset folder.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="HTML file to write, `<folder>-report.html` by default; of runs, the folder for all of it."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split with references; by default all of them, or that of the runs.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
+    ] = None,
+    finding: Annotated[
+        list[str] | None, typer.Option(help="Finding to report, as often as there are some; all of them by default.")
+    ] = None,
+    anatomy: Anatomy = None,
+    reviews: Reviews = None,
+    human: Annotated[
+        Path | None,
+        typer.Option(help="Prediction file of benchmark readers: a page of WHAT beside them, as paper 002."),
+    ] = None,
+    ratings: Annotated[
+        Path | None,
+        typer.Option(help="Table of readers' ratings of open tasks, or a dataset folder with some: a page of them."),
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(min=0, max=12, help="Films of single cases to show with every run's cell.")
+    ] = 0,
+    missing: Missing = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+) -> None:
+    """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
+    from reveal_bench import api
+
+    if ratings is not None:
+        others = (reference, finding, anatomy, reviews, human, missing)
+        if out is None or any(option is not None for option in others) or (folder is None and len(what) != 1):
+            rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
+            raise ValueError(f"a report of `--ratings` {rule}")
+        runs = [] if folder is None else [_labelled(one) for one in what]
+        written = api.report(runs, folder or what[0], out=out, split=split, ratings=ratings)
+        terminal.warn(written.warnings)
+    elif folder is None:
+        if len(what) != 1 or any(
+            option is not None for option in (reference, finding, anatomy, reviews, human, missing)
+        ):
+            raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
+        with terminal.progress("reading") as progress:
+            written = api.report(what[0], out=out, split=split, progress=progress)
+        terminal.warn([f"{written.path}: {warning}" for warning in written.warnings])
+    else:
+        from reveal_bench.reports.anatomy import read_anatomy
+        from reveal_bench.reports.misses import read_reviews
+
+        if out is None:
+            raise ValueError("a report of runs needs `--out`, the folder to write it to")
+        if human is not None:
+            if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
+                raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
+            asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
+            written = api.report(what[0], folder, out=out, split=split or "released", human=human, **asked)
+            terminal.warn(written.warnings)
+            typer.echo(f"wrote {written.path}")
+            return
+        with terminal.progress("reporting") as progress:
+            written = api.report(
+                [_labelled(one) for one in what],
+                folder,
+                out=out,
+                split=split,
+                progress=progress,
+                reference=reference,
+                findings=finding or None,
+                anatomy=None if anatomy is None else read_anatomy(anatomy),
+                reviews=None if reviews is None else read_reviews(reviews),
+                examples=examples,
+                n_resamples=resamples,
+                seed=seed,
+            )
+        terminal.warn(written.warnings)
+    typer.echo(f"wrote {written.path}")
+
+
+def _labelled(argument: str) -> tuple[str, Path]:
+    """LABEL=PATH, or PATH with an empty label, for which the report finds one; a path may hold an equals sign."""
+    label, sign, path = argument.partition("=")
+    if not sign or Path(argument).exists():
+        return "", Path(argument)
+    return label, Path(path)
+
+
+def view(
+    folder: Folder,
+    split: Split = "released",
+    predictions: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Answers of a system; once per system.")
+    ] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
+    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,
+) -> None:
+    """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
+    from reveal_bench.viewer.gallery import CaseSource, named_files
+    from reveal_bench.viewer.server import loopback_server
+    from reveal_bench.viewer.serving import PATH, Galleries, Gallery
+
+    files = named_files(predictions or [])
+    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
+    with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
+        source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
+        typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
