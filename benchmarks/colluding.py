@@ -5,7 +5,8 @@
 Labels are drawn at random; a model is calibrated scores of a given AUROC, called at its best threshold for F1. Leak:
 the gain of macro F1 over the shown labels of five teams who share a model and whatever each is told, asking as
 "focused" in `tests/leaderboard/probing.py`. Usefulness: five models whose scores have a correlation of 0.5 given the
-labels; how many of their ten pairs an open board tells apart, and a closed one; and how wide intervals are.
+labels; how many of their ten pairs an open board tells apart, and a closed one; how wide intervals are, and in how many
+draws that of a label holds the mean F1 of all draws.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from statistics import mean
 
 import numpy as np
@@ -21,9 +23,12 @@ from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 from scipy.special import expit, logit
 from scipy.stats import norm
+from sklearn.metrics import f1_score
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.metrics.bootstrap import MACRO
 from tests.leaderboard import test_probing_simulation as attack
 from tests.leaderboard.probing import best_calls
 
@@ -65,16 +70,28 @@ def systems(name: str, seed: int) -> dict[str, StudyRows]:
     return made
 
 
-def usefulness(name: str, seed: int) -> tuple[int, int, float, float]:
-    """Pairs that an open board and a closed one tell apart; widths of the macro's interval and the rarest label's."""
+@dataclass(frozen=True)
+class Usefulness:
+    """Of one draw: pairs that an open board and a closed one tell apart, and intervals of F1 (n, 2), macro first, with
+    the exact F1 of each label shown."""
+
+    told_open: int
+    told_closed: int
+    intervals: FloatArray
+    exact: FloatArray
+
+
+def usefulness(name: str, seed: int) -> Usefulness:
     models, policy = systems(name, seed), ReleasePolicy()
     told = []
     for paired in (False, True):
         places = rank_document(models, policy, paired=paired)["entries"].values()
         told.append(sum(a["tier"] != b["tier"] for a, b in itertools.combinations(places, 2)))
-    figures = {f.finding: f for f in release(models["AUROC 0.86"], policy).figures if f.metric == "f1"}
-    widths = [(figures[of].high or 0) - (figures[of].low or 0) for of in ("macro", "label 1")]
-    return told[0], told[1], widths[0], widths[1]
+    one = models["AUROC 0.86"]
+    figures = [f for f in release(one, policy).figures if f.metric == "f1"]
+    shown = [one.labels.index(f.finding) for f in figures if f.finding != MACRO]
+    intervals = np.array([(f.low, f.high) for f in figures], float)
+    return Usefulness(*told, intervals, f1_score(one.present[:, shown], one.predicted[:, shown], average=None))
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -91,10 +108,16 @@ def main() -> None:
         print_table(["studies", *(f"{each} each" for each in EACH)], rows)
         rows = []
         for name in WORLDS:
-            found = np.array(list(pool.map(usefulness, [name] * DRAWS, range(DRAWS)))).mean(axis=0)
-            rows.append([name, f"{found[0]:.1f}", f"{found[1]:.1f}", f"{found[2]:.2f}", f"{found[3]:.2f}"])
+            found = list(pool.map(usefulness, [name] * DRAWS, range(DRAWS)))
+            intervals, exact = np.array([one.intervals for one in found]), np.array([one.exact for one in found])
+            holds = (intervals[:, 1:, 0] <= exact.mean(axis=0)) & (exact.mean(axis=0) <= intervals[:, 1:, 1])
+            widths = (intervals[..., 1] - intervals[..., 0]).mean(axis=0)
+            told = [mean(one.told_open for one in found), mean(one.told_closed for one in found)]
+            rows.append(
+                [name, *(f"{n:.1f}" for n in told), f"{widths[0]:.2f}", f"{widths[1]:.2f}", f"{holds.mean():.3f}"]
+            )
         print()
-        print_table(["studies", "open", "closed", "macro", "label with 30"], rows)
+        print_table(["studies", "open", "closed", "macro", "label with 30", "held"], rows)
 
 
 if __name__ == "__main__":

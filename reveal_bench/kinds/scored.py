@@ -3,13 +3,18 @@
 Each kind says which figures a board may show, the board how finely. A *cell* is what a figure counts: the cases of a
 finding, the scored answers of a criterion. Those with fewer than `min_cell` are hidden. Which ones are hidden follows
 from the references alone, never from what was submitted.
+
+The width of an exact interval depends on which cases a submission had right, so it tells of labels beside the value.
+Where a figure counts right answers, a kind therefore gives a *spread* instead: the standard error that the figure would
+have for each value it could truly have, computed of what the sender knows (what was called) and of what never changes
+(how many cases there are, and of how many patients). An interval made of it and the rounded value tells nothing more.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
@@ -31,9 +36,16 @@ __all__ = [
     "Disclosure",
     "OfSize",
     "Rows",
+    "Spread",
     "TabledRows",
     "disclosure_of_findings",
+    "effective_size",
+    "spread_of_share",
 ]
+
+
+Spread = Callable[[FloatArray], FloatArray]
+"""True values of a figure -> the standard error that it would have, both in the unit of its metric."""
 
 
 class Rows(Protocol):
@@ -163,12 +175,38 @@ class Disclosure:
     estimates : those that may be shown; `n` is the size of the cell, of a macro the groups in it
     shown, hidden : groups, in table order
     note : what is not shown and why, for people
+    spreads : (metric, group) -> of what its interval is made; the others' are those of the estimates
     """
 
     estimates: Sequence[Estimate]
     shown: tuple[str, ...]
     hidden: tuple[str, ...]
     note: str
+    spreads: Mapping[tuple[str, str], Spread] = field(default_factory=dict)
+
+
+def effective_size(units: Iterable[str]) -> float:
+    """How many independent cases those of `units` are worth at least: as if all cases of a unit were right or wrong
+    together, ``(sum m)^2 / sum m^2`` for m cases of a unit (Kish 1965, Survey Sampling, on weights).
+
+    Examples
+    --------
+    >>> effective_size("aabcd"), effective_size("abcd")  # 25 / (4 + 1 + 1 + 1)
+    (3.5714285714285716, 4.0)
+    """
+    _, counts = np.unique(list(units), return_counts=True)
+    return float(counts.sum() ** 2 / (counts**2).sum())
+
+
+def spread_of_share(n: float) -> Spread:
+    """Of a share of `n` independent cases.
+
+    Examples
+    --------
+    >>> spread_of_share(25)(np.array([0.5, 1.0])).tolist()
+    [0.1, 0.0]
+    """
+    return lambda truth: np.sqrt(truth * (1 - truth) / n)
 
 
 def disclosure_of_findings(

@@ -35,6 +35,7 @@ METHODS = {
     "shifted": "percentile bootstrap, shifted by twice its bias",
     "bca": "bias-corrected and accelerated bootstrap",
     "chexlocalize": "bootstrap, as the code of CheXlocalize has it",
+    "shown": "score interval about the rounded value",
 }
 """Kind of interval -> what it is called in a paper."""
 LARGEST_FILE = 16 << 20
@@ -107,11 +108,13 @@ class Figure:
     @property
     def method(self) -> str | None:
         """How the interval was made, in words."""
-        if self.n_resamples is None:
-            return None
         recipe = self.recipe
         kind = recipe.get("i", "percentile")
         unit = plural_of(recipe.get("unit", "unit"))
+        if kind == "shown":
+            return f"{METHODS[kind]}, with whole {unit}"
+        if self.n_resamples is None:
+            return None
         if kind == "jackknife":
             return f"{METHODS[kind]} over {unit}"
         return f"{METHODS.get(kind, kind)}, {self.n_resamples} resamples of {unit}, seed {recipe.get('seed', '?')}"

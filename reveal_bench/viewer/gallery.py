@@ -7,7 +7,9 @@ and nobody is shown it by itself.
   called) and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character
   per system: ``+`` right, ``-`` wrong, ``.`` not judged. The page opens with it alone.
 * ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
-* ``films/N-K.jpg``: film K of it, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small.
+* ``films/N-K.jpg``: film K of it, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small;
+* ``places/S-G.jpg``: where system S (after the last one, the references) marks group G, over the mean film. Which there
+  are, and of how many cases, ``gallery.json`` says in `places`.
 
 Marks are in shares of a film's width and height. A mask is `width`, `height` and `runs`: lengths of runs along the rows
 of the mask made smaller, those outside first.
@@ -30,16 +32,17 @@ from PIL import Image
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import kind_of
-from reveal_bench.kinds.cases import Case, CaseAnswer, CaseFilm, Mark
+from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
+from reveal_bench.viewer.places import LATERAL, answer_maps, draw_map, mean_film
 
 __all__ = ["CaseSource", "INDEX", "SCHEMA", "named_files", "prepare_gallery"]
 
 SCHEMA = 1
-INDEX, CASES, FILMS, THUMBNAILS = "gallery.json", "cases", "films", "thumbnails"
+INDEX, CASES, FILMS, THUMBNAILS, PLACES = "gallery.json", "cases", "films", "thumbnails", "places"
 FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")
 THUMBNAIL_PX, MASK_PX = 240, 512
 OUTCOMES = {True: "+", False: "-", None: "."}
@@ -77,6 +80,8 @@ def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None 
             (new / place).write_bytes(source.read(place) or b"")
             if progress is not None:
                 progress(done, source.n_files)
+        index = source.index | {"places": _write_places(source, new)}
+        (new / INDEX).write_bytes(_json(index))
         if out.exists():
             out.rmdir()
         new.rename(out)
@@ -128,10 +133,10 @@ class CaseSource:
         cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
         self.cases = list(cases.values())
         self.max_side = max_side
-        self._given = [_given(case, systems) for case in self.cases]
-        groups = _groups(info, self.cases, self._given)
+        self.given = [_given(case, systems) for case in self.cases]
+        groups = _groups(info, self.cases, self.given)
         self._pictures = StoredPictures(kind, split_shards(folder, kind.config, split), set(cases))
-        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self._given, strict=True)]
+        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self.given, strict=True)]
         self.index: dict[str, Any] = {
             "schema": SCHEMA,
             "benchmark": info.benchmark,
@@ -170,9 +175,24 @@ class CaseSource:
             return None
         case = self.cases[number]
         if match["room"] == CASES:
-            return _json(_document(case, number, self._given[number]))
+            return _json(_document(case, number, self.given[number]))
         k, side = int(match["film"] or 0), THUMBNAIL_PX if match["room"] == THUMBNAILS else self.max_side
         return _film(case, self._pictures.of(case.key), k, side) if k < len(case.films) else None
+
+
+def _write_places(source: CaseSource, folder: Path) -> list[list[int]]:
+    """Draw where each system marks each group; [system, group, cases] of what is drawn."""
+    maps = answer_maps(source.cases, source.given)
+    if maps:
+        (folder / PLACES).mkdir()
+    frontal = [n for n, case in enumerate(source.cases) if case.films[0].view != LATERAL]
+    film = mean_film((folder / THUMBNAILS / f"{n}.jpg").read_bytes() for n in frontal)
+    names, groups, drawn = [*source.index["systems"], REFERENCE], source.index["groups"], []
+    for (name, group), (shares, n_cases) in maps.items():
+        place = [names.index(name), groups.index(group)]
+        (folder / PLACES / f"{place[0]}-{place[1]}.jpg").write_bytes(draw_map(film, shares))
+        drawn.append([*place, n_cases])
+    return drawn
 
 
 def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:

@@ -27,7 +27,7 @@ SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"
 FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE, "icon.svg": ICON}
 """Files that show films on any page -> media type."""
 STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
-FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg")
+FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg|places/\d+-\d+\.jpg")
 MEDIA = {".json": "application/json", ".jpg": "image/jpeg"}
 KEPT_SECONDS = 300
 
@@ -164,6 +164,23 @@ class Galleries:
                 _spoken(cases[i], index["groups"]),
             )
             for i in chosen
+        ]
+
+    def places(self, benchmark: str, system: str) -> list[tuple[str, int, str, str]]:
+        """(group, number of cases, address of its map, that of the references') of a system, in table order.
+
+        None of a benchmark without a gallery, or of a system that is not in it or draws nothing.
+        """
+        gallery = self._of.get(benchmark)
+        if gallery is None or system not in gallery.index["systems"]:
+            return []
+        systems, groups = gallery.index["systems"], gallery.index["groups"]
+        drawn = {(place, group): n for place, group, n in gallery.index.get("places", ())}
+        own, address = systems.index(system), f"{PATH}/{quote(benchmark)}/places/"
+        return [
+            (name, drawn[own, k], f"{address}{own}-{k}.jpg", f"{address}{len(systems)}-{k}.jpg")
+            for k, name in enumerate(groups)
+            if (own, k) in drawn
         ]
 
 

@@ -8,9 +8,11 @@ that are not a model's, keep for every label the counts that fit the rounded fig
 * "random": a random half of those that the model leaves open, decoded by linear programming (Dinur and Nissim 2003);
 * "splitting": half of the group of studies that is least known, and so on until every group is one study.
 
-All labels are probed at once. Each submission of a team also calls some more of the studies that they are sure of, so
-that its scores rise from one to the next and pass the ladder. Any board will do: `ask` is all they know of it, and what
-a board says beside scores (comparisons, receipts, exports) is made of these.
+They may know how many studies have each label, and be told the macro more finely than a board shows it: that is what
+ranks, tiers and the macro's interval tell, and more. All labels are probed at once. Each submission of a team also
+calls some more of the studies that they are sure of, so that its scores rise from one to the next and pass the ladder.
+Any board will do: `ask` is all they know of it, and what a board says beside (intervals of labels, comparisons,
+receipts, exports) is made of these.
 """
 
 from __future__ import annotations
@@ -25,15 +27,21 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.special import logit
 
+from reveal_bench.metrics.bootstrap import MACRO
+
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 Strategy = Literal["focused", "random", "splitting"]
 STRATEGIES: tuple[Strategy, ...] = ("focused", "random", "splitting")
 
 Answer = Mapping[str, Mapping[str, float]]
-"""Metric ("f1", "recall"; others are ignored) -> label -> the figure shown; a label that is not shown is absent."""
+"""Metric ("f1", "recall"; others are ignored) -> label, or MACRO -> the figure shown; what is not shown is absent."""
 Ask = Callable[[BoolArray], Answer | None]
 """Calls (n_studies, n_labels) -> the answer; None if another score is shown instead. Raises BudgetSpentError."""
+
+
+MACRO_STEP = 0.005
+"""How finely they are told the macro, if they are: more finely than any board says it by rank, tier and interval."""
 
 
 class BudgetSpentError(Exception):
@@ -51,6 +59,7 @@ class Prober:
     step : resolution of the board's figures, by label or of all; 1e-6 for exact ones
     focus : studies per label that "focused" asks about at a time
     seed : of their random choices
+    positives : how many have each label, where they know it
     """
 
     labels: Sequence[str]
@@ -58,7 +67,9 @@ class Prober:
     step: float | Mapping[str, float] = 0.01
     focus: int = 24
     seed: int = 0
+    positives: Mapping[str, int] = field(default_factory=dict)
     probes: list[Probe] = field(default_factory=list)
+    macros: list[float] = field(default_factory=list)
 
     def own_calls(self) -> BoolArray:
         """What they would send for the model alone, (n_studies, n_labels)."""
@@ -72,9 +83,13 @@ class Prober:
         The calls that they would send after that, (n_studies, n_labels).
         """
         self.probes = probes = [
-            Probe(self.beliefs[:, i], self._step(label), strategy, self.focus, np.random.default_rng([self.seed, i]))
+            Probe(
+                self.beliefs[:, i], self._step(label), strategy, self.focus, np.random.default_rng([self.seed, i]),
+                known=self.positives.get(label),
+            )
             for i, label in enumerate(self.labels)
-        ]
+        ]  # fmt: skip
+        self.macros = []
         for ask, k in product(asks, range(each)):
             calls = np.column_stack([probe.next((k + 1) / each) for probe in probes])
             try:
@@ -83,7 +98,24 @@ class Prober:
                 continue
             for i, (label, probe) in enumerate(zip(self.labels, probes, strict=True)):
                 probe.note(calls[:, i], {metric: shown[label] for metric, shown in answer.items() if label in shown})
+            if MACRO in answer.get("f1", {}):
+                self.macros.append(answer["f1"][MACRO])
+                self._narrow()
         return np.column_stack([best_calls(probe.learnt(), probe.n_positives()) for probe in probes])
+
+    def _narrow(self) -> None:
+        """What macros to `MACRO_STEP` add to the counts of their labels: the best linear estimate again."""
+        probes = [probe for probe in self.probes if probe.asked]
+        counts = [probe.counts() for probe in probes]
+        sizes = np.array([[calls.sum() for calls in probe.asked] for probe in probes])
+        weights = 2 / (sizes + np.array([n for n, *_ in counts])[:, None]) / len(probes)  # of a hit in the macro
+        low, high = (np.array([ends[i] for ends in counts]) for i in (1, 2))
+        middle, spread = (low + high) / 2, ((high - low) / 2) ** 2 / 3 + 1e-4
+        gain = weights * spread / ((weights**2 * spread).sum(axis=0) + MACRO_STEP**2 / 12)
+        middle = middle + gain * (self.macros - (weights * middle).sum(axis=0))
+        half = np.sqrt(3 * spread * (1 - gain * weights))
+        for probe, *ends in zip(probes, middle - half, middle + half, strict=True):
+            probe.narrowed = ends[0], ends[1]
 
     def _step(self, label: str) -> float:
         return self.step[label] if isinstance(self.step, Mapping) else self.step
@@ -101,6 +133,8 @@ class Probe:
     asked: list[BoolArray] = field(default_factory=list)
     figures: list[dict[str, float]] = field(default_factory=list)
     groups: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    known: int | None = None
+    narrowed: tuple[FloatArray, FloatArray] | None = None
 
     def next(self, progress: float) -> BoolArray:
         """What to call next, (n_studies,); `progress` in (0, 1] is the share of the sure studies to call, too."""
@@ -137,18 +171,19 @@ class Probe:
         """Probabilities after all answers, (n_studies,)."""
         if not self.asked:
             return self.belief
-        n, low, high = self._counts()
+        n, low, high = self.counts()
+        low, high = self.narrowed or (low, high)
         sets = np.array([*self.asked, np.ones(len(self.belief), bool)], float)
         decode = decode_program if self.strategy == "random" else decode_linear
         return decode(self.belief, sets, np.append(low, n), np.append(high, n))
 
     def n_positives(self) -> float:
         """Their best estimate of how many studies have the label."""
-        return float(self._counts()[0] if self.asked else self.belief.sum())
+        return float(self.counts()[0] if self.asked else self.belief.sum())
 
-    def _counts(self) -> tuple[int, FloatArray, FloatArray]:
+    def counts(self) -> tuple[int, FloatArray, FloatArray]:
         """The number of positives nearest to their belief that fits all figures; least and most of every set asked."""
-        n = np.arange(1.0, len(self.belief))[:, None]
+        n = np.arange(1.0, len(self.belief))[:, None] if self.known is None else np.array([[float(self.known)]])
         sizes = np.array([calls.sum() for calls in self.asked], float)
         low, high = np.zeros((len(n), len(sizes))), np.minimum(sizes, n)
         half = self.step / 2 + 1e-9

@@ -26,7 +26,9 @@ from sklearn.metrics import f1_score, roc_auc_score
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.metrics.bootstrap import MACRO
 from tests.leaderboard.probing import (
+    MACRO_STEP,
     STRATEGIES,
     Answer,
     BoolArray,
@@ -100,7 +102,10 @@ class GuardedBoard:
         self.best = new
         answer: dict[str, dict[str, float]] = defaultdict(dict)
         for figure in new.figures:
-            answer[figure.metric][figure.finding] = figure.value
+            if figure.finding != MACRO:
+                answer[figure.metric][figure.finding] = figure.value
+        shown = [self.world.labels.index(label) for label in new.shown]
+        answer["f1"][MACRO] = round(float(self.world.f1(calls)[shown].mean()) / MACRO_STEP) * MACRO_STEP
         return answer
 
     def _rows(self, calls: BoolArray) -> StudyRows:
@@ -128,7 +133,8 @@ def attack_together(
     policy = replace(policy, n_resamples=2)  # they do not use the intervals, whose widths tell nothing
     steps = {x: Rounding(policy).step_of(int(n)) for x, n in zip(world.labels, world.present.sum(axis=0), strict=True)}
     boards = [GuardedBoard(world, policy, each) for _ in range(TEAMS)]
-    prober = Prober(world.labels, world.beliefs, step=steps, seed=seed)
+    positives = dict(zip(world.labels, world.present.sum(axis=0).tolist(), strict=True))
+    prober = Prober(world.labels, world.beliefs, step=steps, seed=seed, positives=positives)
     calls, own = prober.attack([board.ask for board in boards], strategy, each=each), prober.own_calls()
     assert [board.n_scored for board in boards] == [each] * TEAMS
     return world.f1(calls) - world.f1(own), (calls != own).any(axis=0)

@@ -14,6 +14,7 @@ from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
+from reveal_bench.kinds.scored import effective_size
 from tests.leaderboard.conftest import RARE, Board, guesses
 
 COUNTS = {"A": 40, "B": 10, "C": 200}
@@ -72,13 +73,24 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
 def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
     figure = release(make_rows({"point_hit": {"A": hits(13, 40)}})).figure("point_hit", "A")
     assert (figure.value, figure.n) == (0.3, "30-59")  # 13/40 = 0.325
-    # A binomial interval of 13 of 40 is some 0.325 +- 1.96 * 0.074 = 0.145. With half a step of the value, 0.05, that
-    # is 0.195, and four steps of 0.05 hold it.
-    assert (figure.low, figure.high) == (0.1, 0.5)
+    # A share p is possible within 1.96 (p (1 - p) / 40 + 0.1^2 / 12)^(1/2) of 0.3: 0.171 and 0.464 are (the root is
+    # 0.0661 and 0.0840), 0.169 and 0.467 are not; outwards to steps of 0.05.
+    assert (figure.low, figure.high) == (0.15, 0.5)
+    assert figure.signature == "point_hit|unit:patient|i:shown|v:1"
+
+
+def test_cases_of_one_patient_count_as_one() -> None:
+    """20 patients with two cases each are as 20 cases."""
+    rows = make_rows({"point_hit": {"A": hits(20, 40)}})
+    figure = release(replace(rows, patient_ids=[f"p{i // 2}" for i in range(40)])).figure("point_hit", "A")
+    # p = 0.5 - d with d = 1.96 (p (1 - p) / 20 + 0.1^2 / 12)^(1/2): d = 0.21, where the root is 0.106
+    assert (figure.low, figure.high) == (0.25, 0.75)
+    assert release(rows).figure("point_hit", "A").low == 0.3  # d = 0.157
+    assert effective_size(["a", "b", "c", "c"]) == 16 / 6  # (1 + 1 + 2)^2 / (1 + 1 + 4)
 
 
 def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
-    """All that is shown of 15 to 17 hits of 40 is the same; rounded by themselves, the ends would tell some apart."""
+    """All that is shown of 15 to 17 hits of 40 is the same; exact ends would tell some apart."""
     shown = set()
     for n_hits in range(15, 18):  # 0.375 to 0.425: all are shown as 0.4
         rows = make_rows({"point_hit": {"A": hits(n_hits, 40)}})

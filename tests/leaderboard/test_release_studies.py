@@ -11,9 +11,11 @@ import pytest
 from reveal_leaderboard.release.release import POLICY, release
 from reveal_leaderboard.settings import ReleasePolicy
 from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
+from statsmodels.stats.inter_rater import cohens_kappa
 
 from reveal_bench.kinds.findings.records import StudyRecord
-from reveal_bench.kinds.findings.scoring import StudyRows, shown_labels
+from reveal_bench.kinds.findings.released import SPREADS, shown_labels
+from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
 
 N = 300
 POSITIVES = {"Edema": 130, "Nodule": 29, "Mass": 30, "Opacity": 270, "Device": 271}
@@ -39,6 +41,38 @@ def make_rows(*, seed: int = 0, probabilities: bool = False, positives: dict[str
 
 
 ROWS = make_rows()
+
+
+@pytest.mark.parametrize("metric", ["f1", "recall", "cohen_kappa"])
+def test_intervals_of_labels_tell_nothing_beside_the_values(metric: str) -> None:
+    """Any labels of which as many studies are right: same value, same ends; a bootstrap's ends differ."""
+    column, shown, exact = ROWS.labels.index("Edema"), set(), set()
+    called = ROWS.predicted[:, column]
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        present = ROWS.present.copy()
+        for group in (called, ~called):  # so that patients have other pairs of them
+            present[group, column] = rng.permutation(present[group, column])
+        rows = replace(ROWS, present=present)
+        figure = release(rows, FAST).figure(metric, "Edema")
+        shown.add((figure.value, figure.low, figure.high))
+        estimates = summarize_studies(rows, n_resamples=100, seed=0, interval="percentile")
+        exact |= {(round(e.low, 2), round(e.high, 2)) for e in estimates if (e.metric, e.finding) == (metric, "Edema")}
+    assert len(shown) == 1
+    assert len(exact) > 1
+
+
+def test_spreads_of_labels_are_those_of_statsmodels_and_of_drawn_tables() -> None:
+    """300 studies of 300 patients; 75 have the label, 85 are called, 60 of these are right."""
+    cells = np.array([[200, 25], [15, 60]])
+    options = {"n": 300, "n_with": 75, "n_called": 85, "by": 1.0}
+    kappa = cohens_kappa(cells)
+    spread = SPREADS["cohen_kappa"](np.array([kappa.kappa]), **options)
+    assert spread == pytest.approx([kappa.std_kappa], rel=1e-4)
+    _, wrongly, missed, right = np.random.default_rng(0).multinomial(300, cells.ravel() / 300, 100_000).T
+    drawn = {"f1": 2 * right / (2 * right + wrongly + missed), "recall": right / (right + missed)}
+    for metric, values in drawn.items():
+        assert SPREADS[metric](values.mean(keepdims=True), **options) == pytest.approx([values.std()], rel=0.02)
 
 
 def test_a_label_needs_enough_studies_with_it_and_without_it() -> None:

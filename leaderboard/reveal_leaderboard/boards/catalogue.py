@@ -32,7 +32,7 @@ __all__ = [
     "read_published_boards",
 ]  # fmt: skip
 
-FEW_ITEMS, TOTAL_OF_FEW = 668, 2  # intervals tell something beside values, see the operator's guide
+FEW_ITEMS, TOTAL_OF_FEW = 300, 2
 """A team's budget on a holdout of fewer items than the first should not exceed the second."""
 
 log = logging.getLogger(__name__)

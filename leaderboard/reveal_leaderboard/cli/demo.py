@@ -137,7 +137,10 @@ class Demo:
         self.echo("3  predicting both halves: three models, two baselines")
         for half in ("released", "holdout"):
             self._predict(half)
-        files = {entrant.name: self.predictions / entrant.stem / "released.jsonl" for entrant in ENTRANTS}
+        files = {
+            f"{entrant.name}, {entrant.organization}": self.predictions / entrant.stem / "released.jsonl"
+            for entrant in ENTRANTS
+        }
         prepare_gallery(CaseSource(self.public, "released", files, most=GALLERY_CASES), self.gallery)
         self.echo(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
         private = self.private / STUDIES

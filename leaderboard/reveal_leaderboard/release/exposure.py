@@ -23,10 +23,11 @@ colluding teams can learn").
 Of detections macros alone are shown. They could all be spent on one finding, so they count in full against the labels
 of the smallest finding that may be shown.
 
-Not counted are other macros, which follow from the figures but for their rounding; AUROC, one number over five labels
-or more; intervals, whose distances from the shown value depend on little but the number of cases; comparisons, which
-are made of what is released; and places, which compare the spreads of single systems as long as a board is open
-(:mod:`reveal_leaderboard.release.ranking`).
+Not counted are the intervals of figures that count, which are made of what is shown; comparisons, for the same reason;
+other macros with their intervals, which follow from the figures but for their rounding; AUROC, one number over five
+labels or more; and places, which compare the spreads of single systems as long as a board is open
+(:mod:`reveal_leaderboard.release.ranking`). The simulation behind the thresholds includes them: its teams are told
+every macro to 0.005.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ import sqlalchemy as sa
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
+from reveal_bench.kinds.localization.released import HITS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.release.rounding import Rounding
@@ -52,10 +54,9 @@ from reveal_leaderboard.store.tables import fingerprints, members, scores, submi
 __all__ = ["Exposure", "Group", "answer_bits", "exposure", "label_bits"]
 
 Level = Literal["low", "watch", "close"]
-COUNTING = ("point_hit", "grid_hit")
 AREAS = ("mask_iou_all", "box_iou")
 IN_MACROS = KINDS["detection"].released
-TELLING = (*COUNTING, *AREAS, *RELEASED_PER_LABEL)
+TELLING = (*HITS, *AREAS, *RELEASED_PER_LABEL)
 GRID = 8
 POINT_BITS = math.log2(GRID**2)
 BOX_BITS = 2 * math.log2(GRID * (GRID + 1) / 2)
@@ -153,7 +154,7 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
         steps = math.log2(1 / Rounding(policy).step_of(least) + 1)
         most = most or n_cases
         count = math.inf if most is None else math.log2(most + 1)
-        if figure.metric in COUNTING:
+        if figure.metric in HITS:
             bits += min(count, steps)
         elif figure.metric in AREAS:
             bits += steps

@@ -11,8 +11,10 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
 * only metrics from which a submission can take no case away are released; which, each kind of benchmark says
   (`released` in its package in :mod:`reveal_bench.kinds`). Strata are too small;
 * values are rounded, the fewer cases the more coarsely, as their intervals support; macros so that no finding shows
-  finer in one than by itself. An interval is the shown value and two rounded distances, so that its ends say nothing
-  finer than the value does. Counts of cases are given in bands.
+  finer in one than by itself. Counts of cases are given in bands;
+* the interval of a figure that counts right answers is made of the shown value, of how many cases there are and how
+  many were called (:mod:`reveal_bench.kinds.scored`), so that it tells nothing more. That of a macro or an overlap
+  is the shown value and two rounded distances.
 
 Nothing else leaves the worker but places (:mod:`reveal_leaderboard.release.ranking`). The policy's figures travel with
 the score. What is left is a *counting query*: how many of the cases I name have it? Rounding hides little of that (one
@@ -27,14 +29,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.scored import Rows
+from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 
@@ -50,6 +52,8 @@ __all__ = [
 
 
 POLICY = ReleasePolicy()
+SHOWN_RECIPE = "{metric}|unit:patient|i:shown|v:{version}"
+"""Signature of a figure whose interval is made of its shown value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     """
     kind = KINDS[rows.kind]
     found = kind.disclose(rows, min_cell=policy.min_cell, n_resamples=policy.n_resamples, seed=policy.seed)
-    figures = tuple(_figures(found.estimates, policy, is_coarse=kind.can_be_probed))
+    figures = tuple(_figures(found, policy, is_coarse=kind.can_be_probed))
     return ReleasedScore(figures, found.shown, found.hidden, found.note, asdict(policy))
 
 
@@ -160,28 +164,34 @@ def _place(patient: str, key: bytes) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-def _figures(estimates: Sequence[Estimate], policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[Figure]:
+def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[Figure]:
     """Rounded figures; of small cells more coarsely where `is_coarse`."""
     rounding = Rounding(policy)
-    n_cases = {e.finding: e.n for e in estimates if e.finding != MACRO} if is_coarse else {}
+    n_cases = {e.finding: e.n for e in found.estimates if e.finding != MACRO} if is_coarse else {}
     macro_step = rounding.macro_step(list(n_cases.values()))
-    for e in estimates:
+    for e in found.estimates:
         is_macro = e.finding == MACRO
         step = macro_step if is_macro else rounding.step_of(e.n) if is_coarse else policy.resolution
         value = rounding.round(e.value, step)
-        if value is not None:
-            if is_coarse:
-                low, high = _within(e.metric, rounding.around(value, e.value - e.low, e.high - e.value, step))
-            else:
-                low, high = rounding.round_outwards(e.low, e.high, step)
-            yield Figure(
-                e.metric, e.finding, value, low, high, str(e.n) if is_macro else rounding.band(e.n), e.signature
-            )
+        if value is None:
+            continue
+        spread, recipe = found.spreads.get((e.metric, e.finding)), e.signature
+        if spread is not None:
+            low, high = rounding.consistent(value, spread, step, _bounds(e.metric))
+            recipe = SHOWN_RECIPE.format(metric=e.metric, version=METRICS[e.metric].version)
+        elif is_coarse:
+            low, high = _within(e.metric, rounding.around(value, e.value - e.low, e.high - e.value, step))
+        else:
+            low, high = rounding.round_outwards(e.low, e.high, step)
+        yield Figure(e.metric, e.finding, value, low, high, str(e.n) if is_macro else rounding.band(e.n), recipe)
 
 
 def _within(metric: str, ends: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
     """The ends of an interval, none outside the range of the metric."""
+    least, most = _bounds(metric)
     low, high = ends
-    return None if low is None else max(low, METRICS[metric].low), None if high is None else min(
-        high, METRICS[metric].high
-    )
+    return None if low is None else max(low, least), None if high is None else min(high, most)
+
+
+def _bounds(metric: str) -> tuple[float, float]:
+    return METRICS[metric].low, METRICS[metric].high

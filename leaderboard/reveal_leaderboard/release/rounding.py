@@ -9,12 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
+import numpy as np
+
+from reveal_bench.kinds.scored import Spread
 from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["WIDEST_REACH", "Rounding"]
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
+
+_FINEST = 0.001  # true values are looked at so finely
+_SPREADS = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 
 WIDEST_REACH = 0.05
 """The ends of intervals are not rounded further than this."""
@@ -62,6 +69,33 @@ class Rounding:
         reach = min(step, WIDEST_REACH)
         low, high = (max(0, math.ceil((distance + step / 2) / reach - 1e-9)) for distance in (below, above))
         return _multiple(round(shown / reach) - low, reach), _multiple(round(shown / reach) + high, reach)
+
+    def consistent(
+        self, shown: float, spread: Spread, step: float, bounds: tuple[float, float]
+    ) -> tuple[float | None, float | None]:
+        """Ends of an interval that tells nothing beside the rounded value: the values that could truly stand behind it.
+
+        Those are all from which the shown value is no further than 1.96 of their spreads, as in Wilson's score interval
+        (1927, J. Am. Stat. Assoc. 22), with rounding as an error of its own, whose variance is ``step**2 / 12``.
+
+        Parameters
+        ----------
+        shown : the rounded value
+        spread : standard error by true value
+        step : what the value is rounded to
+        bounds : least and most of the metric
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Rounding(ReleasePolicy()).consistent(0.5, lambda truth: np.sqrt(truth * (1 - truth) / 96), 0.01, (0, 1))
+        (0.4, 0.6)
+        """
+        low, high = bounds
+        truths = np.linspace(low, high, round((high - low) / _FINEST) + 1)
+        is_possible = np.abs(truths - shown) <= _SPREADS * np.hypot(spread(truths), step / math.sqrt(12)) + 1e-9
+        possible = truths[is_possible]
+        return self.round_outwards(float(possible[0]), float(possible[-1]), min(step, WIDEST_REACH))
 
     def step_of(self, n_cases: int) -> float:
         """What the figures of a finding with `n_cases` are multiples of."""

@@ -202,8 +202,8 @@ class Findings(Kind):
         return predictions_of(annotations), []
 
     def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.findings.scoring`."""
-        from reveal_bench.kinds.findings.scoring import disclose_studies
+        """See :mod:`reveal_bench.kinds.findings.released`."""
+        from reveal_bench.kinds.findings.released import disclose_studies
 
         return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 

@@ -139,8 +139,8 @@ class Localization(ImageKind):
         return drawn_predictions(predictions, manifest)
 
     def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.localization.scoring`."""
-        from reveal_bench.kinds.localization.scoring import disclose_cases
+        """See :mod:`reveal_bench.kinds.localization.released`."""
+        from reveal_bench.kinds.localization.released import disclose_cases
 
         return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 

@@ -44,11 +44,10 @@ from reveal_bench.geometry import Grid
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.scored import Confidences, Disclosure, TabledRows, disclosure_of_findings
+from reveal_bench.kinds.scored import Confidences, TabledRows
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
-    MACRO,
     BootstrapMeans,
     Estimate,
     bootstrap_means,
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CaseRows",
     "Reference",
-    "disclose_cases",
     "list_cases",
     "resample_systems",
     "score_localization",
@@ -574,24 +572,3 @@ def resample_systems(
             }
         )
     return results
-
-
-def disclose_cases(
-    rows: CaseRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
-) -> Disclosure:
-    """Figures of the findings with at least `min_cell` cases, and the macros; `box_iou` only where no mask counts."""
-    rows = rows.with_reference()
-    # Where chance is defined follows from the references alone; a row made by hand may lack it.
-    n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
-    shown = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
-    metrics = [name for name in released if name in rows.values]
-    if "mask_iou_all" in metrics and "box_iou" in metrics:
-        metrics.remove("box_iou")
-    allowed: list[Estimate] = []
-    if shown:
-        # What a board releases keeps percentiles, whatever the default at home
-        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "interval": "percentile"}
-        estimates = summarize(rows, metrics=metrics, findings=shown, **options)
-        thin = {e.metric for e in estimates if e.finding != MACRO and e.n < min_cell}
-        allowed = [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= min_cell)]
-    return disclosure_of_findings(allowed, rows.findings, shown, counted="cases", min_cell=min_cell)

@@ -30,6 +30,11 @@ __all__ = ["build", "entry_view", "may_see", "opening", "withdrawn_view"]
 PAGE = "entry.html"
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 
+PLACES_NOTE = (
+    "Released cases, over their mean film: the stronger the colour, the more of the finding's cases have a mark there. "
+    "Left the entry's answers, right the references."
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -101,7 +106,9 @@ def _page(
     synthetic = any(one.synthetic for one in services.catalogue.versions(submission.benchmark))
     human = None if synthetic else _human(submission.benchmark)
     result = _shared(services, submission, scores, wanted)
-    return entry_view(submission, scores, wanted, events, is_own=is_own, human=human, result=result, server=server)
+    places = services.galleries.places(submission.benchmark, title_of(submission))
+    shared: dict[str, Any] = {"is_own": is_own, "human": human, "result": result, "server": server, "places": places}
+    return entry_view(submission, scores, wanted, events, **shared)
 
 
 def _shared(
@@ -128,6 +135,7 @@ def entry_view(
     human: ReferenceRow | None = None,
     result: SharedResult | None = None,
     server: str = "",
+    places: Sequence[tuple[str, int, str, str]] = (),
 ) -> str:
     """The whole page.
 
@@ -139,12 +147,15 @@ def entry_view(
     is_own : whether the reader is of the team, or an admin
     result : what may travel of it; None while visitors see nothing
     server : address of the board, such as "https://board.example.org"
+    places : of released cases, see :meth:`reveal_bench.viewer.serving.Galleries.places`
     """
     parts = [opening(submission, version, result), _state(submission, is_own=is_own)]
     public = [score for score in scores if score.part == "public"]
     score = next((s for s in public if s.version == version), None)
     if score is not None:
         parts += _score_parts(submission, score, public, human, result)
+    if places:
+        parts += [part("Where it answers", note=PLACES_NOTE), draw(PAGE, "places", places, submission.benchmark)]
     for final in (s for s in scores if s.part == "final" and s.version == version):
         released = ReleasedScore.from_json(final.released)
         parts.append(part("Final figures", note="On patients that the public score never used; the round is over."))
@@ -158,10 +169,14 @@ def entry_view(
     return "".join(parts)
 
 
+def title_of(submission: Submission) -> str:
+    """What an entry is called: its model and its team."""
+    return f"{submission.model_name}, {submission.team}"
+
+
 def opening(submission: Submission, version: str | None, result: SharedResult | None) -> str:
     """What the page says first: whose entry it is, and its place and figure where they may travel."""
-    title = f"{submission.model_name}, {submission.team}"
-    head = page_head(title, markup=draw(PAGE, "lead", submission, version or submission.version))
+    head = page_head(title_of(submission), markup=draw(PAGE, "lead", submission, version or submission.version))
     return head if result is None else head + draw(PAGE, "headline", result)
 
 

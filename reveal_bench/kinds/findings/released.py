@@ -1,0 +1,114 @@
+"""What may be shown of the studies of one submission.
+
+A label is shown if at least `min_cell` studies have it and as many do not. `precision` leaves out the studies that a
+submission does not call, so it is not released; averages over decisions or studies ("micro", exact match) would mix the
+hidden labels in. AUROC is shown as a macro only, over at least :data:`RANKED_LABELS` labels: beside the decisions, an
+order of the studies would be a second answer per label and submission.
+
+Intervals of labels are made of spreads, see :mod:`reveal_bench.kinds.scored`: a sender knows how many studies were
+called, and how many have the label and whose they are never changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from reveal_bench.arrays import FloatArray
+from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
+from reveal_bench.kinds.scored import (
+    Disclosure,
+    Spread,
+    disclosure_of_findings,
+    effective_size,
+    spread_of_share,
+)
+from reveal_bench.metrics.agreement import kappa_from_tables
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
+
+__all__ = ["RANKED_LABELS", "SPREADS", "disclose_studies", "shown_labels"]
+
+RANKED_LABELS = 5
+
+
+def disclose_studies(
+    rows: StudyRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
+) -> Disclosure:
+    """Figures of the labels shown, and the macros over these; the cell of a label is the studies that have it.
+
+    `released` are the metrics that are shown per label."""
+    shown = shown_labels(rows, min_cell)
+    allowed: list[Estimate] = []
+    if shown:
+        kept = _only_labels(rows, shown)
+        positives = dict(zip(shown, kept.present.sum(axis=0).tolist(), strict=True))
+        # What a board releases keeps percentiles, whatever the default at home
+        estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed, interval="percentile")
+        allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in released]
+        if len(shown) >= RANKED_LABELS:
+            allowed += [e for e in estimates if (e.metric, e.finding) == ("auroc", MACRO)]
+    counted = "studies with it or without it"
+    found = disclosure_of_findings(allowed, rows.labels, shown, counted=counted, min_cell=min_cell)
+    return replace(found, spreads=_spreads(rows, shown, released))
+
+
+def _spreads(rows: StudyRows, shown: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:
+    """Of figures per label: of how many studies have it and how many were called, as large as patients allow."""
+    n = len(rows)
+    clustering = math.sqrt(n / effective_size(study.patient_id for study in rows.studies))
+    spreads: dict[tuple[str, str], Spread] = {}
+    for label in shown:
+        column = rows.labels.index(label)
+        n_with, n_called = int(rows.present[:, column].sum()), int(rows.predicted[:, column].sum())
+        for metric in released:
+            spreads[metric, label] = partial(SPREADS[metric], n=n, n_with=n_with, n_called=n_called, by=clustering)
+    return spreads
+
+
+def _spread_of_recall(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: float) -> FloatArray:
+    return by * spread_of_share(n_with)(truth)
+
+
+def _spread_of_f1(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: float) -> FloatArray:
+    """By the delta method: with S = 2 TP + FP + FN and counts that vary as Poisson's, F (1 - F) (2 - F) / S."""
+    spread: FloatArray = by * np.sqrt(truth * (1 - truth) * (2 - truth) / (n_with + n_called))
+    return spread
+
+
+def _spread_of_kappa(truth: FloatArray, *, n: int, n_with: int, n_called: int, by: float) -> FloatArray:
+    """From the table that has this kappa and these margins, by what one study more in each of its cells changes."""
+    chance = n_with * n_called / n
+    both = chance + truth * ((n_with + n_called) / 2 - chance)
+    both = np.clip(both, max(0, n_with + n_called - n), min(n_with, n_called))
+    cells = np.stack([n - n_with - n_called + both, n_called - both, n_with - both, both], axis=-1)
+    more = kappa_from_tables((cells[:, None] + _LITTLE * np.eye(4)).reshape(-1, 4, 2, 2))
+    changes = more - kappa_from_tables(cells.reshape(-1, 1, 2, 2))
+    spread: FloatArray = by * np.sqrt((cells * (changes / _LITTLE) ** 2).sum(axis=-1))
+    return spread
+
+
+_LITTLE = 1e-4
+SPREADS = {"recall": _spread_of_recall, "f1": _spread_of_f1, "cohen_kappa": _spread_of_kappa}
+"""Standard errors by true value of what is released per label; `by`: times so much as of a patient per study."""
+
+
+def shown_labels(rows: StudyRows, min_cell: int) -> tuple[str, ...]:
+    """Labels with at least `min_cell` studies that have them and as many that do not: references alone decide."""
+    positives = rows.present.sum(axis=0)
+    smaller = np.minimum(positives, len(rows) - positives)
+    return tuple(label for label, n in zip(rows.labels, smaller.tolist(), strict=True) if n >= min_cell)
+
+
+def _only_labels(rows: StudyRows, labels: Sequence[str]) -> StudyRows:
+    columns = [rows.labels.index(label) for label in labels]
+    return replace(
+        rows,
+        labels=tuple(labels),
+        predicted=rows.predicted[:, columns],
+        present=rows.present[:, columns],
+        probabilities=None if rows.probabilities is None else rows.probabilities[:, columns],
+    )
