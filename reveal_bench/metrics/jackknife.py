@@ -195,7 +195,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         ends = low + width * ends
     else:
         reach = t_quantile(freedom) * errors
-        ends = np.stack([values - bias - reach, values - bias + reach])
+        ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
     return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
 
 

@@ -13,7 +13,7 @@ from scipy.stats import norm, t
 
 from reveal_bench.metrics.bootstrap import Estimate, estimate_cases
 from reveal_bench.metrics.estimates import estimate_labels
-from reveal_bench.metrics.jackknife import LEAST_UNITS, t_quantile
+from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
 
 FloatArray = npt.NDArray[np.float64]
 Statistic = Callable[[npt.NDArray[np.int64]], float]
@@ -187,6 +187,14 @@ def test_too_few_patients_have_no_interval(n: int) -> None:
     assert not math.isnan(macro.low)
     assert math.isnan(rare.low) == math.isnan(rare.high) == (n < LEAST_UNITS)
     assert rare.value == 0.5
+
+
+def test_no_interval_leaves_a_scale_that_ends_on_one_side() -> None:
+    # nine differences of 0 and one of 1: mean and standard error 0.1, t of the least 3 degrees 3.182: -0.218 to 0.418
+    rows = np.array([0.0] * 9 + [1.0])
+    yes, no = np.array([True]), np.array([False])
+    evidence = Evidence((rows.sum() - rows)[:, None] / 9, np.array([10]), yes, no, (0.0, np.inf))
+    assert jackknife_ends(np.array([0.1]), evidence).ravel() == pytest.approx([0, 0.4182], abs=1e-3)
 
 
 def test_the_quantile_of_t_is_that_of_scipy() -> None:
