@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import gc
 import os
@@ -87,10 +88,18 @@ def random_masks(rng: np.random.Generator, n: int, *, largest: int = 40) -> list
     return masks
 
 
+LONGEST_CHILD = 300.0
+"""Seconds after which a child is taken to stand still; on a busy machine they take a tenth of it."""
+
+
 def in_child(work: Callable[[], object]) -> int:
-    """Do `work` in a copy of this process, which has the imports behind it: its exit code, or minus its signal."""
+    """Do `work` in a copy of this process, which has the imports behind it: its exit code, or minus its signal.
+
+    A copy that stands still, as one may whose threads stayed behind with a lock, says where and ends.
+    """
     child = os.fork()
     if child == 0:
+        faulthandler.dump_traceback_later(LONGEST_CHILD, exit=True)
         try:
             work()
         except BaseException:

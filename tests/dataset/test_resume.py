@@ -263,14 +263,13 @@ def test_killed_at_the_renames(tmp_path, monkeypatch, n_renames, overwrite):
         os.rename(path, target)
         return Path(target)
 
-    child = os.fork()
-    if child == 0:
+    def build_until() -> None:
         monkeypatch.setattr(Path, "rename", rename)
         build(pictures, tmp_path / "out", overwrite=overwrite)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == (9 if n_renames < (4 if overwrite else 2) else 0)
-    if os.waitstatus_to_exitcode(status) == 9:
+
+    is_killed = n_renames < (4 if overwrite else 2)
+    assert in_child(build_until) == (9 if is_killed else 0)
+    if is_killed:
         build(pictures, tmp_path / "out", overwrite=overwrite)
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
     assert tree(tmp_path / "out-private") == tree(tmp_path / "whole-private")

@@ -11,6 +11,8 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+from reveal_leaderboard.custody import Custody
+from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 import reveal_bench as rb
 from reveal_bench.entries.source import Limits
@@ -23,7 +25,8 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics.detection_matching import CENTRE
 from tests.cli.test_score import call
-from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, wait_until
+from tests.leaderboard.api_app import api_world
+from tests.leaderboard.conftest import Board
 
 KIND = KINDS["detection"]
 FINDINGS = ("Effusion", "Nodule")
@@ -353,28 +356,16 @@ def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> 
     assert "Nothing can be shown" in hidden.note
 
 
-def test_on_a_board(root: Path) -> None:
-    """Two uploads; the worker's confined children lint and score them; the table ranks both."""
-    with serve(Board(root / "public", root / "private"), root) as server:
-        sent = {}
-        for name, share in (("sharp", 0.95), ("fair", 0.3)):
-            file = root / f"{name}-holdout.json"
+def test_on_a_board(root: Path, tmp_path: Path) -> None:
+    """Two uploads over the API; confined children lint and score them; the table ranks both."""
+    board, name = Board(root / "public", root / "private"), "chestx-det-detection"
+    with Custody(tmp_path / "custody") as custody, api_world(board, tmp_path, children=custody) as world:
+        for model, share, sender in (("fair", 0.3, world.owner), ("sharp", 0.95, world.other)):
+            file = tmp_path / f"{model}.json"
             file.write_text(json.dumps(detections(root / "private", "holdout", share=share)))
-            metadata = {**METADATA, "model": {"name": name}, "organization": f"Laboratory {name}"}
-            answer = server.post(file, metadata, fields={"benchmark": "chestx-det-detection"})
+            answer = world.send(file, model, who=sender, fields={"benchmark": name})
             assert answer.status_code == 202, answer.text
-            sent[name] = answer.json()["id"]
-        holdout = f"chestx-det-detection={root / 'private'}"
-        with running("worker", "--data", server.data, "--holdout", holdout, log=root / "worker.log"):
-            documents = [server.wait_scored(identifier) for identifier in sent.values()]
-            assert [document["status"] for document in documents] == ["scored", "scored"], documents
-
-            def table() -> dict[str, Any] | None:
-                shown: dict[str, Any] = server.get("/api/v1/leaderboard?benchmark=chestx-det-detection").json()
-                is_placed = [entry["tier"] for entry in shown["entries"]]
-                return shown if len(is_placed) == len(sent) and all(is_placed) else None
-
-            board = wait_until(table, pause=ASKING, seconds=15)
-        page = server.get("/?benchmark=chestx-det-detection")
-    assert [entry["model"] for entry in board["entries"]] == ["sharp", "fair"]
-    assert page.status_code == 200
+        services, holdouts = world.services, open_holdouts([(name, board.holdout)], shared=[], vault=tmp_path / "vault")
+        Worker(services.store, services.intake.blobs, holdouts, custody, services.settings).run(once=True)
+        shown = world.client().get(f"/api/v1/leaderboard?benchmark={name}").json()
+    assert [(entry["model"], entry["tier"]) for entry in shown["entries"]] == [("sharp", "A"), ("fair", "B")]

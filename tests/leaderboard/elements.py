@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 OURS = {"class", "role", "title", "href", "rel", "style", "datetime", "type", "scope", "tabindex", "lang", "id"}
@@ -24,6 +25,11 @@ class Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts += data.split()
+
+
+def texts_in(markup: str, tag: str) -> list[str]:
+    """The text of every element `tag`, none of which holds another of its kind."""
+    return [text_of(piece.split(f"</{tag}>")[0]) for piece in re.split(rf"<{tag}\b[^>]*>", markup)[1:]]
 
 
 def text_of(markup: str) -> str:

@@ -63,7 +63,7 @@ BOARD = standings(
 def order(markup: str) -> list[str]:
     """Models in the order in which the table shows them."""
     table = markup.split("</table>")[0]
-    return re.findall(r'<a class="rv-name" href="/entry\?id=(\w+)"', table)
+    return list(dict.fromkeys(re.findall(r'href="/entry\?id=(\w+)"', table)))
 
 
 def test_a_row_says_its_rank_range_and_tier_and_a_new_one_is_told_as_new() -> None:
@@ -164,8 +164,7 @@ def test_reference_rows_stand_apart_unranked_with_their_source() -> None:
 
     rows = tuple(read_reference_rows(IMAGES))
     markup = render(standings(placed("Best", 0.8, 1, 1, "A"), references=rows, synthetic=False, comparable=True))
-    group = markup.split('<tbody class="rv-reference">')[1].split("</tbody>")[0]
-    assert "for reference, not ranked" in group
+    group = markup.split("for reference, not ranked")[1].split("</tbody>")[0]
     assert "Saporta et al. 2022" in group
     assert group.count(">not ranked") == group.count("<tr>")
     assert "Hollow square: human readers" in markup
@@ -196,7 +195,7 @@ texts = st.text(max_size=20)
 @given(st.builds(View, texts, texts, texts, texts, texts, st.booleans()))
 def test_an_address_keeps_the_view_and_an_unknown_one_draws_the_board(view: View) -> None:
     assert View.from_query(view.to_query()) == view
-    assert "rv-summary" in render(BOARD, view)
+    assert BOARD.title in text_of(render(BOARD, view))
 
 
 def test_a_default_view_leaves_the_address_bare() -> None:

@@ -14,7 +14,7 @@ from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
 from reveal_bench.predictions import LintProblem, LintReport
 from tests.leaderboard.api_app import shown
-from tests.leaderboard.elements import Elements
+from tests.leaderboard.elements import Elements, texts_in
 
 HOSTILE = st.one_of(
     st.text(max_size=40),
@@ -113,8 +113,8 @@ def test_an_interval_is_drawn_where_it_lies_and_never_vanishes(low: float, high:
 
 def test_a_value_below_the_scale_is_drawn_at_its_end() -> None:
     # kappa reaches -1, the line starts at 0
-    assert 'left:0.0%"></b>' in piece("interval_bar", -0.2, -0.4, 0.1)
-    assert '<i style="left:0%;width:10%">' in piece("interval_bar", -0.2, -0.4, 0.1)
+    assert "left:0.0%" in piece("interval_bar", -0.2, -0.4, 0.1)
+    assert "left:0%;width:10%" in piece("interval_bar", -0.2, -0.4, 0.1)
 
 
 def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
@@ -137,16 +137,13 @@ def test_a_forest_has_a_row_of_text_per_mark() -> None:
 def test_a_heat_map_has_a_figure_and_its_interval_in_every_cell() -> None:
     edema, mass = Mark("Net", 0.78, 0.73, 0.82), Mark("Net", 0.1)
     rows = [
-        HeatRow("Net", "North", {"Edema": edema, "Mass": mass}, key="k"),
+        HeatRow("Net", "North", {"Edema": edema, "Mass": mass}),
         HeatRow("Chance", "reference", {"Edema": Mark("Chance", 0.13)}, "chance"),
     ]
     markup = plots.heat_map(rows, ["Edema", "Mass", "Nothing"], title="By finding")
-    assert '<td style="--share:0.78" title="Net, Edema: 78 %, 73 to 82 %">78</td>' in markup
-    assert '<td style="--share:0.10" title="Net, Mass: 10 %">10</td>' in markup
-    assert markup.count("<td") == 4
-    assert markup.count('<td class="rv-none">–</td>') == 1  # chance has no mass
+    assert texts_in(markup, "td") == ["78", "10", "13", "–"]  # chance has no mass
+    assert re.findall(r'title="([^"]*)"', markup)[:2] == ["Net, Edema: 78 %, 73 to 82 %", "Net, Mass: 10 %"]
     assert "Nothing" not in markup
-    assert '<tr class="rv-is-submission" data-entry="k">' in markup
 
 
 def test_the_best_over_time_is_a_line_of_steps() -> None:
@@ -178,7 +175,7 @@ def test_a_report_shows_errors_first_and_says_how_many_are_left_out() -> None:
     errors = [LintProblem("error", "f", line, "", "r", "", f"error {line}") for line in range(1, LINT_ROWS_SHOWN + 2)]
     warning = LintProblem("warning", "f", 1, "", "r", "", "only a warning")
     markup = lint_view(shown(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {})))
-    assert markup.count("<tr class=") == LINT_ROWS_SHOWN
+    assert len(re.findall(r"error \d", markup)) == LINT_ROWS_SHOWN
     assert "only a warning" not in markup
     assert f"{LINT_ROWS_SHOWN} of {LINT_ROWS_SHOWN + 2} are shown, errors first." in markup
     assert re.search(r'role="alert".*cannot be sent', markup)

@@ -18,7 +18,6 @@ from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
-from reveal_bench.kinds.images import PictureFile
 from reveal_bench.scale.build import TaskBuild
 from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.tasks import RunTask, TaskError
@@ -26,6 +25,7 @@ from reveal_bench.sources import detect_builder
 from reveal_bench.sources.source import BuildError, Problem
 from tests.cli.test_score import call
 from tests.dataset.test_resume import build, studies, tree, write_pictures
+from tests.scale.sent import Deadly
 
 SIZE = 10
 """Studies of one task."""
@@ -118,21 +118,6 @@ def test_a_killed_process_costs_its_own_task_and_no_other(tmp_path: Path) -> Non
     assert len(killed) == 1
     assert starts(storage) == {0: 1, 1: 1, 2: 1, 3: 2, 4: 1, 5: 1}
     assert same(tmp_path / "out", tmp_path / "pool")
-
-
-class Deadly(PictureFile):
-    """A picture that ends every process that decodes it."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "kind":
-            os._exit(9)
-        return super().__getattribute__(name)
-
-    def __repr__(self) -> str:
-        return "deadly"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Deadly, (self.path, self.name, self.shown)
 
 
 @pytest.mark.processes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -14,18 +13,10 @@ import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.storage import Storage
-from reveal_bench.scale.tasks import RunTask, Task, TaskError, TaskPlace
+from reveal_bench.scale.tasks import RunTask, Task, TaskError
 from tests.cli.test_score import call
 from tests.conftest import ROOT
-
-
-def square(place: TaskPlace, number: int) -> dict[str, int]:
-    if number == 13:
-        raise ArgumentError("number", "must bring luck", number)
-    if number == 99:
-        os._exit(9)
-    place.write(b"%d" % number**2, ".txt")
-    return {"square": number**2}
+from tests.scale.sent import square
 
 
 def tasks_of(*numbers: int) -> list[Task]:
