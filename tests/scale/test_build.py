@@ -81,7 +81,7 @@ def test_shards_are_those_of_the_pool_and_finished_tasks_stay(tmp_path: Path) ->
     build(pictures, tmp_path / "pool", max_shard_bytes=1, keep_going=True)
     with pytest.raises(KeyboardInterrupt):
         by_tasks(pictures, tmp_path / "out", storage, progress=stop)
-    done = {int(path.stem) for path in (storage / "rows-test" / "done").iterdir()}
+    done = {int(path.stem) for path in (storage / "rows-test" / "done").glob("[0-9]*")}  # others are half written
     assert 5 <= len(done) < 21
     with pytest.raises(BuildError, match=r"1 problem:\n060\.png:study-60: `picture` must be readable"):
         by_tasks(pictures, tmp_path / "out", storage)

@@ -20,7 +20,7 @@ sync_api = pytest.importorskip("playwright.sync_api")
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 BAD = ("serious", "critical")
 LEFT = ("AbortError: signal is aborted", "Unexpected error Connection errored out")
 """What Gradio's own script says when somebody leaves a page while an answer is under way."""
