@@ -84,6 +84,12 @@ class Case:
     marks: dict[str, tuple[Mark, ...]]
     told: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The groups, then what else somebody drew, which nobody is asked for."""
+        drawn = (mark.group for marks in self.marks.values() for mark in marks)
+        return tuple(dict.fromkeys((*self.groups, *drawn)))
+
 
 @dataclass(frozen=True, slots=True)
 class CaseAnswer:

@@ -247,8 +247,8 @@ def _given(case: Case, systems: Mapping[str, Answers]) -> Answers:
 
 
 def _groups(info: FolderInfo, cases: Sequence[Case], given: Sequence[Answers]) -> list[str]:
-    """What is asked or answered of the cases shown: in the order of the benchmark's findings, others after them."""
-    there = {group: None for case in cases for group in case.groups}
+    """What is asked, drawn or answered of the cases shown: in the order of the benchmark's findings, then others."""
+    there = {group: None for case in cases for group in case.named}
     there |= {one.group: None for answers in given for found in answers.values() for one in found}
     known = [finding for finding in info.findings if finding in there]
     return known + [group for group in there if group not in known]
@@ -276,9 +276,9 @@ def _entry(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequen
 
 
 def _results(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> list[list[Any]]:
-    """[number of the group, a character per system] of every group asked or answered."""
+    """[number of the group, a character per system] of every group asked, drawn or answered."""
     by_system = [{one.group: OUTCOMES[one.is_hit] for one in answers} for answers in given.values()]
-    there = {*case.groups, *(group for found in by_system for group in found)}
+    there = {*case.named, *(group for found in by_system for group in found)}
     return [
         [n, "".join(found.get(group, ".") for found in by_system)] for n, group in enumerate(groups) if group in there
     ]

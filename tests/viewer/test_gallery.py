@@ -17,9 +17,10 @@ from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.findings.scoring import score_studies
 from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.viewer.gallery import CaseSource, _given, _mask, named_files, prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, _given, _mask, _results, named_files, prepare_gallery
 from tests.viewer.shown import Shown
 
 
@@ -157,6 +158,22 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
     case = kind.case(task)
     assert [(film.image_id, film.is_prior) for film in case.films] == [("i", False), ("before", True)]
     assert case.told == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))
+
+
+def test_each_single_reader_has_marks_of_their_own_and_what_only_they_drew_can_be_looked_up() -> None:
+    drawn = [
+        Annotation("Nodule", "individual", None, boxes_xywh=((0, 0, 2, 2),), area_px=4, reader_id="R9"),
+        Annotation("Nodule", "individual", None, boxes_xywh=((1, 0, 2, 2),), area_px=4, reader_id="R2"),
+        Annotation("Edema", "ground_truth", None, boxes_xywh=((0, 0, 1, 1),), area_px=1),
+    ]
+    record = LocalizationRecord("i", "p", "s", "PA", 8, 4, {"Nodule": None, "Edema": 1}, tuple(drawn))
+    case = KINDS["localization"].case(record)
+    boxes = {name: [mark.boxes for mark in marks] for name, marks in case.marks.items()}
+    assert list(boxes.items()) == [
+        ("Reference", [((0, 0, 1, 1),)]), ("Reader: R2", [((1, 0, 2, 2),)]), ("Reader: R9", [((0, 0, 2, 2),)]),
+    ]  # fmt: skip
+    assert (case.groups, case.named) == (("Edema",), ("Edema", "Nodule"))
+    assert _results(case, {"A": [CaseAnswer("Edema", True, "hit")]}, ["Edema", "Nodule"]) == [[0, "+"], [1, "."]]
 
 
 def test_a_thumbnail_is_small(shown: Shown) -> None:

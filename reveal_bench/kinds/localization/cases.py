@@ -42,18 +42,19 @@ OVERLAPS = {"mask_iou_all": "IoU", "box_iou": "box IoU"}
 
 
 def case_of_image(record: LocalizationRecord) -> Case:
-    """An image with everything that was drawn on it."""
+    """An image with everything that was drawn on it; each individual reader's marks stand by themselves."""
     marks: dict[str, list[Mark]] = {name: [] for name in READER_NAMES.values()}
-    for drawn in record.annotations:
+    for drawn in sorted(record.annotations, key=lambda one: one.reader_id or ""):
         if drawn.area_px > 0:
             masks = (drawn.rle,) if drawn.rle else ()
             boxes = () if drawn.rle else drawn.boxes_xywh
-            marks[READER_NAMES[drawn.reader]].append(Mark(0, drawn.finding, masks, boxes))
+            name = f"Reader: {drawn.reader_id}" if drawn.reader_id else READER_NAMES[drawn.reader]
+            marks.setdefault(name, []).append(Mark(0, drawn.finding, masks, boxes))
     for point in record.points:
         marks[READER_NAMES[point.reader]].append(Mark(0, point.finding, points=((point.x, point.y),)))
     film = CaseFilm(record.image_id, record.view, record.width, record.height)
     shown = {name: tuple(drawn) for name, drawn in marks.items() if drawn}
-    told = (("Present, but not drawn", ", ".join(record.missing)),) if record.missing else ()
+    told = (("Present, without a reference", ", ".join(record.missing)),) if record.missing else ()
     return Case(record.image_id, (film,), tuple(record.asked("present")), shown, told)
 
 

@@ -6,7 +6,7 @@ import { drawnMask, Viewer } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
 // Okabe and Ito's colours, told apart by colour-blind eyes, those that show on a dark film; green is the reference's.
-const REFERENCE = "#2fd6a3", READERS = ["#ffffff", "#c9c9c9"];
+const REFERENCE = "#2fd6a3", READERS = ["#ffffff", "#c9c9c9", "#ffd3e6", "#cfe3ff", "#ffe9b8"];
 const COLOURS = ["#e69f00", "#56b4e9", "#f0e442", "#cc79a7", "#ff7f2a", "#8fb8ff"];
 const SIGNS = { "+": "✓", "-": "✗", ".": "·" };
 const VIEWS = { UNKNOWN: "View not known", LATERAL: "Lateral", FRONTAL: "Frontal" };
@@ -30,11 +30,14 @@ export class CaseView {
     this.close();
     Object.assign(this, { shown, showsMarks: true });
     const answered = Object.values(shown.answers).flat().map((one) => one.group);
-    const there = new Set([...shown.groups, ...answered]);
+    const drawn = Object.values(shown.marks).flat().map((one) => one.group);
+    const there = new Set([...shown.groups, ...answered, ...drawn]);
     this.groups = groups.filter((name) => there.has(name));
-    this.group = this.groups.includes(group) ? group : this.groups[0] ?? "";
+    this.group = this.groups.includes(group) ? group : shown.groups[0] ?? this.groups[0] ?? "";
     this.people = [
-      ...Object.keys(shown.marks).map((name, n) => ({ name, key: n ? "" : "0", colour: n ? READERS[n - 1] : REFERENCE })),
+      ...Object.keys(shown.marks).map((name, n) => (
+        name === "Reference" ? { name, key: "0", colour: REFERENCE } : { name, key: "", row: n, colour: READERS[n % READERS.length] }
+      )),
       ...systems.map((name, n) => ({
         name, key: n < 9 ? String(n + 1) : "", label: String(n + 1), colour: COLOURS[n % COLOURS.length],
         answers: shown.answers[name],
@@ -113,7 +116,7 @@ export class CaseView {
     for (const one of this.people) {
       const found = (one.answers ?? []).filter((answer) => !group || answer.group === group);
       one.said.replaceChildren(...found.map((answer) => this.said(answer, !group)));
-      if (one.answers && !found.length) one.said.append(made("p", "· no answer"));
+      if (one.answers && !found.length) one.said.append(made("p", group && !this.shown.groups.includes(group) ? "· not asked" : "· no answer"));
     }
     this.redraw();
   }
@@ -151,7 +154,7 @@ export class CaseView {
       const isPointed = mark.points.length > 0; // then the point has the label
       return [
         ...mark.drawn.map((mask) => ({ colour, mask, at, label: isPointed && one.answers ? "" : label })),
-        ...mark.boxes.map((rect) => ({ colour, rect, label: isPointed && one.answers ? "" : label })),
+        ...mark.boxes.map((rect) => ({ colour, rect, row: one.row, label: isPointed && one.answers ? "" : label })),
         ...mark.points.map((point) => ({ colour, point, label: one.answers ? label : "" })),
       ];
     });

@@ -31,7 +31,10 @@ function filters() {
   const [right, wrong] = outcomes, some = (test) => (found) => found.some(test);
   any.push(["none", `All systems ${wrong}`, some((one) => /^[-.]*-[-.]*$/.test(one))]);
   any.push(["differ", "Systems disagree", some((one) => one.includes("+") && one.includes("-"))]);
-  any.push(["all", `All systems ${right}`, (found) => found.length > 0 && found.every((one) => /^[+]+$/.test(one))]);
+  any.push(["all", `All systems ${right}`, (found) => {
+    const judged = found.filter((one) => /[+-]/.test(one));
+    return judged.length > 0 && judged.every((one) => /^[+]+$/.test(one));
+  }]);
   systems.forEach((name, n) => any.push([`wrong-${n + 1}`, `${name}: ${wrong}`, some((one) => one[n] === "-")]));
   return any;
 }
@@ -103,7 +106,7 @@ function card(one) {
 function summary(group, found) {
   const line = made("span", "", { class: "result" }), judged = [...found].filter((one) => one !== ".");
   line.append(made("strong", group), " ");
-  if (state.index.outcomes && found.length) {
+  if (state.index.outcomes && judged.length) {
     const right = judged.filter((one) => one === "+").length;
     const words = `${right}/${found.length}`;
     line.append(made("span", words, { class: right ? "soft" : "none" }));

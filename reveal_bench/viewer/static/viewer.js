@@ -41,8 +41,8 @@ function painted(inside, width, height, colour) {
 export class Viewer {
   /**
    * `onTouch` is called when this frame becomes the one that keys are for. An overlay has a `kind` or a `colour` (and
-   * perhaps a `dash`), a `label`, and a `rect`, a `point`, `edges` or a `mask` (of `drawnMask`, with
-   * `at`, the end of it that is labelled).
+   * perhaps a `dash`), a `label` (`row` lines higher, so that labels of like marks
+   * stay apart), and a `rect`, a `point`, `edges` or a `mask` (of `drawnMask`, with `at`, the end that is labelled).
    */
   constructor(film, { title, overlays, drag, onTouch }) {
     this.film = film;
@@ -190,7 +190,8 @@ export class Viewer {
     context.setLineDash([]);
     context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
     const most = this.canvas.width - context.measureText(label).width - 4;
-    const place = [Math.max(4, Math.min(x0 + 4, most)), y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 : y0 + 18];
+    const lift = 16 * (mark.row ?? 0) * (window.devicePixelRatio || 1);
+    const place = [Math.max(4, Math.min(x0 + 4, most)), y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 - lift : y0 + 18];
     Object.assign(context, { strokeStyle: "#000", lineWidth: 3, lineJoin: "round" }); // legible on bright film, too
     context.strokeText(label, ...place);
     context.fillText(label, ...place);
