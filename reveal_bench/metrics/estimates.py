@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import (
     ac1_from_tables,
@@ -61,6 +61,7 @@ __all__ = [
     "code_ratings",
     "estimate_agreement",
     "estimate_labels",
+    "estimate_ranking",
     "units_behind",
 ]
 
@@ -163,16 +164,72 @@ def estimate_labels(
         of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
         recipe = _recipe(name, n_resamples, seed, unit, of_metric)
         own = _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
-        estimates += own if of_metric == interval else _without_few(own, references, units)
+        if of_metric != interval:
+            own = _without_few(own, [_fewest(column, units) for column in np.asarray(references, bool).T])
+        estimates += own
     return estimates
 
 
-def _without_few(estimates: Sequence[Estimate], references: npt.ArrayLike, units: IntArray) -> list[Estimate]:
-    """Percentile intervals only where as many patients have the label, and have it not, as the jackknife asks for."""
-    behind = [
-        min(len(np.unique(units[column == is_present])) for is_present in (True, False))
-        for column in np.asarray(references, bool).T
+def estimate_ranking(
+    ranking: Ranking,
+    scores: npt.ArrayLike,
+    references: npt.ArrayLike,
+    *,
+    findings: Sequence[str],
+    groups: Sequence[str],
+    patients: Sequence[str],
+    all_patients: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+) -> list[Estimate]:
+    """AUROC or average precision of cases that are each of one finding, where not every finding has the same cases.
+
+    Parameters
+    ----------
+    scores : float array (n_cases,)
+    references : bool array (n_cases,)
+    findings, patients : names per case
+    groups : the findings to report, in their order
+    all_patients, unit : as for :func:`estimate_labels`
+
+    Returns
+    -------
+    list of Estimate: the macro, then one per finding, with percentiles as intervals; none where fewer patients than the
+    jackknife asks for have the finding, or have it not. NaN where all cases are of one class.
+
+    Examples
+    --------
+    >>> found = estimate_ranking("auroc", [0.9, 0.1, 0.2], [1, 0, 0], findings=["Edema", "Edema", "Mass"],
+    ...                          groups=["Edema", "Mass"], patients=["a", "b", "b"], n_resamples=10)
+    >>> [(e.finding, e.value, e.n, e.n_undefined) for e in found]
+    [('macro', 1.0, 1, 1), ('Edema', 1.0, 2, 0), ('Mass', nan, 0, 1)]
+    """
+    score, present = np.asarray(scores, np.float64)[:, None], np.asarray(references, bool)[:, None]
+    units, n_units = _units(len(score), patients, all_patients)
+    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+    of_case = np.array(findings)
+    parts = [np.flatnonzero(of_case == name) for name in groups]
+    values = [_OF_SCORES[ranking](score[part], present[part])[0] if len(part) else np.nan for part in parts]
+    replicates = [
+        ranking_replicates(ranking, score[part], present[part], counts, units=units[part])[:, 0]
+        if len(part)
+        else np.full(n_resamples, np.nan)
+        for part in parts
     ]
+    n = np.array([len(part) for part in parts])
+    recipe = _recipe(ranking, n_resamples, seed, unit)
+    found = _estimates(recipe, groups, n, np.array(values), np.stack(replicates, axis=1))
+    return _without_few(found, [_fewest(present[part, 0], units[part]) for part in parts])
+
+
+def _fewest(present: BoolArray, units: IntArray) -> int:
+    """Patients with a finding, or without it: the fewer."""
+    return min(len(np.unique(units[present == is_present])) for is_present in (True, False))
+
+
+def _without_few(estimates: Sequence[Estimate], behind: Sequence[int]) -> list[Estimate]:
+    """Percentile intervals only where as many patients have the label, and have it not, as the jackknife asks for."""
     return [
         one if n >= LEAST_UNITS else replace(one, low=math.nan, high=math.nan)
         for one, n in zip(estimates, (max(behind, default=0), *behind), strict=True)

@@ -53,10 +53,11 @@ def figures_of_both(
     Parameters
     ----------
     comparisons : decreases
-    estimates : name of a system -> its figures
+    estimates : name of a system -> its figures; the AUROC of the last stands beside the findings, where it has one
     """
     check_extra("matplotlib")
     kinds = list(estimates)
+    aurocs = {e.finding: e.value for e in estimates[kinds[-1]] if e.metric == "auroc" and not math.isnan(e.value)}
     figures = {(k, e.metric, e.finding): e for k, name in enumerate(kinds) for e in estimates[name]}
     drawn = []
     for metric in dict.fromkeys(one.metric for one in comparisons):
@@ -64,7 +65,8 @@ def figures_of_both(
         for one in in_printed_order(comparisons):
             own = [figures[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
             if own:
-                rows.append((_name(one), [_point(e.value, e.low, e.high, k) for k, e in enumerate(own)]))
+                beside = f" (AUROC {aurocs[one.finding]:.2f})" if one.finding in aurocs else ""
+                rows.append((_name(one) + beside, [_point(e.value, e.low, e.high, k) for k, e in enumerate(own)]))
         title = METRICS[metric].title
         drawn.append(
             Illustration(

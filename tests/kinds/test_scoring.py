@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from sklearn.metrics import roc_auc_score
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import encode_mask
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, resampling_counts
 
 FINDINGS = ("Edema", "Cardiomegaly")
 Prediction = LocalizationPrediction
@@ -258,3 +262,41 @@ def test_strata_of_size_are_by_the_share_of_the_image() -> None:
     }
     large = rows.take(rows.strata()["size: 10 % of the image or more"])
     assert large.strata()["size: 10 % of the image or more"].all()
+
+
+def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Generator) -> None:
+    """Patients of two images; Cardiomegaly is always there, one image is not labelled for Edema, one has no score."""
+    records, predictions, said = [], [], []
+    for i in range(60):
+        has = i % 3 == 0
+        masks = {"Cardiomegaly": square(1, 1, 3)} | ({"Edema": square(4, 4, 4)} if has else {})
+        one = record(str(i), masks, patient_id=str(i // 2))
+        if i == 5:
+            one = replace(one, label_status={**one.label_status, "Edema": None})
+        score = round(float(rng.random()) + 0.2 * has, 1) / 1.2
+        records.append(one)
+        if i != 7:
+            predictions.append(Prediction(str(i), "Edema", points=((5, 5),), score=score))
+            said += [(i // 2, has, score)] if i != 5 else []
+        predictions.append(Prediction(str(i), "Cardiomegaly", points=((2, 2),), score=0.5))
+    rows = score_localization(predictions, records, findings=FINDINGS, asks="all")
+    options: dict[str, Any] = {"n_resamples": 200, "seed": 3, "unit": "patient", "interval": "jackknife"}
+    macro, edema, heart = (e for e in rows.estimates(**options) if e.metric == "auroc")
+    patients, present, scores = (np.array(column) for column in zip(*said, strict=True))
+    assert macro.value == edema.value == pytest.approx(roc_auc_score(present, scores))
+    assert (edema.n, macro.n, macro.n_undefined) == (58, 1, 1)
+    assert np.isnan(heart.value)
+    assert edema.signature == "auroc|b:200|seed:3|unit:patient|v:1"  # percentiles
+    names = sorted({one.patient_id for one in records})
+    drawn = []
+    for row in resampling_counts(len(names), n_resamples=200, seed=3):
+        times = [int(row[names.index(str(patient))]) for patient in patients]
+        drawn.append(roc_auc_score(np.repeat(present, times), np.repeat(scores, times)))
+    assert (edema.low, edema.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
+    assert rows.notes == ("1 of 119 questions have no score, and no part in AUROC",)
+    few = rows.of_patients({"0", "1", "2"}).estimates(**options)
+    assert next(e.n for e in few if (e.metric, e.finding) == ("auroc", "Edema")) == 5
+    shown = KINDS["localization"].disclose(rows, min_cell=1, n_resamples=20, seed=0)
+    assert "auroc" not in {e.metric for e in shown.estimates}  # a board does not tell of absence
+    present_alone = score_localization(predictions, records, findings=FINDINGS)
+    assert "auroc" not in {e.metric for e in present_alone.estimates(**options)}

@@ -21,12 +21,8 @@ against the tight box around all of them, as a mask reference is reduced to its 
 several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
 are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
 
-What may be shown of the cases of one submission.
-
-Only metrics in which every asked case counts are released. `mask_iou` leaves out the cases for which a submission hands
-in an empty mask: its sender would choose the cases that count, down to one. Where a benchmark asks for all findings, a
-mask without a reference would add a case and thereby tell what is absent; such rows are taken out: a wrong mask
-elsewhere costs nothing, and hits are averaged over the cases with a reference alone.
+Where a benchmark asks for all findings, scores tell whether a finding is there, and AUROC stands beside the other
+figures (:mod:`reveal_bench.kinds.localization.presence`).
 """
 
 from __future__ import annotations
@@ -43,6 +39,7 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, points_of
+from reveal_bench.kinds.localization.presence import Presence, presence_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.scored import Confidences, TabledRows
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
@@ -174,6 +171,7 @@ class CaseRows(TabledRows):
     views : image_id -> view, where known
     scores : float array (n_cases,), the model's confidence that the finding is present; NaN where it gave none
     shares : float array (n_cases,), share of the image that the reference covers; empty where it is not known
+    presence : the scores of all findings that were asked, present or not; None where only present ones are
     """
 
     kind: ClassVar[str] = "localization"
@@ -190,6 +188,7 @@ class CaseRows(TabledRows):
     views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     scores: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     shares: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    presence: Presence | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -217,7 +216,7 @@ class CaseRows(TabledRows):
         stratum: str | None = None,
         groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
-        """See :func:`summarize`; of a stratum all units of the split are resampled too.
+        """See :func:`summarize`, and AUROC of the whole split; of a stratum all units are resampled too.
 
         Raises
         ------
@@ -229,7 +228,11 @@ class CaseRows(TabledRows):
             raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
         rows = self if stratum is None else self.take(parts[stratum])
         options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-        return summarize(rows, findings=groups, **options)
+        found = summarize(rows, findings=groups, **options)
+        if stratum is None and self.presence is not None:
+            del options["interval"]
+            found += self.presence.estimates(groups or self.findings, self.all_images, **options)
+        return found
 
     def strata(self) -> dict[str, BoolArray]:
         """The cases by view of their image, and by size of their reference: bool arrays (n_cases,)."""
@@ -283,7 +286,9 @@ class CaseRows(TabledRows):
         """The rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         kept = np.array([patient in chosen for patient in self.patient_ids], bool)
-        return replace(self.take(kept), all_images=tuple(pair for pair in self.all_images if pair[1] in chosen))
+        images = tuple(pair for pair in self.all_images if pair[1] in chosen)
+        presence = None if self.presence is None else self.presence.of_images({image for image, _ in images})
+        return replace(self.take(kept), all_images=images, presence=presence)
 
     def with_reference(self) -> CaseRows:
         """The cases with a reference: without those that a mask added where there is none.
@@ -382,6 +387,7 @@ def score_localization(
         values["mask_iou"][no_mask] = np.nan
     shares = values.pop(_SHARE)
     masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
+    presence = presence_of(by_pair, records) if asks == "all" else None
     return CaseRows(
         findings=tuple(findings),
         image_ids=[record.image_id for record, _, _ in cases],
@@ -391,10 +397,11 @@ def score_localization(
         cell_kinds=["cell" if p is not None and p.cell is not None else kind_of_answer(p) for p in chosen],
         values=values,
         all_images=tuple((record.image_id, record.patient_id) for record in records),
-        notes=(_NO_MASKS,) if masks_left_out else (),
+        notes=(*([_NO_MASKS] if masks_left_out else []), *(() if presence is None else presence.notes)),
         views={record.image_id: record.view for record in records},
         scores=np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
         shares=shares,
+        presence=presence,
     )
 
 

@@ -1,0 +1,99 @@
+"""Whether a finding is there at all: scores of images with it and without, where a benchmark asks for all findings.
+
+A case is an image and a finding that is labelled present or absent, with a prediction that has a score; others have no
+part, and are told. The figure is AUROC (paper 002 prints it beside each finding of Fig. 2), with percentiles of
+replicates as intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.metrics.bootstrap import Estimate
+
+__all__ = ["Presence", "presence_of"]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Scores against labels.
+
+    Attributes
+    ----------
+    image_ids, findings : lists (n_cases,)
+    scores : float array (n_cases,)
+    present : bool array (n_cases,)
+    n_unsaid : images and findings that are labelled and have no score
+    """
+
+    image_ids: list[str]
+    findings: list[str]
+    scores: FloatArray
+    present: BoolArray
+    n_unsaid: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many questions have no part, if some have not."""
+        n = len(self.findings) + self.n_unsaid
+        return (f"{self.n_unsaid:,} of {n:,} questions have no score, and no part in AUROC",) * (self.n_unsaid > 0)
+
+    def of_images(self, image_ids: Collection[str]) -> Presence:
+        """The cases of some images."""
+        kept = [i for i, image_id in enumerate(self.image_ids) if image_id in image_ids]
+        names = [self.image_ids[i] for i in kept], [self.findings[i] for i in kept]
+        return Presence(*names, self.scores[kept], self.present[kept], 0)
+
+    def estimates(
+        self,
+        findings: Sequence[str],
+        all_images: Sequence[tuple[str, str]],
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> list[Estimate]:
+        """AUROC of each finding and its macro.
+
+        Parameters
+        ----------
+        all_images : (image_id, patient_id) of the split
+        unit : "patient" or "image"
+        """
+        from reveal_bench.metrics.estimates import estimate_ranking
+
+        unit_of = {image: patient if unit == "patient" else image for image, patient in all_images}
+        return estimate_ranking(
+            "auroc",
+            self.scores,
+            self.present,
+            findings=self.findings,
+            groups=findings,
+            patients=[unit_of[image_id] for image_id in self.image_ids],
+            all_patients=list(unit_of.values()),
+            n_resamples=n_resamples,
+            seed=seed,
+            unit=unit,
+        )
+
+
+def presence_of(
+    predictions: Mapping[tuple[str, str], LocalizationPrediction], records: Sequence[LocalizationRecord]
+) -> Presence | None:
+    """The scores of all labelled images and findings; None if no prediction has one."""
+    cases = [
+        (record.image_id, finding, status == 1, predictions.get((record.image_id, finding)))
+        for record in records
+        for finding, status in record.label_status.items()
+        if status in (0, 1)
+    ]
+    said = [(*case, one.score) for *case, one in cases if one is not None and one.score is not None]
+    if not said:
+        return None
+    image_ids, findings, present, scores = (list(column) for column in zip(*said, strict=True))
+    return Presence(image_ids, findings, np.array(scores, np.float64), np.array(present, bool), len(cases) - len(said))
