@@ -26,7 +26,7 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
 soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed $(EXCHANGE)/.installed $(PEERS)/.installed
-	REVEAL_PEERS_PYTHON=$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py
+	REVEAL_PEERS_PYTHON=$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py tests/saliency
 	REVEAL_CFFCONVERT=$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
 	REVEAL_EXCHANGE_PYTHON=$(EXCHANGE)/bin/python REVEAL_DCIODVFY=dciodvfy $(BIN)/python -m pytest tests/exchange
 	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
@@ -64,10 +64,11 @@ $(CFF)/.installed:
 	$(CFF)/bin/python -m pip install --quiet --disable-pip-version-check cffconvert==2.0.0
 	touch $@
 
-# MONAI and panoptica, against which detection is held; MONAI wants no more than torch for what is used of it.
+# MONAI and panoptica, against which detection is held, torch and OpenCV for heat maps, torchxrayvision and Grad-CAM for
+# the example of their page; MONAI wants no more than torch for what is used of it.
 $(PEERS)/.installed:
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" scipy panoptica==2.1.7
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" scipy panoptica==2.1.7 opencv-python-headless==5.0.0.93
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps monai==1.6.1
 	touch $@
 

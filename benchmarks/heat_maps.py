@@ -23,7 +23,7 @@ from pycocotools import mask as coco
 
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.metrics.heat_maps import laid_over, otsu_of, point_at
-from reveal_bench.saliency_maps.tuning import iou_of_map
+from reveal_bench.saliency_maps.tuning import curve_of_map
 
 N_MAPS, ROUNDS = 24, 3
 GRID = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -79,7 +79,7 @@ def peer_sweep(heat: Map, reference: Any) -> list[float]:
 
 
 def our_sweep(heat: Map, reference: Any) -> list[float]:
-    return iou_of_map(heat, decode_mask(reference).astype(bool), GRID).tolist()
+    return curve_of_map(heat, decode_mask(reference).astype(bool), GRID).tolist()
 
 
 def compare(work: str, peer: Callable[[], Any], ours: Callable[[], Any]) -> dict[str, float | str]:

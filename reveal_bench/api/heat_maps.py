@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.saliency_maps.gates import GateRule
+from reveal_bench.saliency_maps.gates import GATES, GateRule
 from reveal_bench.saliency_maps.gates import tune_gates as gates_of
 from reveal_bench.saliency_maps.maps import FoundMaps, find_maps
-from reveal_bench.saliency_maps.predict import MapOptions, Written, predict_maps
+from reveal_bench.saliency_maps.predict import MapOptions, Smoothing, Written, predict_maps
 from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def saliency(
     fill: bool = True,
     gate: float | Mapping[str, float] | Tuned | None = None,
     smooth: int = 0,
-    published_smoothing: bool = False,
+    smoothing: Smoothing = "box",
+    on_tuned_split: bool = False,
     names: Sequence[str] = (),
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
@@ -48,9 +49,11 @@ def saliency(
         :func:`tune_saliency` found; None for points alone
     fill : whether contours at Otsu's level are filled, as published, which needs OpenCV
     gate : probability below which a mask is empty: a number, one per finding, or what :func:`tune_gates` found
-    smooth : side in pixels of a box over which maps are averaged first; needs OpenCV
-    published_smoothing : whether the published code's smoothing is done in its place, for masks at Otsu's level; see
-        :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
+    smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
+    smoothing : "box" of that side, "gaussian" with that standard deviation, or "published" for masks at Otsu's level,
+        see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
+    on_tuned_split : whether a threshold or gate may be tuned on the split that is predicted, which flatters: the record
+        says so, and `score` warns of it
     names : findings of arrays (n, h, w), in their order
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
@@ -67,18 +70,22 @@ def saliency(
     found = [found_maps(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
     if not found:
         raise ArgumentError("maps", "must be a folder, or several", "none")
-    for name, given in (("threshold", threshold), ("gate", gate)):
-        if isinstance(given, Tuned) and given.split == manifest.split:
-            raise ArgumentError(name, "must not be tuned on the split that is predicted", repr(manifest.split))
+    tuned = {name: one for name, one in (("threshold", threshold), ("gate", gate)) if isinstance(one, Tuned)}
+    for name, given in tuned.items():
+        if given.split == manifest.split and not on_tuned_split:
+            rule = "must not be tuned on the split that is predicted, unless `on_tuned_split` allows it"
+            raise ArgumentError(name, rule, repr(manifest.split), ("on_tuned_split",))
     cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
-    options = MapOptions(cut, fill, gate.thresholds if isinstance(gate, Tuned) else gate, smooth, published_smoothing)
+    options = MapOptions(cut, fill, gate.thresholds if isinstance(gate, Tuned) else gate, smooth, smoothing)
+    told = {name: {"split": given.split, "metric": given.metric} for name, given in tuned.items()}
     cut_maps = None
     if tasks is not None:
         from reveal_bench.scale.maps import TaskMaps
 
         cut_maps = TaskMaps(tasks)
     path = Path(out)
-    return predict_maps(found, manifest, path, options, n_processes=n_processes, progress=progress, cut_maps=cut_maps)
+    how: dict[str, Any] = {"n_processes": n_processes, "progress": progress, "cut_maps": cut_maps}
+    return predict_maps(found, manifest, path, options, tuned=told, **how)
 
 
 def tune_saliency(
@@ -87,16 +94,18 @@ def tune_saliency(
     *,
     split: str,
     grid: Sequence[float] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+    metric: str = "mask_iou",
     names: Sequence[str] = (),
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
-    """Find the threshold with the best mean IoU of each finding on a split (paper 002, Extended Data Fig. 1a).
+    """Find the threshold with the best mean IoU, or another metric, of each finding on a split (paper 002).
 
     Parameters
     ----------
     maps, bench, names, progress : as of :func:`saliency`
     split : with references, and another one than is predicted
     grid : thresholds that are tried
+    metric : of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`, the largest mean of which is chosen
 
     Raises
     ------
@@ -106,7 +115,7 @@ def tune_saliency(
     opened = as_bench(bench, split)
     found = found_maps(maps, asked_of(opened), names)
     records = opened.kind.read_references(opened.folder, split)
-    return tune_thresholds(found, records, split, grid=grid, progress=progress)
+    return tune_thresholds(found, records, split, grid=grid, metric=metric, progress=progress)
 
 
 def tune_gates(
@@ -116,6 +125,7 @@ def tune_gates(
     split: str,
     rule: GateRule = "ours",
     fill: bool = True,
+    grid: Sequence[float] = GATES,
     names: Sequence[str] = (),
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
@@ -127,6 +137,7 @@ def tune_gates(
         probabilities
     split : with references, and another one than is predicted
     rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.gates`
+    grid : probabilities that are tried
 
     Raises
     ------
@@ -136,7 +147,7 @@ def tune_gates(
     opened = as_bench(bench, split)
     found = found_maps(maps, asked_of(opened), names)
     records = opened.kind.read_references(opened.folder, split)
-    return gates_of(found, records, split, rule=rule, fill=fill, progress=progress)
+    return gates_of(found, records, split, rule=rule, fill=fill, grid=grid, progress=progress)
 
 
 def asked_of(bench: Bench) -> Manifest:

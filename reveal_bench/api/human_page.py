@@ -21,12 +21,17 @@ from reveal_bench.reports.decrease import figures_of, figures_of_both
 from reveal_bench.reports.example_cases import choose_cases, films_of
 from reveal_bench.reports.shapes import figure_of
 from reveal_bench.reports.style import check_extra
-from reveal_bench.reports.tuning import figure_of as thresholds_of
+from reveal_bench.reports.tuning import figure_of as curves_figure
 from reveal_bench.reports.tuning import read_curves
 
 __all__ = ["human_report"]
 
 _METRICS = ("mask_iou", "point_hit", "mask_iou_all")
+_TUNED = (
+    ("tuning", "threshold", "thresholds", "Threshold (% of the map's range)", "As Extended Data Fig. 1a"),
+    ("gates", "gate", "gates", "Probability below which a mask is empty (%)", "As in Extended Data Fig. 4"),
+)
+"""Curves beside predictions: their file, the option they are of, what they are called, their axis, and the paper."""
 
 
 def human_report(
@@ -54,7 +59,7 @@ def human_report(
         chapters += _shapes(shapes(bench, model, human, missing=missing))
         if info.splits[bench.split].get("references") != "private":
             chapters += _films(compared, bench)
-    chapters += _thresholds(Path(model))
+    chapters += _tuned(Path(model))
     warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
     for name, one in systems.items():
         n_missing = len(one.report.missing_pairs)
@@ -115,18 +120,21 @@ def _films(compared: Comparisons, bench: Bench) -> list[Chapter]:
     return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
 
 
-def _thresholds(model: Path) -> list[Chapter]:
-    """The curves beside the predictions, if these were made with the thresholds found on them."""
-    tuned, record = (model.with_name(f"{model.name}.{kind}") for kind in ("tuning.csv", "options.json"))
-    if not tuned.is_file():
-        return []
-    curves = read_curves(tuned)
-    if record.is_file():
-        used = json.loads(record.read_text(encoding="utf-8"))["options"]["threshold"]
-        if not isinstance(used, dict) or any(curves[name].best != used.get(name) for name in curves):
-            return []
-    words = f"How the thresholds of the heat maps were found, from {tuned.name} beside the predictions."
-    return [Chapter("thresholds", "Thresholds", "As Extended Data Fig. 1a", words, [thresholds_of(curves)])]
+def _tuned(model: Path) -> list[Chapter]:
+    """The curves beside the predictions, if these were made with the thresholds and gates found on them."""
+    chapters = []
+    for kind, option, words, axis, source in _TUNED:
+        tuned, record = (model.with_name(f"{model.name}.{ending}") for ending in (f"{kind}.csv", "options.json"))
+        if not tuned.is_file():
+            continue
+        curves = read_curves(tuned)
+        if record.is_file():
+            used = json.loads(record.read_text(encoding="utf-8"))["options"][option]
+            if not isinstance(used, dict) or any(curves[name].best != used.get(name) for name in curves):
+                continue
+        told = f"How the {words} of the heat maps were found, from {tuned.name} beside the predictions."
+        chapters.append(Chapter(kind, words.capitalize(), source, told, [curves_figure(curves, kind, words, axis)]))
+    return chapters
 
 
 def _pixels(model: str | Path, human: str | Path, bench: Bench, compared: Comparisons) -> Chapter:

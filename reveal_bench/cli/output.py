@@ -452,6 +452,14 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
         raise ValueError(error.spelled(lambda name: f"`--price-{name.removeprefix('tokens_')}`")) from None
 
 
+def numbers_of(argument: str, text: str) -> list[float]:
+    """Numbers between commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(argument, "must be numbers that rise, such as 40,65", repr(text)) from None
+
+
 def check_outside_datasets(out: Path, option: str) -> None:
     """Raise ValueError if `out` lies in a dataset folder: what is written there may be published with it."""
     for place in (out.resolve(), *out.resolve().parents):

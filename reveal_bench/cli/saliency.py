@@ -12,7 +12,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
-from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, Split
+from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, Split, numbers_of
 
 if TYPE_CHECKING:
     from reveal_bench.saliency_maps.tuning import Tuned
@@ -24,6 +24,14 @@ class GateRule(StrEnum):
     """Rules of :mod:`reveal_bench.saliency_maps.gates`."""
 
     OURS = "ours"
+    PUBLISHED = "published"
+
+
+class SmoothingKind(StrEnum):
+    """The kinds of :data:`reveal_bench.saliency_maps.predict.Smoothing`."""
+
+    BOX = "box"
+    GAUSSIAN = "gaussian"
     PUBLISHED = "published"
 
 
@@ -39,6 +47,13 @@ def saliency(
     tune_split: Annotated[
         str | None, typer.Option(help="Split whose maps tune thresholds (0.2 to 0.8) and gates (0 to 0.8).")
     ] = None,
+    tune_metric: Annotated[
+        str, typer.Option(help="Metric that thresholds are tuned by, such as dice or mask_iou_all.")
+    ] = "mask_iou",
+    tune_grid: Annotated[str | None, typer.Option(help="Thresholds to try instead: 0.1,0.2,0.3.")] = None,
+    tune_on_itself: Annotated[
+        bool, typer.Option("--tune-on-itself", help="Allow --tune-split to be the split that is predicted.")
+    ] = False,
     keep_holes: Annotated[
         bool, typer.Option("--keep-holes", help="Leave holes and lone pixels as they are at Otsu's level.")
     ] = False,
@@ -47,11 +62,11 @@ def saliency(
         typer.Option(help="Probability below which a mask is empty: a number; a table finding,gate; or tuned."),
     ] = None,
     gate_rule: Annotated[GateRule, typer.Option(help="How gates are tuned.")] = GateRule.OURS,
-    smooth: Annotated[int, typer.Option(min=0, help="Side in pixels of a box to average over first.")] = 0,
-    published_smoothing: Annotated[
-        bool,
-        typer.Option("--published-smoothing", help="Smooth as the published code does, masks at Otsu's level alone."),
-    ] = False,
+    smooth: Annotated[int, typer.Option(min=0, help="Pixels to average over first; 0 for none.")] = 0,
+    smoothing: Annotated[
+        SmoothingKind,
+        typer.Option(help="A box of that side, a Gaussian of that SD, or as published, for masks at Otsu's level."),
+    ] = SmoothingKind.BOX,
     ensemble: Annotated[
         list[Path] | None, typer.Option(help="Another folder of maps; the mean counts. Several times.")
     ] = None,
@@ -71,8 +86,9 @@ def saliency(
     if ("tuned" in (threshold, gate)) != (tune_split is not None):
         rule = "must be given with `threshold` or `gate` tuned, and one of them with this"
         raise ArgumentError("tune_split", rule, others=("threshold", "gate"))
-    if tune_split == split:
-        raise ArgumentError("tune_split", "must be another split than the one that is predicted", repr(split))
+    if tune_split == split and not tune_on_itself:
+        rule = "must be another split than the one that is predicted, unless --tune-on-itself allows it"
+        raise ArgumentError("tune_split", rule, repr(split))
     names = name or []
     cut: Any = _threshold(threshold)
     cut_off: Any = None if gate in (None, "tuned") else _number_or_table("gate", str(gate))
@@ -84,7 +100,8 @@ def saliency(
         if tune_split is not None:
             how: dict[str, Any] = {"split": tune_split, "names": names, "progress": progress}
             if threshold == "tuned":
-                tuned["above"] = cut = api.tune_saliency(maps, folder, **how)
+                own: dict[str, Any] = {} if tune_grid is None else {"grid": numbers_of("tune_grid", tune_grid)}
+                tuned["above"] = cut = api.tune_saliency(maps, folder, metric=tune_metric, **own, **how)
             if gate == "tuned":
                 fill = not keep_holes
                 tuned["from a probability of"] = gates = api.tune_gates(
@@ -100,7 +117,8 @@ def saliency(
             fill=not keep_holes,
             gate=cut_off,
             smooth=smooth,
-            published_smoothing=published_smoothing,
+            smoothing=smoothing.value,
+            on_tuned_split=tune_on_itself,
             names=names,
             n_processes=processes,
             progress=progress,
@@ -111,14 +129,14 @@ def saliency(
         beside.unlink(missing_ok=True)  # of an earlier run: the page would draw it as this one's
         if curves is not None:
             beside.write_text(curves.to_csv(), encoding="utf-8")
-    if published_smoothing:
-        terminal.warn(["the published smoothing is for maps with a sign: of others it keeps the lowest values, too"])
     for word, found in tuned.items():
         for finding, value in found.thresholds.items():
             typer.echo(f"  {finding}: {word} {value:g}, tuned on {found.n_cases[finding]} maps of {tune_split!r}")
     empty = f", {done.n_empty:,} with an empty mask" if threshold != "none" else ""
     typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; how they were made: {done.record}")
+    turned = done.n_unsigned if smoothing is SmoothingKind.PUBLISHED else 0
     told = [
+        (turned, "maps have no negative value: the published smoothing keeps the lowest values of such maps, too"),
         (done.n_constant, "maps are constant and have no point"),
         (len(done.missing), "questions have no map: `score --allow-missing` counts them as misses"),
         (done.n_left, "files or maps are of other images, or of findings that are not asked"),

@@ -203,7 +203,7 @@ def score(
         interval=interval,
         strata=strata,
         by=by,
-        bands=None if bands is None else _numbers(bands),
+        bands=None if bands is None else terminal.numbers_of("bands", bands),
         readers=readers,
         metric=metric,
     )
@@ -228,6 +228,7 @@ def score(
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, given=metadata)
+    _tell_of_tuning(file, scored)
     if terminal.printed_as(result.subgroups or result.readers or result, csv=csv, markdown=markdown, latex=latex):
         return
     how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
@@ -244,13 +245,6 @@ def score(
             terminal.print_shown(part)
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ArgumentError("bands", "must be numbers that rise, such as 40,65", repr(text)) from None
-
-
 def thresholds_of(metadata: Path) -> float | dict[str, float]:
     """The thresholds that a submission.json states, 0.5 where it states none."""
     stated = read_json(metadata).get("thresholds")
@@ -264,6 +258,16 @@ def _tell_of_thresholds(file: Path, scored: ScoredFile, *, given: Path | None) -
         stated = read_json(beside).get("thresholds")
         if stated not in (None, 0.5):
             terminal.warn([f"{beside} states thresholds, which are not applied: `score --metadata {beside}` does"])
+
+
+def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
+    """Say so where the file was made of heat maps whose options were tuned on this very split."""
+    beside = file.with_name(f"{file.name}.options.json")
+    if beside.is_file():
+        record = read_json(beside)
+        same = [f"its {name} was" for name, how in record.get("tuned", {}).items() if how["split"] == record["split"]]
+        if same and record["split"] == scored.manifest.split:
+            terminal.warn([f"{one} tuned on this split, which flatters it (see {beside.name})" for one in same])
 
 
 @contextmanager

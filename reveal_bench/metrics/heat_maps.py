@@ -45,6 +45,7 @@ __all__ = [
 
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
+_LEAST_SHARE = float(np.finfo(np.float32).eps)  # of pixels on either side of a level
 _LARGEST = 1e30  # larger maps are scaled down first: only ratios count
 
 
@@ -180,18 +181,32 @@ def otsu_of(fine: Map, ends: Map, *, fill: bool, published_smoothing: int = 0) -
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
     """The level that best parts a histogram into levels up to it and above it: largest variance between, the first.
 
+    Step by step as OpenCV's own code has it, so that levels that part a symmetric histogram equally well are told apart
+    by the same rounding; where OpenCV calls Intel's library instead, it may choose the other one.
+
     Examples
     --------
     >>> otsu_level([4, 0, 0, 3])
     0
     """
-    n = np.asarray(counts, np.float64)
-    below, moment = np.cumsum(n), np.cumsum(n * np.arange(len(n)))
-    above = below[-1] - below
-    with np.errstate(invalid="ignore", divide="ignore"):
-        distance = moment / below - (moment[-1] - moment) / above
-    between = np.where((below > 0) & (above > 0), below * above * distance**2, 0.0)
-    return int(np.argmax(between))
+    n = [float(count) for count in counts]
+    scale = 1 / sum(n)
+    mean = sum(level * count for level, count in enumerate(n)) * scale
+    best, found = 0.0, 0
+    below = mean_below = 0.0
+    for level, count in enumerate(n):
+        share = count * scale
+        mean_below *= below
+        below += share
+        above = 1 - below
+        if min(below, above) < _LEAST_SHARE or max(below, above) > 1 - _LEAST_SHARE:
+            continue
+        mean_below = (mean_below + level * share) / below
+        distance = mean_below - (mean - below * mean_below) / above
+        between = below * above * distance * distance
+        if between > best:
+            best, found = between, level
+    return found
 
 
 def fill_contours(mask: BoolArray) -> BoolArray:
@@ -247,8 +262,12 @@ def point_at(place: int, size: tuple[int, int]) -> tuple[float, float]:
     return column + 0.5, row + 0.5
 
 
-def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], side: int) -> Map:
-    """The map at the size of the image, averaged over a box of `side` pixels, reflected at the edges.
+def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaussian: bool = False) -> Map:
+    """The map at the size of the image, averaged over a box or with the weights of a bell, reflected at the edges.
+
+    Parameters
+    ----------
+    width : side of the box in pixels, or the standard deviation of the bell
 
     Raises
     ------
@@ -262,7 +281,9 @@ def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], side: int) -> Map:
     except ImportError:
         raise ImportError("smoothing needs OpenCV: pip install 'reveal-bench[saliency]'") from None
     fine = at_size(heat_map, size)
-    return np.asarray(cv2.blur(fine, (side, side), borderType=cv2.BORDER_REFLECT_101), np.float32)
+    if gaussian:
+        return np.asarray(cv2.GaussianBlur(fine, (0, 0), width, borderType=cv2.BORDER_REFLECT_101), np.float32)
+    return np.asarray(cv2.blur(fine, (width, width), borderType=cv2.BORDER_REFLECT_101), np.float32)
 
 
 def smoothed_as_published(levels: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:

@@ -25,7 +25,7 @@ from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.heat_maps import otsu_mask
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
-from reveal_bench.saliency_maps.tuning import Tuned, check_grid
+from reveal_bench.saliency_maps.tuning import Case, Tuned, check_grid, mean_curves
 
 __all__ = ["GATES", "GateRule", "tune_gates"]
 
@@ -71,14 +71,17 @@ def tune_gates(
     ]
     if not jobs:
         raise ArgumentError("maps", f"must hold maps of split {split!r}", "none")
-    cases: dict[str, list[tuple[float, float, float]]] = {}
+    cases: dict[str, list[Case]] = {}
     for i, (record, finding) in enumerate(jobs, start=1):
-        cases.setdefault(finding, []).append(_case(found, record, finding, fill))
+        said, kept, emptied = _case(found, record, finding, fill)
+        is_kept = [said > cut_off if rule == "published" else said >= cut_off for cut_off in tried]
+        cases.setdefault(finding, []).append((record.patient_id, np.where(is_kept, kept, emptied)))
         if progress is not None:
             progress("maps", i, len(jobs))
-    curves = {finding: _curve(np.array(rows), tried, rule) for finding, rows in cases.items()}
+    curves, intervals = mean_curves("mask_iou_all", cases, records)
     best = {finding: _best(finding, curve, tried, rule) for finding, curve in curves.items()}
-    return Tuned(split, tried, best, curves, {finding: len(rows) for finding, rows in cases.items()})
+    n_cases = {finding: len(own) for finding, own in cases.items()}
+    return Tuned(split, tried, best, curves, intervals, n_cases, "mask_iou_all")
 
 
 def _case(found: FoundMaps, record: LocalizationRecord, finding: str, fill: bool) -> tuple[float, float, float]:
@@ -94,18 +97,6 @@ def _case(found: FoundMaps, record: LocalizationRecord, finding: str, fill: bool
         return heat.probability, 0.0 if mask.any() else np.nan, np.nan
     reference: BoolArray = pack_regions([region], [record.size]).dense(0).astype(bool)
     return heat.probability, float((mask & reference).sum() / (mask | reference).sum()), 0.0
-
-
-def _curve(rows: FloatArray, grid: Sequence[float], rule: GateRule) -> FloatArray:
-    """Mean IoU of the defined cases at every cut-off."""
-    said, kept, emptied = rows.T
-    values = []
-    for cut_off in grid:
-        is_kept = said > cut_off if rule == "published" else said >= cut_off
-        of_cases = np.where(is_kept, kept, emptied)
-        defined = of_cases[~np.isnan(of_cases)]
-        values.append(defined.mean() if len(defined) else np.nan)
-    return np.array(values)
 
 
 def _best(finding: str, curve: FloatArray, grid: tuple[float, ...], rule: GateRule) -> float:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -36,6 +36,7 @@ PerFinding = float | Mapping[str, float]
 Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
 """Files of a map, of several in an ensemble; image and finding; height and width of the image."""
 Line = dict[str, Any]
+Smoothing = Literal["box", "gaussian", "published"]
 CutMaps = Callable[[Sequence[Job], "MapOptions"], Iterator[Line]]
 """Gives what :func:`cut_map` gives for each job, in order."""
 
@@ -49,15 +50,16 @@ class MapOptions:
     threshold : "otsu", a number in [0, 1), one per finding, or None for points alone
     fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
     gate : probability below which the mask is empty: a number, one per finding, or None
-    smooth : side in pixels of the box over which the map is averaged at the size of the image; 0 for none
-    published_smoothing : whether that is the published code's, which changes masks at Otsu's level alone
+    smooth : pixels over which the map is averaged at the size of the image; 0 for none
+    smoothing : how: "box" of that side, "gaussian" with that standard deviation, or "published", the box of the
+        published code, which changes masks at Otsu's level alone
     """
 
     threshold: Literal["otsu"] | PerFinding | None = "otsu"
     fill: bool = True
     gate: PerFinding | None = None
     smooth: int = 0
-    published_smoothing: bool = False
+    smoothing: Smoothing = "box"
 
     def __post_init__(self) -> None:
         if self.threshold != "otsu":
@@ -65,9 +67,11 @@ class MapOptions:
         _check_numbers("gate", self.gate, "at least 0 and at most 1", lambda value: 0 <= value <= 1)
         if isinstance(self.smooth, bool) or not isinstance(self.smooth, int) or self.smooth < 0:
             raise ArgumentError("smooth", "must be a whole number of pixels, 0 for none", repr(self.smooth))
-        if self.published_smoothing and (self.threshold != "otsu" or not self.smooth):
-            rule = "must be used with a `smooth` and Otsu's threshold"
-            raise ArgumentError("published_smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
+        if self.smoothing not in get_args(Smoothing):
+            raise ArgumentError("smoothing", f"must be {' or '.join(get_args(Smoothing))}", repr(self.smoothing))
+        if self.smoothing == "published" and (self.threshold != "otsu" or not self.smooth):
+            rule = "must be 'published' with a `smooth` and Otsu's threshold alone"
+            raise ArgumentError("smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
 
 
 def _check_numbers(name: str, given: PerFinding | str | None, rule: str, is_in: Callable[[float], bool]) -> None:
@@ -89,6 +93,7 @@ class Written:
     n_predictions : its lines
     n_empty : of them, those whose mask is empty
     n_constant : maps that are constant and have no point
+    n_unsigned : maps without a negative value
     missing : (image, finding) pairs that are asked and have no map, or a constant one where points alone are made
     n_left : maps of the split that are not asked, and files of other images
     """
@@ -98,6 +103,7 @@ class Written:
     n_predictions: int
     n_empty: int
     n_constant: int
+    n_unsigned: int
     missing: Sequence[Pair] = field(repr=False)
     n_left: int
 
@@ -108,6 +114,7 @@ def predict_maps(
     out: Path,
     options: MapOptions,
     *,
+    tuned: Mapping[str, Mapping[str, str]] | None = None,
     n_processes: int = 1,
     progress: Progress | None = None,
     cut_maps: CutMaps | None = None,
@@ -119,6 +126,7 @@ def predict_maps(
     found : of each folder; all must have the same pairs
     manifest : what the split asks
     out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
+    tuned : option -> the split and metric that it was tuned on, for the record
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
     cut_maps : does so in place of the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; without influence
@@ -141,6 +149,7 @@ def predict_maps(
     wanted = [pair for pair in asked if pair in known]
     record = {
         "options": _plain(options),
+        "tuned": dict(tuned or {}),
         "maps": [str(_root(one)) for one in found],
         "benchmark": manifest.benchmark,
         "version": manifest.version,
@@ -195,17 +204,18 @@ def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterat
 
 
 def cut_map(job: Job, options: MapOptions) -> Line:
-    """The fields of a prediction, beside it whether the map is constant and the mask empty, under ``_``."""
+    """The fields of a prediction; under ``_`` whether the map is constant or unsigned, and the mask empty."""
     files, (image_id, finding), size = job
     heat = _mean([read_map(file) for file in files], files)
     line: Line = {"image_id": image_id, "finding": finding}
-    smooths = options.smooth and not options.published_smoothing
-    values = smoothed(heat.values, size, options.smooth) if smooths else heat.values
+    values = heat.values
+    if options.smooth and options.smoothing != "published":
+        values = smoothed(values, size, options.smooth, gaussian=options.smoothing == "gaussian")
     fine, ends, place = laid_over(values, size)
     point = None if values.min() == values.max() else point_at(place, size)
     if point is not None:
         line["point"] = list(point)
-    told = {"constant": point is None}
+    told = {"constant": point is None, "unsigned": bool(heat.values.min() >= 0)}
     if options.threshold is not None:
         mask = _mask(fine, ends, finding, options, heat, files[0])
         rle = empty_rle(size) if mask is None else encode_mask(mask)
@@ -224,7 +234,7 @@ def _mask(fine: Map, ends: Map, finding: str, options: MapOptions, heat: HeatMap
         if heat.probability < gate:
             return None
     if options.threshold == "otsu":
-        published = options.smooth if options.published_smoothing else 0
+        published = options.smooth if options.smoothing == "published" else 0
         return otsu_of(fine, ends, fill=options.fill, published_smoothing=published)
     assert options.threshold is not None
     return above_of(fine, _of(options.threshold, finding, "threshold"))
@@ -258,7 +268,7 @@ def _finished(
     found: Sequence[FoundMaps],
 ) -> Written:
     """The prediction file in place of its part, and the record beside it."""
-    counts = {"n_predictions": 0, "n_empty": 0, "n_constant": 0}
+    counts = {"n_predictions": 0, "n_empty": 0, "n_constant": 0, "n_unsigned": 0}
     answered = set()
     digest = hashlib.sha256()
     whole = out.with_name(f"{out.name}.whole")
@@ -268,6 +278,7 @@ def _finished(
             line = json.loads(text)
             told = line.pop("_")
             counts["n_constant"] += told["constant"]
+            counts["n_unsigned"] += told["unsigned"]
             counts["n_empty"] += told.get("empty", False)
             if "point" not in line and "rle" not in line:
                 continue

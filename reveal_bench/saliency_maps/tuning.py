@@ -1,9 +1,9 @@
-"""Thresholds of heat maps tuned on a split with references: the mean IoU of each finding over the threshold.
+"""Thresholds of heat maps tuned on a split with references: a metric of each finding over the threshold.
 
-The IoU at every threshold of a grid comes from two histograms of the map, of all pixels and of those in the reference,
-so that a map is brought to the size of its image once. As published, the mean is over the cases in which the mask is
-not empty (the true-positive slice), and the first of equal means counts. Where no threshold has a value, the published
-code takes the first of the grid; here the finding is refused, for nothing speaks for that one.
+A metric at every threshold of a grid comes from two histograms of the map, of all pixels and of those in the reference,
+so that a map is brought to the size of its image once. As published, the metric is the mean IoU over the cases in which
+the mask is not empty (the true-positive slice), and the first of equal means counts. Where no threshold has a value,
+the published code takes the first of the grid; here the finding is refused, for nothing speaks for that one.
 
 Source: paper 002, Methods and Extended Data Fig. 1a.
 """
@@ -15,6 +15,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,26 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import pack_regions
-from reveal_bench.metrics.heat_maps import Map, laid_over
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
+from reveal_bench.metrics.heat_maps import laid_over
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
-__all__ = ["Tuned", "check_grid", "iou_at", "tune_thresholds"]
+__all__ = ["TUNING_METRICS", "Case", "Tuned", "check_grid", "curve_of_map", "mean_curves", "tune_thresholds"]
+
+Case = tuple[str, FloatArray]
+"""The patient of a map, and its values on the grid, NaN where undefined."""
+_Areas = Callable[[FloatArray, FloatArray, float, int], tuple[FloatArray, FloatArray]]
+_OF_AREAS: dict[str, _Areas] = {
+    # pixels above each threshold, those of them in the reference, pixels of the reference and of the image
+    "mask_iou": lambda above, inside, area, n: (inside, np.where(above > 0, above + area - inside, 0)),
+    "mask_iou_all": lambda above, inside, area, n: (inside, above + area - inside),
+    "dice": lambda above, inside, area, n: (2 * inside, above + area),
+    "sensitivity": lambda above, inside, area, n: (inside, np.full_like(above, area)),
+    "specificity": lambda above, inside, area, n: (n - area - above + inside, np.full_like(above, n - area)),
+}
+TUNING_METRICS = tuple(_OF_AREAS)
+"""Metrics of METRICS that follow from areas alone, by which thresholds can be tuned."""
 
 
 @dataclass(frozen=True)
@@ -39,58 +56,59 @@ class Tuned:
     split : that it was tuned on
     grid : thresholds that were tried
     thresholds : finding -> the best
-    curves : finding -> mean IoU at each threshold, NaN where no mask has a pixel
+    curves : finding -> mean of the metric at each threshold, NaN where it is undefined
+    intervals : finding -> low and high end of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
+        patients; NaN where few patients have the finding
     n_cases : finding -> maps with a reference
+    metric : that was tuned
     """
 
     split: str
     grid: tuple[float, ...]
     thresholds: Mapping[str, float]
     curves: Mapping[str, FloatArray]
+    intervals: Mapping[str, FloatArray]
     n_cases: Mapping[str, int]
+    metric: str = "mask_iou"
 
     def to_csv(self) -> str:
-        """A row per finding and threshold: finding, threshold, mean IoU, cases, whether it is the best."""
+        """A row per finding and threshold: metric, its mean and 95 % interval, cases, whether it is the best."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["finding", "threshold", "mean_iou", "n_cases", "is_best"])
+        rows.writerow(["finding", "threshold", "metric", "value", "low", "high", "n_cases", "is_best"])
         for finding, curve in self.curves.items():
-            for threshold, value in zip(self.grid, curve.tolist(), strict=True):
-                shown = "" if math.isnan(value) else value
+            told = np.column_stack([curve, self.intervals[finding]]).tolist()
+            for threshold, figures in zip(self.grid, told, strict=True):
+                shown = ["" if math.isnan(value) else value for value in figures]
                 best = int(threshold == self.thresholds[finding])
-                rows.writerow([finding, threshold, shown, self.n_cases[finding], best])
+                rows.writerow([finding, threshold, self.metric, *shown, self.n_cases[finding], best])
         return text.getvalue()
 
 
-def iou_at(fine: npt.NDArray[np.float32], reference: BoolArray, grid: Sequence[float]) -> FloatArray:
-    """IoU of the pixels above each threshold with a reference; NaN where none is above.
+def curve_of_map(
+    heat_map: npt.ArrayLike, reference: BoolArray, grid: Sequence[float], metric: str = "mask_iou"
+) -> FloatArray:
+    """A metric of what is above each threshold of a map, laid over its image and scaled; NaN where it is undefined.
 
     Parameters
     ----------
-    fine : scaled map at the size of the image, single precision
+    heat_map : array (h, w)
+    reference : bool array (height, width)
     grid : rising thresholds
+    metric : of :data:`TUNING_METRICS`
 
     Examples
     --------
-    >>> fine = np.array([[0.1, 0.4, 0.9, 1.0]], np.float32)
-    >>> iou_at(fine, np.array([[False, False, True, True]]), [0.2, 0.5]).round(3).tolist()
+    >>> curve_of_map([[0.1, 0.4, 0.9, 1.0]], np.array([[False, False, True, True]]), [0.2, 0.5]).round(3).tolist()
     [0.667, 1.0]
     """
-    return _ious(fine, np.array([0, 1], np.float32), reference, grid)
-
-
-def _ious(fine: Map, ends: Map, reference: BoolArray, grid: Sequence[float]) -> FloatArray:
-    """The same of a map that is not scaled yet, from `ends` onto [0, 1]."""
-    above, inside = kernels.counts_above(fine, ends, reference, np.asarray(grid, np.float32))
-    union = above + int(reference.sum()) - inside
-    found: FloatArray = np.divide(inside, union, out=np.full(len(grid), np.nan), where=above > 0)
-    return found
-
-
-def iou_of_map(heat_map: npt.ArrayLike, reference: BoolArray, grid: Sequence[float]) -> FloatArray:
-    """:func:`iou_at` of a map that is laid over its image and scaled first; NaN throughout for a constant one."""
     fine, ends, _ = laid_over(heat_map, (reference.shape[0], reference.shape[1]))
-    return np.full(len(grid), np.nan) if ends[0] == ends[1] else _ious(fine, ends, reference, grid)
+    counts = np.zeros((2, len(grid)))  # of a constant map nothing is above
+    if ends[0] < ends[1]:
+        counts = kernels.counts_above(fine, ends, reference, np.asarray(grid, np.float32)).astype(np.float64)
+    right, of = _OF_AREAS[metric](counts[0], counts[1], float(reference.sum()), reference.size)
+    found: FloatArray = np.divide(right, of, out=np.full(len(grid), np.nan), where=of > 0)
+    return found
 
 
 def tune_thresholds(
@@ -99,6 +117,7 @@ def tune_thresholds(
     split: str,
     *,
     grid: Sequence[float],
+    metric: str = "mask_iou",
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
     """The best threshold of each finding that has maps and references.
@@ -106,11 +125,14 @@ def tune_thresholds(
     Raises
     ------
     ArgumentError
-        If the grid does not rise within [0, 1), no map has a reference, or a finding has no value at any threshold.
+        If the grid does not rise within [0, 1), the metric is none of :data:`TUNING_METRICS`, no map has a reference,
+        or a finding has no value at any threshold.
     ValueError
         If a map is damaged; the message names its file.
     """
     tried = check_grid(grid)
+    if metric not in TUNING_METRICS:
+        raise ArgumentError("metric", f"must be one of {', '.join(TUNING_METRICS)} to tune a threshold", repr(metric))
     jobs = [
         (record, finding)
         for record in records
@@ -119,22 +141,22 @@ def tune_thresholds(
     ]
     if not jobs:
         raise ArgumentError("maps", f"must hold maps of split {split!r} that have a reference", "none")
-    curves: dict[str, list[FloatArray]] = {}
+    cases: dict[str, list[Case]] = {}
     for i, (record, finding) in enumerate(jobs, start=1):
         annotation = record.reference(finding)
         assert annotation is not None
         region = annotation.rle or annotation.boxes_xywh
         reference = pack_regions([region], [record.size]).dense(0).astype(bool)
-        curve = iou_of_map(read_map(found.files[record.image_id, finding]).values, reference, tried)
-        curves.setdefault(finding, []).append(curve)
+        curve = curve_of_map(read_map(found.files[record.image_id, finding]).values, reference, tried, metric)
+        cases.setdefault(finding, []).append((record.patient_id, curve))
         if progress is not None:
             progress("maps", i, len(jobs))
-    means = {finding: _means(np.stack(rows)) for finding, rows in curves.items()}
-    empty = [finding for finding, curve in means.items() if np.isnan(curve).all()]
+    curves, intervals = mean_curves(metric, cases, records)
+    empty = [finding for finding, curve in curves.items() if np.isnan(curve).all()]
     if empty:
         raise ArgumentError("maps", "must have a pixel above some threshold", f"none for {', '.join(empty)}")
-    best = {finding: tried[int(np.nanargmax(curve))] for finding, curve in means.items()}
-    return Tuned(split, tried, best, means, {finding: len(rows) for finding, rows in curves.items()})
+    best = {finding: tried[int(np.nanargmax(curve))] for finding, curve in curves.items()}
+    return Tuned(split, tried, best, curves, intervals, {name: len(own) for name, own in cases.items()}, metric)
 
 
 def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
@@ -145,9 +167,31 @@ def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
     return tried
 
 
-def _means(rows: FloatArray) -> FloatArray:
-    """Over the cases that are defined."""
-    defined = ~np.isnan(rows)
-    n = defined.sum(axis=0)
-    means: FloatArray = np.divide(np.nansum(rows, axis=0), n, out=np.full(rows.shape[1], np.nan), where=n > 0)
-    return means
+def mean_curves(
+    metric: str, cases: Mapping[str, Sequence[Case]], records: Sequence[LocalizationRecord]
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Means of each finding on the grid, over what is defined, and their 95 % intervals by the jackknife over patients.
+
+    Parameters
+    ----------
+    cases : finding -> its maps
+    records : of the split, whose patients all take part
+
+    Returns
+    -------
+    dict finding -> float array (n_grid,), and finding -> float array (n_grid, 2)
+    """
+    everybody = sorted({record.patient_id for record in records})
+    findings = [finding for finding, own in cases.items() for _ in own]
+    patients = [patient for own in cases.values() for patient, _ in own]
+    columns = np.stack([values for own in cases.values() for _, values in own]).T
+    names: dict[str, Any] = {"findings": findings, "patients": patients, "all_patients": everybody}
+    curves: dict[str, list[float]] = {finding: [] for finding in cases}
+    intervals: dict[str, list[tuple[float, float]]] = {finding: [] for finding in cases}
+    for values in columns:
+        for one in estimate_cases(metric, METRICS[metric].version, values, n_resamples=1, **names):
+            if one.finding != MACRO:
+                curves[one.finding].append(one.value)
+                intervals[one.finding].append((one.low, one.high))
+    means = {finding: np.array(curve) for finding, curve in curves.items()}
+    return means, {finding: np.array(ends) for finding, ends in intervals.items()}

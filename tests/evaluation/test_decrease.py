@@ -260,7 +260,8 @@ def test_one_page_holds_everything(
     scored.write_text("".join(json.dumps({**line, "score": i % 7 / 7}) + "\n" for i, line in enumerate(lines)))
     curves = {"Edema": np.array([0.1, 0.25, np.nan]), "Atelectasis": np.array([0.3, 0.2, 0.1])}
     best, n_cases = {"Edema": 0.3, "Atelectasis": 0.2}, {"Edema": 4, "Atelectasis": 9}
-    tuned = Tuned("validation", (0.2, 0.3, 0.4), best, curves, n_cases)
+    ends = {finding: np.column_stack([curve - 0.05, curve + 0.05]) for finding, curve in curves.items()}
+    tuned = Tuned("validation", (0.2, 0.3, 0.4), best, curves, ends, n_cases)
     Path(f"{scored}.tuning.csv").write_text(tuned.to_csv(), encoding="utf-8")
     out = tmp_path / "out"
     options = ("--split", "test", "--human", human, "--missing", "empty", "--out", out)
@@ -323,19 +324,20 @@ def test_films_are_of_the_largest_gaps_each_of_another_finding() -> None:
 
 def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
     curves = {"Edema": np.array([0.1, 0.25, np.nan])}
+    ends = {"Edema": np.array([[0.05, 0.2], [0.2, 0.35], [np.nan, np.nan]])}
     file = tmp_path / "tuning.csv"
-    file.write_text(
-        Tuned("validation", (0.2, 0.3, 0.4), {"Edema": 0.3}, curves, {"Edema": 4}).to_csv(), encoding="utf-8"
-    )
+    tuned = Tuned("validation", (0.2, 0.3, 0.4), {"Edema": 0.3}, curves, ends, {"Edema": 4})
+    file.write_text(tuned.to_csv(), encoding="utf-8")
     (curve,) = read_curves(file).values()
+    assert (curve.metric, curve.lows[:2], curve.highs[:2]) == ("mask_iou", [0.05, 0.2], [0.2, 0.35])
     assert (curve.best, curve.n_cases, list(curve.thresholds)) == (0.3, 4, [0.2, 0.3, 0.4])
     assert curve.values[:2] == [0.1, 0.25]
-    (axes,) = figure_of({"Edema": curve}).draw(180.0).axes
+    (axes,) = figure_of({"Edema": curve}, "tuning", "thresholds", "Threshold").draw(180.0).axes
     line, mark = axes.lines
     assert line.get_ydata()[0] == pytest.approx(10)
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))
     for text, said in [
-        ("finding,threshold\nEdema,0.2\n", "must have the columns finding, threshold, mean_iou"),
+        ("finding,threshold\nEdema,0.2\n", "must have the columns finding, threshold, metric"),
         (file.read_text().replace(",1\n", ",0\n"), "one best threshold per finding, got others for 'Edema'"),
         (file.read_text().replace("0.25", "a quarter"), "must have numbers"),
     ]:

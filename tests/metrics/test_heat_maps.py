@@ -10,17 +10,23 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from scipy import ndimage
 
 from reveal_bench.metrics.heat_maps import (
     at_size,
     fill_contours,
     largest_point,
     mask_above,
+    otsu_level,
     otsu_mask,
     scaled,
     smoothed,
     smoothed_as_published,
 )
+from reveal_bench.saliency_maps.pickles import parse_pickle
+from tests.saliency.published import published_pickle
+
+cv2.ipp.setUseIPP(False)  # Intel's library parts symmetric histograms by a rounding of its own
 
 
 def plain_at_size(coarse: Any, size: tuple[int, int]) -> Any:
@@ -40,19 +46,6 @@ def plain_at_size(coarse: Any, size: tuple[int, int]) -> Any:
     return fine
 
 
-def plain_otsu(levels: Any) -> int:
-    """The first level with the largest variance between the two sides."""
-    best, found = -1.0, 0
-    flat = levels.ravel().astype(float)
-    for level in range(256):
-        low, high = flat[flat <= level], flat[flat > level]
-        if len(low) and len(high):
-            between = len(low) * len(high) * (low.mean() - high.mean()) ** 2
-            if between > best * (1 + 1e-12):
-                best, found = between, level
-    return found
-
-
 def published(levels: Any) -> Any:
     """What the authors' code does after scaling: OpenCV's Otsu and contours, filled by Pillow."""
     _, above = cv2.threshold(levels, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
@@ -65,8 +58,8 @@ def published(levels: Any) -> Any:
 
 
 def maps(rng: np.random.Generator) -> Any:
-    """Map and size: blobs, noise, lone peaks, plateaus, rings, one pixel wide or high, smaller images."""
-    for i in range(60):
+    """500 maps, as pickles have them, and sizes: blobs, noise, peaks, plateaus, rings, one pixel wide, small images."""
+    for i in range(500):
         h, w = (int(n) for n in rng.integers(1, 12, 2))
         size = tuple(int(n) for n in rng.integers(1, 40, 2))
         kind = i % 5
@@ -82,7 +75,8 @@ def maps(rng: np.random.Generator) -> Any:
         else:
             heat = rng.normal(size=(h, w)) * 1e-6
         if heat.min() < heat.max():
-            yield heat, size
+            data = published_pickle(heat.astype(np.float32), task="Edema", probability=0.5, size=size)
+            yield parse_pickle(data, "it")["map"][0, 0], size
 
 
 def test_maps_at_size_equal_a_plain_loop_and_opencv(rng: np.random.Generator) -> None:
@@ -101,16 +95,25 @@ def test_masks_equal_the_published_steps(rng: np.random.Generator) -> None:
         fine = at_size(heat, size)
         if fine.min() == fine.max():
             continue
-        levels = (np.float32(255) * (fine - fine.min()) / (fine.max() - fine.min())).astype(np.uint8)
         levels = (np.float32(255) * scaled(fine)).astype(np.uint8)
         kept = otsu_mask(heat, size, fill=False)
-        assert np.array_equal(kept, levels > plain_otsu(levels))
+        level, _ = cv2.threshold(levels, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
+        assert np.array_equal(kept, levels > level)
         filled = otsu_mask(heat, size, fill=True)
         assert np.array_equal(filled, published(levels))
         n_filled += int((filled & ~kept).sum())
         for threshold in (0.0, 0.2, 0.5, 0.95):
             assert np.array_equal(mask_above(heat, size, threshold), scaled(fine) > np.float32(threshold))
     assert n_filled > 100
+
+
+def test_levels_are_those_of_opencv_where_histograms_are_symmetric(rng: np.random.Generator) -> None:
+    """Levels that part them equally well: rounding chooses among these."""
+    for i in range(3000):
+        half = rng.integers(0, 120, rng.integers(1, 5))
+        levels = np.repeat(np.concatenate([half, 255 - half]) if i % 2 else half, rng.integers(1, 60)).astype(np.uint8)
+        level, _ = cv2.threshold(levels[None], 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
+        assert otsu_level(np.bincount(levels, minlength=256)) == level
 
 
 def test_a_ring_is_filled_and_lone_pixels_vanish() -> None:
@@ -165,6 +168,8 @@ def test_smoothing_is_the_mean_over_a_box(rng: np.random.Generator) -> None:
     found = smoothed(heat, (9, 9), 3)
     assert found[4, 4] == pytest.approx(heat[3:6, 3:6].mean(), rel=1e-6)
     assert found[0, 0] == pytest.approx(np.pad(heat, 1, mode="reflect")[:3, :3].mean(), rel=1e-6)
+    bell = smoothed(heat, (9, 9), 1, gaussian=True)
+    np.testing.assert_allclose(bell, ndimage.gaussian_filter(heat, 1, mode="mirror"), atol=2e-5)
 
 
 def test_published_smoothing_does_not_rise_with_its_input() -> None:

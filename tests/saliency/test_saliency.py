@@ -15,9 +15,13 @@ from PIL import Image
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import CHEXPERT_LABELS
-from reveal_bench.masks import decode_mask
-from reveal_bench.metrics.heat_maps import at_size, largest_point, mask_above, otsu_mask, scaled
+from reveal_bench.masks import decode_mask, encode_mask, pack_masks
+from reveal_bench.metrics.heat_maps import at_size, largest_point, mask_above, otsu_mask, scaled, smoothed
+from reveal_bench.metrics.localization import mask_iou
+from reveal_bench.metrics.mask_agreement import dice
+from reveal_bench.metrics.pixelwise import sensitivity, specificity
 from reveal_bench.saliency_maps.maps import MapFile, find_maps, read_map
+from reveal_bench.saliency_maps.tuning import TUNING_METRICS, curve_of_map
 from tests.cli.test_score import call
 from tests.saliency.published import published_pickle
 
@@ -71,7 +75,7 @@ def test_predictions_are_those_of_each_map_by_itself(world: Any, folder_of_maps:
         "fill": True,
         "gate": None,
         "smooth": 0,
-        "published_smoothing": False,
+        "smoothing": "box",
     }
     assert rb.saliency(folder_of_maps, world.folder, out=tmp_path / "again.jsonl").n_predictions == len(lines)
     assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
@@ -99,11 +103,15 @@ def test_every_option_says_what_it_does(world: Any, folder_of_maps: Path, tmp_pa
     assert [not mask(line).any() for line in gated] == [line["score"] < 0.3 for line in gated]
     assert all("point" in line for line in gated)  # hits are not gated
     assert made(smooth=5)[0]["rle"] != made()[0]["rle"]
-    published = made(smooth=5, published_smoothing=True)
+    bell = smoothed(heat, size, 2, gaussian=True)
+    assert np.array_equal(mask(made(smooth=2, smoothing="gaussian", threshold=0.6)[0]), mask_above(bell, size, 0.6))
+    published = made(smooth=5, smoothing="published")
     assert np.array_equal(mask(published[0]), otsu_mask(heat, size, fill=True, published_smoothing=5))
     assert published[0]["point"] == made()[0]["point"]
-    with pytest.raises(ArgumentError, match="must be used with a `smooth` and Otsu's threshold"):
-        made(published_smoothing=True)
+    with pytest.raises(ArgumentError, match="must be 'published' with a `smooth` and Otsu's threshold alone"):
+        made(smoothing="published")
+    with pytest.raises(ArgumentError, match="must be box or gaussian or published, got 'mean'"):
+        made(smoothing="mean")
     assert made(n_processes=2) == made()
     rb.saliency([folder_of_maps, folder_of_maps], world.folder, out=tmp_path / "mean.jsonl")
     assert lines_of(tmp_path / "mean.jsonl") == made()
@@ -128,14 +136,45 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(world: Any, folder_
         np.testing.assert_allclose(tuned.curves[finding], expected)
         assert tuned.thresholds[finding] == tuned.grid[int(np.argmax(expected))]
         assert tuned.n_cases[finding] == len(rows)
-    assert tuned.to_csv().splitlines()[0] == "finding,threshold,mean_iou,n_cases,is_best"
+    rb.saliency(folder_of_maps, world.folder, out=tmp_path / "half.jsonl", threshold=0.5)
+    for one in rb.score(tmp_path / "half.jsonl", world.folder, split="released", n_resamples=1).estimates:
+        if one.metric == "mask_iou" and one.finding != "macro":
+            np.testing.assert_allclose(tuned.intervals[one.finding][3], (one.low, one.high))
+    assert not all(np.isnan(ends).all() for ends in tuned.intervals.values())
+    assert tuned.to_csv().splitlines()[0] == "finding,threshold,metric,value,low,high,n_cases,is_best"
     assert tuned.to_csv().count(",1\n") == len(curves)
-    with pytest.raises(ArgumentError, match="must not be tuned on the split that is predicted, got 'released'"):
+    with pytest.raises(ArgumentError, match="must not be tuned on the split that is predicted, unless"):
         rb.saliency(folder_of_maps, world.folder, out=tmp_path / "x.jsonl", threshold=tuned)
-    words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "x.jsonl")
-    assert "--tune-split must be given with" in call(*words, "--threshold", "tuned", expect=1).stderr
-    same = call(*words, "--threshold", "tuned", "--tune-split", "released", expect=1).stderr
-    assert "must be another split than the one that is predicted" in same
+    words = ("saliency", folder_of_maps, world.folder, "--out", tmp_path / "x.jsonl", "--threshold", "tuned")
+    assert "--tune-split must be given with" in call(*words, expect=1).stderr
+    same = call(*words, "--tune-split", "released", expect=1).stderr
+    assert "must be another split than the one that is predicted, unless --tune-on-itself" in same
+    call(*words, "--tune-split", "released", "--tune-on-itself", "--tune-grid", "0.3,0.5", "--tune-metric", "dice")
+    record = json.loads((tmp_path / "x.jsonl.options.json").read_text())
+    assert record["tuned"] == {"threshold": {"split": "released", "metric": "dice"}}
+    assert set(record["options"]["threshold"].values()) <= {0.3, 0.5}
+    told = call("score", tmp_path / "x.jsonl", world.folder, "--resamples", 1).stderr
+    assert "its threshold was tuned on this split, which flatters it" in " ".join(told.split())
+
+
+def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) -> None:
+    """Each metric at each threshold, of the mask itself; constant maps and references of a whole image among them."""
+    grid = (0.0, 0.2, 0.5, 0.9)
+    for i in range(60):
+        heat = np.ones((3, 3)) if i == 0 else rng.random((4, 5))
+        reference = rng.random((17, 13)) < 0.4 if i != 1 else np.ones((17, 13), bool)
+        masks = [encode_mask(mask_above(heat, (17, 13), threshold)) for threshold in grid]
+        pairs = pack_masks(masks), pack_masks([encode_mask(reference)] * len(grid))
+        expected = {
+            "mask_iou": mask_iou(*pairs),
+            "mask_iou_all": mask_iou(*pairs, slice="all"),
+            "dice": dice(*pairs),
+            "sensitivity": sensitivity(*pairs),
+            "specificity": specificity(*pairs),
+        }
+        assert tuple(expected) == TUNING_METRICS
+        for metric, values in expected.items():
+            np.testing.assert_allclose(curve_of_map(heat, reference, grid, metric), values, err_msg=metric)
 
 
 def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_of: Any) -> None:
