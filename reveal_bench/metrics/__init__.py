@@ -131,7 +131,7 @@ def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
 def _froc(name: str, shown: str) -> Metric:
     return _detection(name, f"Sensitivity at {shown}", "FROC, by the centre of a box; LUNA16, MONAI",
                       f"share of lesions found at {shown} false alarms per image, between thresholds by straight lines",
-                      "a plain loop by MONAI's rule")
+                      "MONAI")
 
 
 _PANOPTIC = "(TP + FP / 2 + FN / 2) of masks at the threshold or above, a match by IoU above 0.5"
@@ -202,11 +202,11 @@ _ROWS = (
                   "IoU of the parts within 2 % of the image's diagonal along each mask's own boundary", "a plain loop",
                   "mask_agreement.boundary_iou", symmetric=True),
     _localization("surface_distance", "Normalised surface distance", "both masks empty", "Nikolov et al. 2018",
-                  "share of both boundaries within a tolerance (2 pixels) of the other", "a plain loop",
+                  "share of both boundaries within a tolerance (2 pixels) of the other", "MONAI",
                   "mask_agreement.surface_distance", symmetric=True),
     Metric("hausdorff_95", "Hausdorff 95", 0, inf, "lower", "both masks empty", "pixels, or mm with a spacing",
            "95th percentile of distances between the boundaries, the larger of both ways; infinite if one is empty",
-           "a plain loop", "localization", "mask_agreement.hausdorff_95", symmetric=True),
+           "MONAI", "localization", "mask_agreement.hausdorff_95", symmetric=True),
     _localization("sensitivity", "Pixel sensitivity", "no positive pixel in the reference", "pixel-wise, per image",
                   "area(A and B) / area(B), B the reference", "dense masks", "pixelwise.sensitivity"),
     _localization("specificity", "Pixel specificity", "no negative pixel in the reference", "pixel-wise, per image",
@@ -215,17 +215,17 @@ _ROWS = (
     _average_precision("ap_50", "AP 50", "hits by IoU of 0.5 or more", "PASCAL VOC; COCO"),
     _detection("cpm", "CPM", "LUNA16 (Setio et al. 2017)",
                "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms per image",
-               "a plain loop by MONAI's rule"),
+               "MONAI"),
     _detection("wafroc", "wAFROC area", "Chakraborty 2017, chapter 14",
                "P(score of a lesion > highest false alarm of an image without one) + P(equal) / 2, each image with "
                "lesions having equal weight", "a plain loop", undefined=_NO_NORMAL),
     _detection("lesion_sensitivity", "Lesion sensitivity", "at a threshold fixed beforehand",
                "lesions found by marks that score at least the threshold / lesions", "a plain loop"),
-    _detection("pq", "Panoptic quality", "Kirillov et al. 2019", f"sum of IoU of TP / {_PANOPTIC}", "a plain loop",
+    _detection("pq", "Panoptic quality", "Kirillov et al. 2019", f"sum of IoU of TP / {_PANOPTIC}", "panoptica",
                undefined="no lesion and no mark"),
-    _detection("sq", "Segmentation quality", "Kirillov et al. 2019", "mean IoU of TP", "a plain loop",
+    _detection("sq", "Segmentation quality", "Kirillov et al. 2019", "mean IoU of TP", "panoptica",
                undefined="no mark that matches"),
-    _detection("rq", "Recognition quality", "Kirillov et al. 2019", f"TP / {_PANOPTIC}", "a plain loop",
+    _detection("rq", "Recognition quality", "Kirillov et al. 2019", f"TP / {_PANOPTIC}", "panoptica",
                undefined="no lesion and no mark"),
     _detection("false_alarms", "False alarms per image", "at a threshold fixed beforehand",
                "marks that score at least the threshold and hit no lesion / images", "a plain loop",
