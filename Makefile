@@ -64,8 +64,8 @@ $(CFF)/.installed:
 	$(CFF)/bin/python -m pip install --quiet --disable-pip-version-check cffconvert==2.0.0
 	touch $@
 
-# MONAI and panoptica, against which detection is held, torch and OpenCV for heat maps, torchxrayvision and Grad-CAM for
-# the example of their page; MONAI wants no more than torch for what is used of it.
+# MONAI and panoptica, against which detection is held, torch and OpenCV for heat maps; MONAI wants no more than torch for
+# what is used of it.
 $(PEERS)/.installed:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" scipy panoptica==2.1.7 opencv-python-headless==5.0.0.93
