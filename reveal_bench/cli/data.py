@@ -73,9 +73,13 @@ def phantom(
     anatomy: Annotated[
         Path | None, typer.Option(help="Also write where the organs are to this file (JSONL), for `report`.")
     ] = None,
+    counterfactuals: Annotated[
+        Path | None,
+        typer.Option(help="Also write every film without each of its findings to this folder, for `run --control`."),
+    ] = None,
 ) -> None:
     """Write a synthetic download in the layout of a real one: pictures, masks, readers, headers, traps."""
-    from reveal_bench.phantom import LAYOUTS, write_anatomy
+    from reveal_bench.phantom import LAYOUTS, write_anatomy, write_counterfactuals
 
     if style not in LAYOUTS:
         raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
@@ -88,8 +92,9 @@ def phantom(
         further["n_val"] = round(0.35 * images) if val_images is None else val_images
     elif val_images is not None:
         raise ValueError("`--val-images` is for --style chexlocalize alone")
-    if anatomy is not None and style != "chexlocalize":
-        raise ValueError("`--anatomy` is for --style chexlocalize alone")
+    for option, given in (("--anatomy", anatomy), ("--counterfactuals", counterfactuals)):
+        if given is not None and style != "chexlocalize":
+            raise ValueError(f"`{option}` is for --style chexlocalize alone")
     with terminal.progress("drawing") as progress:
         LAYOUTS[style](
             out,
@@ -103,6 +108,17 @@ def phantom(
     if anatomy is not None:
         write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)
         typer.echo(f"wrote where the organs are to {anatomy}")
+    if counterfactuals is not None:
+        with terminal.progress("drawing") as progress:
+            n = write_counterfactuals(
+                counterfactuals,
+                images,
+                n_val=further["n_val"],
+                seed=seed,
+                long_side=long_side,
+                progress=lambda done, total: progress("counterfactuals", done, total),
+            )
+        typer.echo(f"wrote {n:,} films without one of their findings to {counterfactuals}")
 
 
 def inspect(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -110,6 +111,16 @@ def run(
     ] = "pixels",
     corners: Corners = None,
     views: Views = ShownViews.ALL,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ask all again with something changed, as often as given: no-image, blank, other-patient, "
+            "occluded-finding, without-finding, mirrored, occluded-elsewhere, paraphrase."
+        ),
+    ] = None,
+    counterfactuals: Annotated[
+        Path | None, typer.Option(help="Films of a phantom without each finding, for `without-finding`.")
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
     limit: Limit = None,
     temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
@@ -143,13 +154,16 @@ def run(
     if dry_run is not None:
         if coordinates == "auto":
             raise ValueError("`--coordinates` must name a convention with `--dry-run`, which asks no model, got auto")
+        if len(control or []) > 1:
+            raise ValueError("`--control` must be given once at most with `--dry-run`")
+        settings = replace(settings, control=control[0] if control else None)
         _check_place(dry_run, "--dry-run", "must be new or empty, as nothing is written over")
-        _rehearse(folder, split, settings, dry_run, limit)
+        _rehearse(folder, split, settings, dry_run, limit, counterfactuals)
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
     from reveal_bench.models.asking import RunStoppedError
-    from reveal_bench.models.running import ModelChoice, run_model
+    from reveal_bench.models.running import ModelChoice, run_controls, run_model
 
     _warn_of_coordinates(model, settings)
     prices = prices_of(price_in, price_out, price_cached)
@@ -169,21 +183,21 @@ def run(
     _check_place(out, "--out", "must be new, empty, or the folder of a run to go on with", run=True)
     if endpoint is not None and (ask_again or not _is_complete(out)):
         _check_that_it_answers(endpoint)
+    for name in control or ():
+        replace(settings, control=name)  # refused before anything is asked
     try:
         with terminal.progress("asking") as progress:
-            summary = run_model(
-                folder,
-                split,
-                out,
-                settings,
-                choice,
-                epochs=epochs,
-                limit=limit,
-                prices=prices,
-                ask_again=ask_again,
-                organization=organization,
-                progress=progress,
-            )
+            options: dict[str, Any] = {
+                "epochs": epochs,
+                "limit": limit,
+                "prices": prices,
+                "ask_again": ask_again,
+                "organization": organization,
+                "progress": progress,
+            }
+            summary = run_model(folder, split, out, settings, choice, **options)
+            options["counterfactuals"] = counterfactuals
+            under = run_controls(folder, split, out, choice, control or (), **options)
     except KeyboardInterrupt:
         typer.echo(f"stopped; what was answered is kept in {out}: the same command goes on from there", err=True)
         raise typer.Exit(130) from None
@@ -191,6 +205,11 @@ def run(
         raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
     terminal.print_run(summary)
     _say_coordinates(out)
+    for name, counted in under.items():
+        answered = counted.by_status.get("answered", 0)
+        typer.echo(f"control {name}: {answered:,} of {counted.n_expected:,} answered")
+    if under:
+        typer.echo(f"whether it looks: reveal-bench report {out} --folder {folder} --out REPORT")
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
 
 
@@ -315,7 +334,10 @@ def _temperature(text: str) -> float | None:
         raise ValueError(f"`--temperature` must be a number or `none`, got {text!r}") from None
 
 
-def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit: int | None) -> None:
+def _rehearse(
+    folder: Path, split: str, settings: AskSettings, out: Path, limit: int | None, counterfactuals: Path | None
+) -> None:
+    from reveal_bench.models.control_pictures import control_pictures
     from reveal_bench.models.pictures import FolderPictures
     from reveal_bench.models.prompts import compose
     from reveal_bench.models.questions import list_questions
@@ -324,13 +346,14 @@ def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit:
 
     questions = list_questions(folder, split, settings, limit=limit)
     pictures = FolderPictures(folder)
+    changed = control_pictures(folder, split, settings, pictures, held=pictures.ids, counterfactuals=counterfactuals)
     pool = ShotPool(folder, settings) if settings.shots else None
     count = rehearse(
         out,
         questions,
         settings,
         lambda question: compose(
-            question, settings, pictures=pictures, shots=() if pool is None else pool.pick(question)
+            question, settings, pictures=changed(question), shots=() if pool is None else pool.pick(question)
         ),
     )
     typer.echo(
@@ -362,8 +385,6 @@ def import_inspect(
     organization: Organization = "not stated",
 ) -> None:
     """Turn logs of `inspect eval reveal_bench/...` into a run folder: predictions, transcript, submission.json."""
-    from dataclasses import replace
-
     from reveal_bench.models.inspect_logs import import_logs
 
     prices = prices_of(price_in, price_out, price_cached)

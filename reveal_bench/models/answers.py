@@ -6,7 +6,7 @@ Nothing is repaired and nothing guessed: a cell or point that is not in the pict
 labels, is not an answer. What was passed over stands in the `note`. Thinking (``<think>...</think>`` and the like) is
 never read. Points and boxes are given in pixels of the full image, mapped from those of the picture that was shown.
 Numbers are read in the convention that was asked for (:mod:`reveal_bench.models.coordinates`) and in no other, whatever
-they look like.
+they look like. An answer to a mirrored film is mirrored back.
 
 * a cell: where it is looked for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`;
 * a point or a box: numbers, in order or by name; what other unit they look like stands in the note. Some names say a
@@ -45,6 +45,7 @@ from reveal_bench.models.answer_words import (
     statements,
     without_thinking,
 )
+from reveal_bench.models.controls import mirrored_back
 from reveal_bench.models.coordinates import convention
 from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
@@ -383,5 +384,7 @@ def read_reply(text: str, question: Question, settings: AskSettings, *, stop_rea
             return Reply("cut_off" if is_cut else "empty", note=note)
         return Reply("unclear", note="the thinking has no end")
     reply = _READERS[question.form](plain, question, settings, is_cut)
+    if settings.control == "mirrored":
+        reply = mirrored_back(reply, question, settings.grid)
     is_long = len(text) > MAX_CHARACTERS
     return noted(reply, f"only the last {MAX_CHARACTERS:,} characters were read") if is_long else reply

@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.calibration import Drawings
+from reveal_bench.models.control_pictures import control_pictures
 from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.inspect_logs import reason_text
 from reveal_bench.models.pictures import FolderPictures
@@ -87,19 +88,29 @@ class Asking:
     settings : how they are put
     questions : in the order in which they are put
     facts : what they belong to, for the log
-    pictures : of the questions and examples
+    pictures : for a question, of it and its examples
     shots : question -> its examples
     """
 
     settings: AskSettings
     questions: Sequence[Question]
     facts: Mapping[str, Any]
-    pictures: PictureSource
+    pictures: Callable[[Question], PictureSource]
     shots: Mapping[str, Sequence[Shot]]
 
     @classmethod
-    def of_folder(cls, folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> Asking:
+    def of_folder(
+        cls,
+        folder: Path,
+        split: str,
+        settings: AskSettings,
+        *,
+        limit: int | None = None,
+        counterfactuals: Path | None = None,
+    ) -> Asking:
         """The questions of a split of a dataset folder, the first `limit` of them if it is given.
+
+        `counterfactuals` are the pictures of the control "without-finding".
 
         Raises
         ------
@@ -115,15 +126,23 @@ class Asking:
             raise ValueError(f"{folder} must hold the picture of every image asked, {len(lacking)} lack: {lacking[0]}")
         pool = ShotPool(folder, settings)
         facts = {**describe_split(folder, split), "n_questions": len(every)}
-        return cls(settings, questions, facts, pictures, {question.id: pool.pick(question) for question in questions})
+        shots = {question.id: pool.pick(question) for question in questions}
+        changed = control_pictures(
+            folder, split, settings, pictures, held=pictures.ids, counterfactuals=counterfactuals
+        )
+        return cls(settings, questions, facts, changed, shots)
 
     @classmethod
     def of_drawings(cls, settings: AskSettings) -> Asking:
         """The drawings that tell which coordinates a model is used to, asked about as `settings` say."""
         drawings = Drawings(settings.form)
-        own = replace(settings, coordinates=AUTO, corners=False, style="zero-shot", shots=0, shots_split=None)
+        own = replace(
+            settings, coordinates=AUTO, corners=False, control=None, style="zero-shot", shots=0, shots_split=None
+        )
         shots = {question.id: () for question in drawings.questions}
-        return cls(own, drawings.questions, {"benchmark": "drawings", "split": settings.form}, drawings, shots)
+        return cls(
+            own, drawings.questions, {"benchmark": "drawings", "split": settings.form}, lambda _: drawings, shots
+        )
 
     def task(
         self,
@@ -154,7 +173,7 @@ class Asking:
 
     def messages(self, question: Question) -> list[ChatMessage]:
         """The messages of a question, with their pictures."""
-        composed = compose(question, self.settings, pictures=self.pictures, shots=self.shots[question.id])
+        composed = compose(question, self.settings, pictures=self.pictures(question), shots=self.shots[question.id])
         return [_chat_message(message, self.settings.detail) for message in composed]
 
     def _sample(self, question: Question, epoch: int) -> Sample:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.models.controls import mirrored_question
 from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form, cells_are_named, shown_png, whole_size
 from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Shown
@@ -80,6 +81,28 @@ _OTHER_PLACES = {
     ),
 }
 """As :data:`_PLACES`, in any convention but pixels of the picture, with width and height."""
+_OTHER_WORDS = {
+    "cell": (
+        "The picture shows a {film} under a grid of {n} x {n} squares: columns A to {last_column} from left to right, "
+        "rows 1 to {n} from top to bottom, so that A1 is in the top left corner and {last_cell} in the bottom right "
+        "one. {names}\n\n{presence}\n\n"
+        "{Name} the one cell where the finding is seen best, even if it reaches into others."
+    ),
+    "point": (
+        "The picture shows a {film}. {convention}\n\n{presence}\n\n{Name} one point that surely lies on the finding."
+    ),
+    "box": (
+        "The picture shows a {film}. {convention}\n\n{presence}\n\n"
+        "{Name} the tightest upright rectangle around the whole finding{sides}."
+    ),
+}
+"""As :data:`_PLACES`, in other words, for the control that changes nothing else."""
+_OTHER_PRESENT = "What to find: {finding}. The film does show it; say only where."
+_OTHER_PERHAPS = "What to look for: {finding}. The film may show it, or may not."
+_OTHER_LABELS = (
+    "Below is a list of findings. Say which of them can be seen on the {films} of one examination; it may be several, "
+    "or none.\n{choices}"
+)
 _SIDES = {
     False: ": x and y of its top left corner, its width w and its height h",
     True: ": x1 and y1 of its top left corner, x2 and y2 of its bottom right corner",
@@ -180,11 +203,15 @@ def describe(settings: AskSettings, question: Question) -> str:
 
 def prompt_text(question: Question, settings: AskSettings) -> str:
     """The words that go with the pictures of a question."""
+    if settings.control == "mirrored":
+        question = mirrored_question(question)
     if question.form == "text":
         return _task_text(question, settings)
     thinks = settings.style == "chain-of-thought"
     if question.form == "labels":
-        body = _LABELS.format(Films=_capital(_films(question)), choices="\n".join(f"- {c}" for c in question.choices))
+        template, films = _OTHER_LABELS if _is_paraphrased(settings) else _LABELS, _films(question)
+        choices = "\n".join(f"- {choice}" for choice in question.choices)
+        body = template.format(films=films, Films=_capital(films), choices=choices)
         line, thinking = _LINES["labels"], _THINK_LABELS
     else:
         body, thinking = _place_text(question, settings), _THINK_PLACE
@@ -197,20 +224,30 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
 
 def _place_text(question: Question, settings: AskSettings) -> str:
     grid, is_there = Grid(settings.grid), question.present
-    templates = _PLACES if _is_in_pixels(settings) else _OTHER_PLACES
+    templates, present, perhaps = _PLACES, _PRESENT, _PERHAPS
+    if _is_paraphrased(settings):
+        templates, present, perhaps = _OTHER_WORDS, _OTHER_PRESENT, _OTHER_PERHAPS
+    elif not _is_in_pixels(settings):
+        templates = {**_PLACES, **_OTHER_PLACES}
     return templates[question.form].format(
+        film=_film(question.image),
         Film=_capital(_film(question.image)),
         n=grid.n,
         last_column=grid.cells[-1][0],
         last_cell=grid.cells[-1],
         side=settings.side,
         names=_CELL_NAMES if cells_are_named(settings.side, grid) else _MARGIN_NAMES,
-        presence=(_PRESENT if is_there else _PERHAPS).format(finding=question.finding),
+        presence=(present if is_there else perhaps).format(finding=question.finding),
         Which="Which" if is_there else "If it is there, which",
         Give="Give" if is_there else "If it is there, give",
+        Name="Name" if is_there else "If it is there, name",
         convention=_convention_text(settings),
         sides="" if settings.coordinates == AUTO else _SIDES[settings.corners],
     )
+
+
+def _is_paraphrased(settings: AskSettings) -> bool:
+    return settings.control == "paraphrase"
 
 
 def _is_in_pixels(settings: AskSettings) -> bool:
@@ -255,7 +292,8 @@ def _task_text(question: Question, settings: AskSettings) -> str:
     parts = ["\n".join(listed) + (_RIGHT if frontal else "")]
     if question.indication:
         parts.append(f"Reason for the examination: {question.indication}")
-    parts.append(f"Task: {question.prompt}")
+    asks = "Answer this by the pictures" if _is_paraphrased(settings) else "Task"
+    parts.append(f"{asks}: {question.prompt}")
     if settings.style == "chain-of-thought":
         parts.append("Before you conclude, write down what you look for, where, and what you see there.")
     wish = _BOXES_WANTED if question.requires_boxes else _BOXES_WELCOME
@@ -294,6 +332,8 @@ def _shown_images(question: Question) -> tuple[ViewedImage, ...]:
 def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -> tuple[str | Shown, ...]:
     """The pictures of a question, those of an open task each after its number, then the words."""
     parts: list[str | Shown] = []
+    if settings.control == "no-image":
+        return (prompt_text(question, settings),)
     source: Any = pictures  # by identity a key of the cache
     for i, image in enumerate(_shown_images(question), start=1):
         if question.form == "text":

@@ -21,6 +21,7 @@ from reveal_bench.geometry import MAX_CELLS, Grid
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form
 
@@ -55,7 +56,7 @@ CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
 ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
 """Which film stands for a study, first to last (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")
-LATER = {"coordinates", "corners", "views"}
+LATER = {"coordinates", "corners", "views", "control"}
 """Settings that runs of earlier versions do not state; they had the defaults."""
 IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
@@ -111,6 +112,7 @@ class AskSettings:
         be "auto" where a model is calibrated, and nowhere else
     views : films of a study that are shown: "all"; or "one", the PA, else the AP, and beside it the one of the study
         before where the question has one (as paper 001 asked a model that takes one picture)
+    control : what is changed to see whether the model looks, one of :data:`reveal_bench.models.controls.CONTROLS`
     prompt_version : of :mod:`reveal_bench.models.prompts`
 
     Raises
@@ -130,6 +132,7 @@ class AskSettings:
     coordinates: str = "pixels"
     corners: bool = False
     views: Literal["all", "one"] = "all"
+    control: str | None = None
     prompt_version: str = "1"
 
     def __post_init__(self) -> None:
@@ -157,6 +160,8 @@ class AskSettings:
             raise ArgumentError(argument, rule, f"form {self.form!r}")
         if self.views != "all" and self.form in LOCAL:
             raise ArgumentError("views", "is for questions about studies (labels, text)", f"form {self.form!r}")
+        if self.control is not None:
+            _check_control(self.control, self.form)
         if self.form == "cell":
             from reveal_bench.models.overlay import check_side
 
@@ -245,6 +250,12 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
         raise ArgumentError("limit", "must be at least 1", limit)
     listed = list(kind.questions(folder, split, info, settings.form))[:limit]
     return listed if settings.views == "all" else [replace(one, images=_one_view(one.images)) for one in listed]
+
+
+def _check_control(control: str, form: str) -> None:
+    known = [name for name, one in CONTROLS.items() if form in LOCAL or not one.of_places]
+    if control not in known:
+        raise ArgumentError("control", f"must be one of {', '.join(known)} for form {form!r}", repr(control))
 
 
 def _one_view(images: Sequence[ViewedImage]) -> tuple[ViewedImage, ...]:

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from reveal_bench.models.answer_words import Reply
 
 __all__ = [
-    "RUN", "SUMMARY", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone",
+    "CONTROL_RUNS", "RUN", "SUMMARY", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone",
     "check_same_run", "from_line", "prediction_files", "read_run", "read_run_info", "to_line", "with_reply",
     "write_outputs", "write_run_info",
 ]  # fmt: skip
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
+CONTROL_RUNS = "controls"
+"""Folder in a run folder: a run folder for each control."""
 LOCK, SCRAPS = ".lock", (".*.json.*", ".*.jsonl.*", "logs/.inspect_tmp_*")
 FREE = ("n_asked", "limit", "epochs", "prices", "harness", "calibration", "reveal_bench")
 """Fields of ``run.json`` that may differ when a run goes on."""

@@ -42,6 +42,7 @@ from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
 from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
+    CONTROL_RUNS,
     Exchange,
     RunInfo,
     RunSummary,
@@ -56,7 +57,7 @@ from reveal_bench.models.run_folder import (
 if TYPE_CHECKING:
     from reveal_bench.models.inspect_tasks import Asking
 
-__all__ = ["LOGS", "ModelChoice", "Progress", "run_model"]
+__all__ = ["LOGS", "ModelChoice", "Progress", "run_controls", "run_model"]
 
 LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
@@ -150,6 +151,7 @@ def run_model(
     prices: Prices | None = None,
     ask_again: bool = False,
     organization: str = "not stated",
+    counterfactuals: Path | None = None,
     progress: Progress | None = None,
 ) -> RunSummary:
     """Ask a model the questions of a split, and write the run folder.
@@ -163,6 +165,7 @@ def run_model(
     prices : of tokens, for the cost
     ask_again : ask those once more that failed for good
     organization : who submits, for ``submission.json``
+    counterfactuals : of a phantom: its films without each finding, for the control "without-finding"
     progress : called as :data:`Progress` says, from another thread of control than yours but one at a time
 
     Raises
@@ -184,7 +187,7 @@ def run_model(
     with alone(out), _contained(out):
         _check_logs(out)
         settings, calibration = _calibrated(out, settings, choice, progress)
-        asking = _asking_class().of_folder(Path(folder), split, settings, limit=limit)
+        asking = _asking_class().of_folder(Path(folder), split, settings, limit=limit, counterfactuals=counterfactuals)
         info = _info(asking, choice, epochs, limit, prices, calibration)
         check_same_run(out, info)
         done = read_log_folder(out / LOGS)
@@ -205,6 +208,31 @@ def run_model(
             exchanges = [done[key] for key in wanted if key in done]
             summary = write_outputs(out, exchanges, info, organization=organization)
     return summary
+
+
+def run_controls(
+    folder: Path, split: str, out: Path, choice: ModelChoice, controls: Sequence[str], **options: Any
+) -> dict[str, RunSummary]:
+    """Ask the questions of a run once more under each of some controls, into ``<out>/controls/<name>``.
+
+    Parameters
+    ----------
+    out : the folder of the run, whose settings are asked with again
+    controls : names of :data:`reveal_bench.models.controls.CONTROLS`
+    options : as of :func:`run_model`
+
+    Returns
+    -------
+    The summary of each control; raises as :func:`run_model`.
+    """
+    info = read_run_info(out)
+    if info is None or info.settings is None:
+        raise ArgumentError("out", "must be the folder of a run", out)
+    asked = [(name, replace(info.settings, control=name)) for name in dict.fromkeys(controls)]  # all checked at first
+    return {
+        name: run_model(folder, split, out / CONTROL_RUNS / name, settings, choice, **options)
+        for name, settings in asked
+    }
 
 
 class _Count:

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from reveal_bench.benchmarks import SOURCES
+from reveal_bench.phantom.counterfactuals import write_counterfactuals
 from reveal_bench.phantom.curation import write_curation_world
 from reveal_bench.phantom.layouts import TRAPS, write_anatomy, write_chexlocalize
 from reveal_bench.phantom.models import model_predictions, study_predictions
@@ -26,6 +27,7 @@ __all__ = [
     "study_predictions",
     "write_anatomy",
     "write_chexlocalize",
+    "write_counterfactuals",
     "write_curation_world",
     "write_reveal",
     "write_rexecution",

@@ -21,18 +21,16 @@ from PIL import Image, ImageDraw
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, open_curve, strip
 
-__all__ = ["Drawn", "draw_findings"]
+__all__ = ["Drawn", "draw_findings", "hidden_with"]
 
 OUTLINE = 2.4
 """Width of a drawn contour around a line, in widths of the line."""
 
 
-def draw_devices(rng: np.random.Generator, anatomy: Anatomy, *, asked: bool) -> tuple[list[Points], list[Shape]]:
-    """Contours of the devices (none unless `asked`) and the shapes to draw, distractors included."""
+def draw_devices(rng: np.random.Generator, anatomy: Anatomy) -> tuple[list[Points], list[Shape]]:
+    """Contours of the devices and the shapes to draw."""
     contours: list[Points] = []
-    shapes = _distractors(rng, anatomy)
-    if not asked:
-        return contours, shapes
+    shapes: list[Shape] = []
     kinds = ["central line", "endotracheal tube", "feeding tube", "chest tube", "pacemaker"]
     chances = np.array([0.34, 0.2, 0.2, 0.12, 0.14])
     for kind in rng.choice(kinds, size=int(rng.choice([1, 2, 3], p=[0.5, 0.3, 0.2])), replace=False, p=chances):
@@ -116,18 +114,38 @@ class Drawn:
         self.shapes.append(Shape(contour, density, blur))
 
 
-def draw_findings(rng: np.random.Generator, anatomy: Anatomy, present: set[str]) -> Drawn:
-    """Draw the findings that are `present`; heart and mediastinum must already have their size in `anatomy`."""
+def draw_findings(
+    rng: np.random.Generator, anatomy: Anatomy, present: set[str], *, without: frozenset[str] = frozenset()
+) -> Drawn:
+    """Draw the findings that are `present`; heart and mediastinum must already have their size in `anatomy`.
+
+    What is also in `without` has its contours and leaves everything else where it is, but is not drawn.
+    """
     drawn = Drawn()
     room = _Room(anatomy)
     for finding, draw in _DRAW.items():
         if finding in present:
+            n_before = len(drawn.shapes)
             draw(rng, anatomy, room, drawn)
-    contours, shapes = draw_devices(rng, anatomy, asked="Support Devices" in present)
-    if contours:
-        drawn.contours["Support Devices"] = contours
-    drawn.shapes += shapes
+            if finding in without:
+                del drawn.shapes[n_before:]
+    drawn.shapes += _distractors(rng, anatomy)
+    if "Support Devices" in present:
+        drawn.contours["Support Devices"], shapes = draw_devices(rng, anatomy)
+        drawn.shapes += [] if "Support Devices" in without else shapes
     return drawn
+
+
+def hidden_with(finding: str) -> frozenset[str]:
+    """What must not be drawn for a film without `finding`: it, and what is a case of it.
+
+    Examples
+    --------
+    >>> sorted(hidden_with("Enlarged Cardiomediastinum"))
+    ['Cardiomegaly', 'Enlarged Cardiomediastinum']
+    """
+    cases = {"Airspace Opacity": OPACITIES, "Enlarged Cardiomediastinum": ("Cardiomegaly",)}
+    return frozenset((finding, *cases.get(finding, ())))
 
 
 def _draw_edema(rng: np.random.Generator, anatomy: Anatomy, room: _Room, drawn: Drawn) -> None:

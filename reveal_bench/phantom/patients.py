@@ -106,14 +106,21 @@ def films(split: str, *, seed: int) -> Iterator[Film]:
         index += 1
 
 
-def draw_film(film: Film) -> tuple[Anatomy, Drawn]:
-    """The patient's body and the findings in it."""
+def draw_film(film: Film, *, without: frozenset[str] = frozenset()) -> tuple[Anatomy, Drawn]:
+    """The patient's body and the findings in it; those in `without` are not drawn, and all else is as with them."""
     rng = film.rng(0)
     findings = film.study.findings
     heart = rng.uniform(1.22, 1.5) if "Cardiomegaly" in findings else 1.0
     mediastinum = rng.uniform(1.35, 1.85) if "Enlarged Cardiomediastinum" in findings else 1.0
+    state = rng.bit_generator.state
     anatomy = draw_anatomy(rng, *film.size, film.view, heart=heart, mediastinum=mediastinum)
-    return anatomy, draw_findings(rng, anatomy, set(findings))
+    drawn = draw_findings(rng, anatomy, set(findings), without=without)
+    if without:
+        heart = 1.0 if "Cardiomegaly" in without else heart
+        mediastinum = 1.0 if "Enlarged Cardiomediastinum" in without else mediastinum
+        rng.bit_generator.state = state
+        anatomy = draw_anatomy(rng, *film.size, film.view, heart=heart, mediastinum=mediastinum)
+    return anatomy, drawn
 
 
 def _sample_findings(rng: np.random.Generator) -> frozenset[str]:

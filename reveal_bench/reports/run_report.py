@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import reveal_bench
 from reveal_bench.reports.anatomy import Regions
-from reveal_bench.reports.page import Csv, Figure, Note, Page, Part, Section, Table, render_page
+from reveal_bench.reports.page import Csv, Figure, Note, Page, Part, Section, Table, Text, render_page
+from reveal_bench.reports.run_controls import EXPLAINED, controlled_runs, controls_table, draw_controls
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_tables import costs_table, runs_table
 from reveal_bench.reports.runs import Progress, ReportRun, World
@@ -61,7 +62,12 @@ class RunReport:
         """Make all files; what a reader of the report should know before using it."""
         warnings = self.warnings()
         info, world = self.world.info, self.world
-        sections = [*self.sections(), self.run_section(), Section("methods", "Methods", self.methods())]
+        sections = [
+            *self.sections(),
+            *self.control_sections(),
+            self.run_section(),
+            Section("methods", "Methods", self.methods()),
+        ]
         title = f"{self.what} on {world.title}: {len(self.runs)} run{'s' * (len(self.runs) != 1)} compared"
         made = f"{info.benchmark} {info.version}, split {world.split}; reveal-bench {reveal_bench.__version__}."
         notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * info.synthetic
@@ -91,6 +97,17 @@ class RunReport:
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
         """Label -> the score of each epoch of a run, for the table of costs."""
         return {}
+
+    def control_sections(self) -> list[Section]:
+        """Whether the models look at the film, if controls were asked for."""
+        asked = self.options
+        options: dict[str, Any] = {"n_resamples": asked.n_resamples, "seed": asked.seed}
+        found = controlled_runs(self.runs, self.world, findings=asked.findings, **options)
+        if not found:
+            return []
+        drawn = draw_controls(found, **options, unit="patient", interval=self.world.kind.intervals[0])
+        parts = [Text(EXPLAINED), *([] if drawn is None else [self.figure(drawn)]), self.table(controls_table(found))]
+        return [Section("controls", "Does it look?", parts)]
 
     def run_section(self) -> Section:
         """What each run is, what became of its questions, and what it cost."""

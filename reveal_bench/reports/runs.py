@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import Kind
+from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
-from reveal_bench.models.run_folder import Run, read_run
+from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
 
-__all__ = ["MOST_RUNS", "Progress", "ReportRun", "World", "load_runs", "open_world", "short_names"]
+__all__ = ["MOST_RUNS", "Progress", "ReportRun", "World", "load_controls", "load_runs", "open_world", "short_names"]
 
 MOST_RUNS = 12
 """Runs of one report; more cannot be told apart in a figure."""
@@ -153,6 +154,32 @@ def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progr
         if progress is not None:
             progress("runs read", number + 1, len(runs))
     return loaded
+
+
+def load_controls(run: ReportRun, world: World) -> dict[str, ReportRun]:
+    """The runs under controls that the folder of a run holds, by control, in the order of CONTROLS.
+
+    Raises
+    ------
+    ValueError
+        If one was asked with other settings than the run, or of another dataset.
+    LintError
+        If a prediction file has errors.
+    """
+    found = {}
+    for name in CONTROLS:
+        path = run.path / CONTROL_RUNS / name
+        if run.run is None or not path.is_dir():
+            continue
+        under = _read_folder(path, world)
+        settings = run.run.info.settings
+        wanted = None if settings is None else replace(settings, control=name)
+        if under.info.settings != wanted or under.info.n_asked != run.run.info.n_asked:
+            raise ValueError(
+                f"{path}: must ask what {run.path} asks: give `run` the same command with --control {name}"
+            )
+        found[name] = _read(run.label, path, under, world, run.grid, is_named=run.is_named)
+    return found
 
 
 def _read_folder(path: Path, world: World) -> Run:

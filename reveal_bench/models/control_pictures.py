@@ -1,0 +1,273 @@
+"""The pictures of a question as a control changes them; see :mod:`reveal_bench.models.controls`.
+
+Conventions
+-----------
+A changed picture has the size of the film, so that answers about it have the same coordinates. The choice of another
+patient, and of the place of a grey patch, depends on the seed and the question alone. The patch over a finding is the
+box around its reference with a margin; the one beside it has the same size, or less where there is no room, lies in the
+central square and touches no part of that box. Both have the film's middle grey, and can be seen: a model that is drawn
+to the patch loses beside the finding what it keeps over it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.geometry import Grid
+from reveal_bench.kinds import kind_of
+from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
+from reveal_bench.kinds.images import VIEWS
+from reveal_bench.kinds.questions import Question
+from reveal_bench.masks import Box, pack_masks
+from reveal_bench.models.questions import CONFIGS, FACTS, AskSettings, PictureSource
+from reveal_bench.models.shots import is_same_view
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["ControlSource", "control_pictures"]
+
+GREY = 128
+MARGIN = 0.02
+"""Of the long side: around the box of a finding that is covered."""
+SHRINKING = (1.0, 0.8, 0.6, 0.4, 0.25)
+STEPS = 24
+"""Places per side that are tried for the patch beside the finding."""
+
+Change = Callable[[Question, str, "Image"], "Image"]
+"""(question, id of one of its images, the film) -> what is shown in its place."""
+
+
+@dataclass(frozen=True, eq=False)
+class ControlSource:
+    """The pictures of one question, changed, and those of its examples, as they are."""
+
+    question: Question
+    plain: PictureSource
+    change: Change
+
+    def open(self, image_id: str) -> Image:
+        """The picture of an image, grey, of the manifest's size."""
+        picture = self.plain.open(image_id)
+        if image_id not in {image.image_id for image in self.question.images}:
+            return picture
+        return self.change(self.question, image_id, picture)
+
+
+def control_pictures(
+    folder: Path,
+    split: str,
+    settings: AskSettings,
+    pictures: PictureSource,
+    *,
+    held: Sequence[str],
+    counterfactuals: Path | None = None,
+) -> Callable[[Question], PictureSource]:
+    """For each question, the pictures that the control of `settings` shows.
+
+    Parameters
+    ----------
+    held : ids of the images that `pictures` has
+    counterfactuals : films without one of their findings, ``<image_id>/<finding>.jpg``
+
+    Raises
+    ------
+    ValueError
+        If the control needs references, or another patient, or a folder, and there is none.
+    """
+    change = _change_of(folder, split, settings, pictures, held, counterfactuals)
+    return lambda question: pictures if change is None else ControlSource(question, pictures, change)
+
+
+def _change_of(
+    folder: Path,
+    split: str,
+    settings: AskSettings,
+    pictures: PictureSource,
+    held: Sequence[str],
+    counterfactuals: Path | None,
+) -> Change | None:
+    if settings.control == "blank":
+        return _blank
+    if settings.control == "mirrored":
+        return _mirrored
+    if settings.control == "other-patient":
+        return partial(
+            _other_patient, patients=_patients(folder, split, set(held)), pictures=pictures, seed=settings.seed
+        )
+    if settings.control in ("occluded-finding", "occluded-elsewhere"):
+        is_beside = settings.control == "occluded-elsewhere"
+        return partial(_occluded, boxes=_reference_boxes(folder, split), is_beside=is_beside, seed=settings.seed)
+    if settings.control == "without-finding":
+        if counterfactuals is None:
+            raise ArgumentError("counterfactuals", "must be a folder of films without each finding, as a phantom has")
+        return partial(_without_finding, folder=counterfactuals)
+    return None
+
+
+def _blank(_: Question, __: str, picture: Image) -> Image:
+    from PIL import Image
+
+    return Image.new("L", picture.size, GREY)
+
+
+def _mirrored(_: Question, __: str, picture: Image) -> Image:
+    from PIL import ImageOps
+
+    return ImageOps.mirror(picture)
+
+
+def _without_finding(question: Question, image_id: str, picture: Image, *, folder: Path) -> Image:
+    from PIL import Image
+
+    path = folder / image_id / f"{question.finding}.jpg"
+    try:
+        with Image.open(path) as stored:
+            found = stored.convert("L")
+    except OSError as error:
+        raise ArgumentError("counterfactuals", f"must hold a picture for {question.id}", f"{path}: {error}") from None
+    if found.size != picture.size:
+        rule = f"must be of the films' size, {picture.size[0]} x {picture.size[1]}"
+        raise ArgumentError("counterfactuals", rule, f"{found.size[0]} x {found.size[1]} of {path}")
+    return found
+
+
+# Another patient ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Viewed:
+    image_id: str
+    patient: str
+    view: str
+
+
+def _patients(folder: Path, split: str, held: set[str]) -> Mapping[str, _Viewed]:
+    """The images of a split whose pictures are held, by id; a study stands for a patient who is not known."""
+    found = {}
+    for config in CONFIGS:
+        for shard in split_shards(folder, config, split):
+            for viewed in _viewed(shard):
+                if viewed.image_id in held:
+                    found[viewed.image_id] = viewed
+    return found
+
+
+def _viewed(shard: Path) -> Iterator[_Viewed]:
+    import pyarrow.parquet as pq
+
+    known = set(pq.read_schema(shard).names)
+    wanted = [name for name in ("patient_id", "study_id", "task_id", "image_id", "view", *FACTS) if name in known]
+    for row in read_rows(shard, wanted):
+        patient = next(str(row[name]) for name in wanted if row[name])
+        facts = [row] if "image_id" in row else [fact for name in FACTS for fact in row.get(name) or ()]
+        yield from (_Viewed(fact["image_id"], patient, VIEWS[fact["view"]]) for fact in facts)
+
+
+def _other_patient(
+    question: Question,
+    image_id: str,
+    picture: Image,
+    *,
+    patients: Mapping[str, _Viewed],
+    pictures: PictureSource,
+    seed: int,
+) -> Image:
+    """A film of the first other patient, in an order that is the question's own, who has one of the same view."""
+    from PIL import Image, ImageOps
+
+    mine = {patients[image.image_id].patient for image in question.images}
+    others = [viewed for viewed in patients.values() if viewed.patient not in mine]
+    if not others:
+        raise ArgumentError("control", "must have another patient to show", "other-patient, of a split of one")
+    view = patients[image_id].view
+    alike = [one for one in others if one.view == view or is_same_view(one.view, view)]
+    chosen = min(alike or others, key=lambda one: _rank(seed, question.unit, one))
+    return ImageOps.fit(pictures.open(chosen.image_id), picture.size, Image.Resampling.LANCZOS)
+
+
+def _rank(seed: int, unit: str, viewed: _Viewed) -> tuple[bytes, str]:
+    """By patient, so that the films of a study are of one other person where that person has such views."""
+    return hashlib.sha256(f"{seed}\n{unit}\n{viewed.patient}".encode()).digest(), viewed.image_id
+
+
+# Patches --------------------------------------------------------------------------------------------------------------
+
+
+def _reference_boxes(folder: Path, split: str) -> Mapping[tuple[str, str], Box]:
+    """(image, finding) -> the box around the reference; findings without one are not among them."""
+    info = read_folder_info(folder)
+    if not split_shards(folder, kind_of(info).config, split):
+        raise ArgumentError("control", "must not need references, which are not in this folder", "an occluded film")
+    found = {}
+    for record in kind_of(info).read_references(folder, split):
+        for one in record.annotations:
+            if one.reader != "ground_truth" or one.area_px == 0:
+                continue
+            box = one.bbox_xywh if one.rle is None else tuple(pack_masks([one.rle]).boxes_xywh()[0].tolist())
+            if box is not None:
+                found[record.image_id, one.finding] = box
+    return found
+
+
+def _occluded(
+    question: Question,
+    image_id: str,
+    picture: Image,
+    *,
+    boxes: Mapping[tuple[str, str], Box],
+    is_beside: bool,
+    seed: int,
+) -> Image:
+    box = boxes.get((image_id, question.finding or ""))
+    if box is None:  # of a finding that is not there, nothing is covered
+        return picture
+    patch = _with_margin(box, picture.size)
+    if is_beside:
+        rng = np.random.default_rng(list(hashlib.sha256(f"{seed}\n{question.id}".encode()).digest()[:8]))
+        beside = _beside(patch, picture.size, rng)
+        if beside is None:
+            return picture
+        patch = beside
+    covered = picture.copy()
+    covered.paste(int(np.median(np.asarray(picture))), patch)
+    return covered
+
+
+def _with_margin(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """(left, top, right, bottom) in whole pixels of a picture of `size` (width, height)."""
+    x, y, wide, high = box
+    margin = MARGIN * max(size)
+    return (
+        max(0, round(x - margin)),
+        max(0, round(y - margin)),
+        min(size[0], round(x + wide + margin)),
+        min(size[1], round(y + high + margin)),
+    )
+
+
+def _beside(
+    patch: tuple[int, int, int, int], size: tuple[int, int], rng: np.random.Generator
+) -> tuple[int, int, int, int] | None:
+    """A patch of the same size, or the largest for which there is room; None if there is none even for the smallest."""
+    left, top, right, bottom = patch
+    x0, y0, side = Grid(1).square((size[1], size[0]))
+    for scale in SHRINKING:
+        wide, high = min(side, scale * (right - left)), min(side, scale * (bottom - top))
+        places = [
+            (round(x), round(y), round(x + wide), round(y + high))
+            for x in np.linspace(x0, x0 + side - wide, STEPS)
+            for y in np.linspace(y0, y0 + side - high, STEPS)
+            if x + wide + 1 <= left or x >= right + 1 or y + high + 1 <= top or y >= bottom + 1
+        ]
+        if places:
+            return places[int(rng.integers(len(places)))]
+    return None

@@ -1,0 +1,104 @@
+"""Controls: the same questions asked once more with something changed, which tells whether a model looks at the film.
+
+Conventions
+-----------
+A control changes what is shown or said, and nothing else. Of some a model that looks must suffer, and a model that
+answers from what is usual does not; the others change what should not matter, or what can be undone: the answer to a
+mirrored film is mirrored back before it is scored, so that it meets the references of the film as it is. Words that
+tell sides are exchanged with it, in what is asked and in what is answered. Examples of few-shot prompts stay as they
+are, but for their pictures under "no-image".
+
+What is done to the pictures, :mod:`reveal_bench.models.control_pictures` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.records import Box
+from reveal_bench.kinds.questions import Question
+from reveal_bench.models.answer_words import Reply
+
+__all__ = ["CONTROLS", "Control", "mirrored_back", "mirrored_question", "swap_sides"]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One change.
+
+    Attributes
+    ----------
+    shows : what the model gets in place of the film or question
+    falls : whether the score of a model that looks falls; else it stays
+    of_places : whether it is for questions about where a finding is
+    """
+
+    shows: str
+    falls: bool
+    of_places: bool = False
+
+
+CONTROLS: Mapping[str, Control] = {
+    "no-image": Control("the question without any picture", falls=True),
+    "blank": Control("an even grey in place of the film", falls=True),
+    "other-patient": Control("the film of another patient, of the same view where there is one", falls=True),
+    "occluded-finding": Control("the film with an even grey over the finding", falls=True, of_places=True),
+    "without-finding": Control("the same film without the finding, which a phantom has", falls=True, of_places=True),
+    "mirrored": Control("the film with left and right exchanged, its answer exchanged back", falls=False),
+    "occluded-elsewhere": Control("the film with an even grey beside the finding", falls=False, of_places=True),
+    "paraphrase": Control("the same question in other words", falls=False),
+}
+"""Name -> control, in the order in which reports show them."""
+
+_SIDE = re.compile(r"\b(?:(?:left|right)\b|[LR](?=UL\b|LL\b))", re.IGNORECASE)
+_OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
+_LEAST = 1e-6
+"""Pixels: how far inside the right edge the left edge comes to lie, which is a part of the picture as that is not."""
+
+
+def swap_sides(text: str) -> str:
+    """The text with left and right exchanged.
+
+    Examples
+    --------
+    >>> swap_sides("Left effusion, clear RLL; nothing is left-sided but the LUL.")
+    'Right effusion, clear LLL; nothing is right-sided but the RUL.'
+    """
+    return _SIDE.sub(lambda match: _like(_OTHER[match[0].lower()], match[0]), text)
+
+
+def _like(word: str, model: str) -> str:
+    return word.upper() if model.isupper() else word.capitalize() if model[0].isupper() else word
+
+
+def mirrored_question(question: Question) -> Question:
+    """The question with left and right exchanged in its words."""
+    words = (question.finding, question.prompt, question.indication)
+    finding, prompt, indication = (text and swap_sides(text) for text in words)
+    return replace(question, finding=finding, prompt=prompt, indication=indication)
+
+
+def mirrored_back(reply: Reply, question: Question, n: int) -> Reply:
+    """The reply to a mirrored film as one to the film; `n` are the cells per side of its grid."""
+    widths = {image.image_id: image.size[1] for image in question.images}
+    cell = point = box = None
+    if reply.cell is not None:
+        column, row = Grid(n).parse(reply.cell)
+        cell = Grid(n).name(n - 1 - column, row)
+    if reply.point is not None:
+        point = (min(question.image.size[1] - reply.point[0], question.image.size[1] - _LEAST), reply.point[1])
+    if reply.box is not None:
+        box = _mirrored(reply.box, question.image.size[1])
+    boxes = tuple(
+        replace(one, label=swap_sides(one.label), box=_mirrored(one.box, widths[one.image_id])) for one in reply.boxes
+    )
+    text = None if reply.text is None else swap_sides(reply.text)
+    return replace(reply, cell=cell, point=point, box=box, boxes=boxes, text=text)
+
+
+def _mirrored(box: Box, width: int) -> Box:
+    x, y, wide, high = box
+    return max(0.0, width - x - wide), y, wide, high
