@@ -6,6 +6,7 @@ import faulthandler
 import fcntl
 import gc
 import os
+import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -88,7 +89,7 @@ def random_masks(rng: np.random.Generator, n: int, *, largest: int = 40) -> list
     return masks
 
 
-LONGEST_CHILD = 300.0
+LONGEST_CHILD = 300
 """Seconds after which a child is taken to stand still; on a busy machine they take a tenth of it."""
 
 
@@ -99,7 +100,10 @@ def in_child(work: Callable[[], object]) -> int:
     """
     child = os.fork()
     if child == 0:
-        faulthandler.dump_traceback_later(LONGEST_CHILD, exit=True)
+        faulthandler.register(
+            signal.SIGALRM, chain=True
+        )  # a watchdog would be a second thread, with which no server confines itself
+        signal.alarm(LONGEST_CHILD)
         try:
             work()
         except BaseException:
