@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from reveal_bench.api.map_scores import MapScores, score_maps
     from reveal_bench.api.pages import WrittenReport, report
     from reveal_bench.api.pixel_counts import PixelStatistics, pixels
-    from reveal_bench.api.reader_plan import ReaderPlan, plan_readers
-    from reveal_bench.api.reader_study import ReaderStudyResult, readers
-    from reveal_bench.api.reading_rows import ReadingsTable, readings
+    from reveal_bench.api.reader_study import (
+        ReaderPlan,
+        ReaderStudyResult,
+        ReadingsTable,
+        plan_readers,
+        readers,
+        readings,
+    )
     from reveal_bench.api.scores import Scores
     from reveal_bench.api.shape_features import Shapes, shapes
     from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
@@ -38,9 +43,9 @@ _HOME = {
     "MapScores": "map_scores",
     "PixelStatistics": "pixel_counts",
     "Ranking": "verbs",
-    "ReaderPlan": "reader_plan",
+    "ReaderPlan": "reader_study",
     "ReaderStudyResult": "reader_study",
-    "ReadingsTable": "reading_rows",
+    "ReadingsTable": "reader_study",
     "Scores": "scores",
     "Shapes": "shape_features",
     "WrittenReport": "pages",
@@ -51,10 +56,10 @@ _HOME = {
     "lint": "verbs",
     "load": "bench",
     "pixels": "pixel_counts",
-    "plan_readers": "reader_plan",
+    "plan_readers": "reader_study",
     "rank": "verbs",
     "readers": "reader_study",
-    "readings": "reading_rows",
+    "readings": "reader_study",
     "report": "pages",
     "saliency": "heat_maps",
     "score": "verbs",

@@ -6,68 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.api.given import name_of
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.shown import FigureTable, Shown, ShownTables
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import Judged, Mean, judge_confidences
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.files import replacing
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.calibration import Binning
-from reveal_bench.metrics.words import p_text
 
-__all__ = ["Confidence", "FigureTable", "confidence"]
+if TYPE_CHECKING:
+    from reveal_bench.reports.style import Illustration
 
-
-@dataclass(frozen=True, repr=False)
-class FigureTable(Shown):
-    """Figures under a caption; means stand with their intervals, as `name`, `name_low` and `name_high`.
-
-    Attributes
-    ----------
-    title : what they are, in one line
-    rows : the figures
-    """
-
-    title: str
-    rows: Sequence[Mapping[str, Any]]
-
-    @property
-    def caption(self) -> str:
-        """The title."""
-        return self.title
-
-    @property
-    def records(self) -> Sequence[Mapping[str, Any]]:
-        """The rows."""
-        return self.rows
-
-    def rows_shown(self) -> list[dict[str, str]]:
-        """Three decimals, an interval beside its mean."""
-        return [_shown(row) for row in self.rows]
-
-
-def _shown(row: Mapping[str, Any]) -> dict[str, str]:
-    told = {}
-    for name, value in row.items():
-        if name.endswith(("_low", "_high")):
-            continue
-        is_p = name in ("p", "p_corrected") or name.endswith("_p")
-        told[name.replace("_", " ")] = p_text(value) if is_p else _text(value)
-        if f"{name}_low" in row:
-            low, high = row[f"{name}_low"], row[f"{name}_high"]
-            told[" " * len(told)] = "" if low != low else f"({low:.3f} to {high:.3f})"
-    return told
-
-
-def _text(value: Any) -> str:
-    if value is None or value != value:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+__all__ = ["Confidence", "confidence"]
 
 
 def _flat(row: Any) -> dict[str, Any]:
@@ -82,7 +36,7 @@ def _flat(row: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, repr=False)
-class Confidence(Shown):
+class Confidence(ShownTables):
     """What the confidences of one system are worth; shown as their calibration.
 
     Attributes
@@ -100,11 +54,11 @@ class Confidence(Shown):
     @property
     def caption(self) -> str:
         """What was judged on what, and how."""
-        manifest, given = self.scored.manifest, self.judged.confidences
+        given = self.judged.confidences
         bins = f"{self.n_bins} bins of equal {self.binning}"
         unsaid = f"; {given.n_unsaid:,} cases without a confidence have no part" if given.n_unsaid else ""
         return (
-            f"{self.scored.report.file} on {manifest.benchmark} {manifest.version}, split {manifest.split}: "
+            f"{self.scored.report.file} on {self.scored.place}: "
             f"calibration of the probability of {given.event}: Brier score, mean probability less the rate (excess, in "
             f"percent) with 95 % intervals by the jackknife over patients, and ECE with {bins}{unsaid}"
         )
@@ -166,25 +120,11 @@ class Confidence(Shown):
         }
         return {name: table for name, table in found.items() if table.records}
 
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write each table as CSV, and its figure as SVG and PNG, into `folder`; their paths.
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib, which the extra [report] brings.
-        """
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
         from reveal_bench.reports.confidence import figures_of
 
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
-        for drawn in figures_of(self.judged):
-            files |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
-        for name, data in files.items():
-            with replacing(target / name) as new:
-                new.write_bytes(data)
-        return [target / name for name in files]
+        return figures_of(self.judged)
 
 
 def _interval(mean: Mean, scale: float = 1, decimals: int = 3) -> str:

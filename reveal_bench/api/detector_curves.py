@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import Bench, as_bench
-from reveal_bench.api.confidences import FigureTable
 from reveal_bench.api.given import name_of
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.shown import FigureTable, Shown, ShownTables
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.files import replacing
 from reveal_bench.kinds.scored import Curve, Curves
+
+if TYPE_CHECKING:
+    from reveal_bench.reports.style import Illustration
 
 __all__ = ["DetectorCurves", "curves"]
 
 
 @dataclass(frozen=True, repr=False)
-class DetectorCurves(Shown):
+class DetectorCurves(ShownTables):
     """Curves of one system; shown as its sensitivity at 1/8 to 8 false alarms per image.
 
     Attributes
@@ -37,9 +38,8 @@ class DetectorCurves(Shown):
     @property
     def caption(self) -> str:
         """What was judged on what, and how."""
-        manifest = self.scored.manifest
         return (
-            f"{self.scored.report.file} on {manifest.benchmark} {manifest.version}, split {manifest.split}: share of "
+            f"{self.scored.report.file} on {self.scored.place}: share of "
             f"lesions found at so many false alarms per image, in percent"
         )
 
@@ -69,25 +69,11 @@ class DetectorCurves(Shown):
         }
         return {name: table for name, table in found.items() if table.records}
 
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write each table as CSV, and the figures as SVG and PNG, into `folder`; their paths.
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib, which the extra [report] brings.
-        """
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
         from reveal_bench.reports.detection import figures_of
 
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
-        for drawn in figures_of(self.curves):
-            files |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
-        for name, data in files.items():
-            with replacing(target / name) as new:
-                new.write_bytes(data)
-        return [target / name for name in files]
+        return figures_of(self.curves)
 
 
 def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]:

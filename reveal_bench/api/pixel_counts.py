@@ -36,13 +36,11 @@ class PixelStatistics(Shown):
     @property
     def caption(self) -> str:
         """What was counted on what."""
-        manifest = self.scored.manifest
         asks_all = self.scored.protocol["asks"] == "all"
-        place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
         how = "in percent with 95 % intervals by the jackknife over patients"
         pooled = f"pixels pooled over the images with a finding, {how}"
         asked = "" if asks_all else "; false positives are counted where a finding is asked"
-        return f"{self.scored.report.file} on {place}: {pooled}{asked}"
+        return f"{self.scored.report.file} on {self.scored.place}: {pooled}{asked}"
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:

@@ -65,9 +65,7 @@ class Scores(Shown):
     def caption(self) -> str:
         """What was scored on what, and how intervals were made."""
         how = {name: self.scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
-        manifest = self.scored.manifest
-        place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
-        return f"{self.scored.report.file} on {place}: {intervals_text(**how)}"
+        return f"{self.scored.report.file} on {self.scored.place}: {intervals_text(**how)}"
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""

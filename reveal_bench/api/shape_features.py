@@ -7,28 +7,38 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from reveal_bench.api.bench import Bench, as_bench
-from reveal_bench.api.confidences import FigureTable
 from reveal_bench.api.given import name_of
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.shown import FigureTable, Shown, ShownTables
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.regressions import MODELS, Assurance, Scale, Slope, assurances, regress
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.evaluation.shapes import FEATURES, Shape, shapes_of
-from reveal_bench.files import replacing
+from reveal_bench.evaluation.shapes import (
+    FEATURES,
+    MODELS,
+    Assurance,
+    Scale,
+    Shape,
+    Slope,
+    assurances,
+    regress,
+    shapes_of,
+)
 from reveal_bench.kinds.localization.scoring import CaseRows
+
+if TYPE_CHECKING:
+    from reveal_bench.reports.style import Illustration
 
 __all__ = ["Shapes", "shapes"]
 
 
 @dataclass(frozen=True, repr=False)
-class Shapes(Shown):
+class Shapes(ShownTables):
     """Shapes of the reference masks of a split; shown as medians per finding.
 
     Attributes
@@ -94,25 +104,11 @@ class Shapes(Shown):
         found: dict[str, Shown] = {"shapes": self, "regressions": self.regressions, "confidence": self.confidence}
         return {name: table for name, table in found.items() if table.records}
 
-    def write(self, folder: str | Path) -> list[Path]:
-        """Write each table as CSV, and the distribution of shapes as SVG and PNG, into `folder`; their paths.
-
-        Raises
-        ------
-        ImportError
-            Without matplotlib, which the extra [report] brings.
-        """
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
         from reveal_bench.reports.shapes import figure_of
 
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
-        drawn = figure_of(self.shapes, self.findings)
-        files |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
-        for name, data in files.items():
-            with replacing(target / name) as new:
-                new.write_bytes(data)
-        return [target / name for name in files]
+        return [figure_of(self.shapes, self.findings)]
 
 
 def _median(shapes: Sequence[Shape], name: str) -> float:

@@ -10,12 +10,19 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from reveal_bench.files import replacing
+from reveal_bench.metrics.words import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Shown"]
+    from reveal_bench.reports.style import Illustration
+
+__all__ = ["FigureTable", "Shown", "ShownTables", "written"]
 
 _ROWS_IN_REPR = 7
 _ROWS_IN_HTML = 20
@@ -105,6 +112,86 @@ class Shown(ABC):
         more = f"<p>and {left:,} rows more, in <code>.table</code></p>" if left > 0 else ""
         caption = f"<caption style='text-align: left'>{html.escape(self.caption)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+class ShownTables(Shown):
+    """A result of several tables with their figures."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> dict[str, Shown]: ...  # noqa: D102
+
+    @abstractmethod
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write each table as CSV, and the figures as SVG and PNG, into `folder`; their paths.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra [report] brings.
+        """
+        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
+        return written(Path(folder), files, self.drawn())
+
+
+def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustration]) -> list[Path]:
+    """Write files, and figures as SVG and PNG, into `folder`; their paths."""
+    files = {**files, **{f"{figure.name}.{kind}": figure.file(kind) for figure in drawn for kind in ("svg", "png")}}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        with replacing(folder / name) as new:
+            new.write_bytes(data)
+    return [folder / name for name in files]
+
+
+@dataclass(frozen=True, repr=False)
+class FigureTable(Shown):
+    """Figures under a caption; means stand with their intervals, as `name`, `name_low` and `name_high`.
+
+    Attributes
+    ----------
+    title : what they are, in one line
+    rows : the figures
+    """
+
+    title: str
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def caption(self) -> str:
+        """The title."""
+        return self.title
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """The rows."""
+        return self.rows
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Three decimals, an interval beside its mean."""
+        return [_shown(row) for row in self.rows]
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+    told = {}
+    for name, value in row.items():
+        if name.endswith(("_low", "_high")):
+            continue
+        is_p = name in ("p", "p_corrected") or name.endswith("_p")
+        told[name.replace("_", " ")] = p_text(value) if is_p else _figure(value)
+        if f"{name}_low" in row:
+            low, high = row[f"{name}_low"], row[f"{name}_high"]
+            told[" " * len(told)] = "" if low != low else f"({low:.3f} to {high:.3f})"
+    return told
+
+
+def _figure(value: Any) -> str:
+    if value is None or value != value:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.api.bench import Bench, as_bench
 from reveal_bench.api.given import lint_given, name_of, type_of
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.shown import Shown, written
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation import compare as comparison
@@ -20,7 +20,6 @@ from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
 from reveal_bench.evaluation.single_readers import score_against_readers
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
-from reveal_bench.files import replacing
 from reveal_bench.kinds.kind import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -78,32 +77,23 @@ class Comparisons(Shown):
 
         if not self.relative:
             raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
         files = {"decrease.csv": decreases_csv(self.comparisons)}
         if self.compat is not None:
             files |= published_csv(self.comparisons)
-        data = {name: text.encode() for name, text in files.items()}
         both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
-        for drawn in [*figures_of(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]:
-            data |= {f"{drawn.name}.{kind}": drawn.file(kind) for kind in ("svg", "png")}
-        for name, content in data.items():
-            with replacing(target / name) as new:
-                new.write_bytes(content)
-        return [target / name for name in data]
+        drawn = [*figures_of(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]
+        return written(Path(folder), {name: text.encode() for name, text in files.items()}, drawn)
 
     @property
     def caption(self) -> str:
         """Which systems were compared on what."""
-        manifest = self.scored_a.manifest
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
         if self.compat is not None:
             what = f"decrease from B as the code of {self.compat} makes it"
-            place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
             draw = f"{self.protocol['n_resamples']} resamples of images, seed {self.protocol['seed']}"
-            return f"A {self.a}, B {self.b} on {place}: {what} with 95 % interval, {draw}"
+            return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
         return (
-            f"A {self.a}, B {self.b} on {manifest.benchmark} {manifest.version}, split {manifest.split}: {what} with "
+            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
             f"95 % interval and two-sided p, {self.protocol['n_resamples']} resamples of "
             f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )
@@ -161,9 +151,9 @@ class Ranking(Shown):
     @property
     def caption(self) -> str:
         """How many systems were ranked on what, and how."""
-        n, manifest = len(self.ranked), next(iter(self.scored.values())).manifest
+        n, place = len(self.ranked), next(iter(self.scored.values())).place
         return (
-            f"{n} system{'s' * (n > 1)} on {manifest.benchmark} {manifest.version}, split {manifest.split}: macro over "
+            f"{n} system{'s' * (n > 1)} on {place}: macro over "
             f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals, {self.protocol['n_resamples']} resamples "
             f"of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )

@@ -20,11 +20,10 @@ from typer.models import CommandInfo
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import (
+    analyses,
     board,
-    confidence,
     convert,
     curate,
-    curves,
     data,
     export,
     reader_study,
@@ -32,7 +31,6 @@ from reveal_bench.cli import (
     run,
     saliency,
     score,
-    shapes,
 )
 from reveal_bench.version import __version__
 
@@ -148,9 +146,9 @@ app.command(name="export-lmms")(run.export_lmms)
 app.command(name="import-lmms")(run.import_lmms)
 app.command()(score.compare)
 app.command()(score.rank)
-app.command()(confidence.confidence)
-app.command()(curves.curves)
-app.command()(shapes.shapes)
+app.command()(analyses.confidence)
+app.command()(analyses.curves)
+app.command()(analyses.shapes)
 app.command()(score.metrics)
 app.command()(data.publish)
 app.command()(board.submit)

@@ -50,7 +50,7 @@ def export(
     run: Annotated[Path | None, typer.Option(help="Run folder of the predictions (claim, tripod-llm).")] = None,
 ) -> None:
     """Print a result for others: model page, record, row of a paper, facts of a checklist; no false receipt."""
-    from reveal_bench.results import checklists, every_eval_ever, hub, paper
+    from reveal_bench.results import checklists, paper, registries
     from reveal_bench.results.facts import read_result
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key))
@@ -60,9 +60,9 @@ def export(
         case Form.EVAL_RESULTS:
             if dataset is None:
                 raise typer.BadParameter("--dataset is needed: the repository that the result is shown at")
-            text = hub.eval_results(result, dataset=dataset, metric=metric, revision=revision, url=url)
+            text = registries.eval_results(result, dataset=dataset, metric=metric, revision=revision, url=url)
         case Form.EVERY_EVAL_EVER:
-            record = every_eval_ever.every_eval_ever(
+            record = registries.every_eval_ever(
                 result, at=time.time(), organization=organization, dataset=dataset, url=url
             )
             text = json.dumps(record, indent=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from reveal_bench.api.shown import Shown
+    from reveal_bench.api.shown import Shown, ShownTables
+    from reveal_bench.api.verbs import Comparisons
     from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
@@ -32,12 +34,14 @@ __all__ = [
     "print_run",
     "print_scores",
     "print_shown",
+    "print_tables",
     "printed_as",
     "plain_progress",
     "progress",
     "scale_of",
     "warn",
     "warnings_of",
+    "write_tables",
 ]
 
 
@@ -46,6 +50,7 @@ PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any acc
 Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")]
 Missing = Annotated[
     str | None,
     typer.Option(help="Allow unanswered questions, as a miss or, of masks, as empty: undefined in mIoU."),
@@ -72,6 +77,18 @@ PriceOut = Annotated[str | None, typer.Option(help="Price of a million tokens th
 PriceCached = Annotated[
     str | None, typer.Option(help="Price of a million tokens that are sent and in the provider's cache already.")
 ]
+
+
+def write_tables(result: ShownTables | Comparisons, out: Path | None) -> None:
+    """Write the tables and figures of a result into a folder, if one was given, and say so."""
+    for path in () if out is None else result.write(out):
+        typer.echo(f"wrote {path}", err=True)
+
+
+def print_tables(result: ShownTables) -> None:
+    """Print all tables of a result as one JSON document."""
+    tables = {name: table.plain for name, table in result.tables.items()}
+    typer.echo(json.dumps({"schema": 1, "caption": result.caption} | tables, indent=2))
 
 
 def printed_as(result: Shown, *, csv: bool, markdown: bool, latex: bool) -> bool:
@@ -460,8 +477,8 @@ def numbers_of(argument: str, text: str) -> list[float]:
         raise ArgumentError(argument, "must be numbers that rise, such as 40,65", repr(text)) from None
 
 
-def check_outside_datasets(out: Path, option: str) -> None:
+def check_outside_datasets(out: Path | None, option: str) -> None:
     """Raise ValueError if `out` lies in a dataset folder: what is written there may be published with it."""
-    for place in (out.resolve(), *out.resolve().parents):
+    for place in () if out is None else (out.resolve(), *out.resolve().parents):
         if (place / "manifest" / "benchmark.json").is_file():
             raise ValueError(f"`{option}` must not lie in a dataset folder, which may be published, got {out}")

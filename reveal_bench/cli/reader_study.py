@@ -12,7 +12,17 @@ import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AllowMissing, AsCsv, AsJson, AsLatex, AsMarkdown, Folder, PredictionFile, Split
+from reveal_bench.cli.output import (
+    AllowMissing,
+    AsCsv,
+    AsJson,
+    AsLatex,
+    AsMarkdown,
+    Folder,
+    Metadata,
+    PredictionFile,
+    Split,
+)
 from reveal_bench.cli.score import thresholds_of
 
 __all__ = ["plan_readers", "readers", "readings"]
@@ -104,13 +114,13 @@ def readings(
     folder: Folder,
     split: Split = "released",
     finding: Annotated[str | None, typer.Option(help="Label whose readings are printed; all by default.")] = None,
-    metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
+    metadata: Metadata = None,
     allow_missing: AllowMissing = False,
 ) -> None:
     """Print what readers and a system said of the same studies as CSV, for `readers --system`."""
     from reveal_bench import api
 
-    thresholds = 0.5 if metadata is None else thresholds_of(metadata)
+    thresholds = thresholds_of(metadata)
     options: dict[str, Any] = {"thresholds": thresholds, "allow_missing": allow_missing}
     result = api.readings(file, folder, split=split, finding=finding, **options)
     typer.echo(result.to_csv(), nl=False)

@@ -178,8 +178,7 @@ def view(
 ) -> None:
     """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
     from reveal_bench.viewer.gallery import CaseSource, named_files
-    from reveal_bench.viewer.server import loopback_server
-    from reveal_bench.viewer.serving import PATH, Galleries, Gallery
+    from reveal_bench.viewer.serving import PATH, Galleries, Gallery, loopback_server
 
     files = named_files(predictions or [])
     source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)

@@ -23,6 +23,7 @@ from reveal_bench.cli.output import (
     AsMarkdown,
     Folder,
     GridSize,
+    Metadata,
     Missing,
     PredictionFile,
     Ratings,
@@ -174,7 +175,7 @@ def score(
     pixels: Annotated[
         Path | None, typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file.")
     ] = None,
-    metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
+    metadata: Metadata = None,
     compat: Annotated[
         Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
     ] = None,
@@ -192,7 +193,7 @@ def score(
         folder,
         split=split,
         grid=grid,
-        thresholds=0.5 if metadata is None else thresholds_of(metadata),
+        thresholds=thresholds_of(metadata),
         ratings=ratings,
         allow_missing=allow_missing,
         missing=missing,
@@ -234,7 +235,7 @@ def score(
     how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
         scored.estimates,
-        f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
+        f"{file.name} on {scored.place}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
         scored.strata,
         positives=result.rows.positives,
         wide=wide,
@@ -245,9 +246,9 @@ def score(
             terminal.print_shown(part)
 
 
-def thresholds_of(metadata: Path) -> float | dict[str, float]:
-    """The thresholds that a submission.json states, 0.5 where it states none."""
-    stated = read_json(metadata).get("thresholds")
+def thresholds_of(metadata: Path | None) -> float | dict[str, float]:
+    """The thresholds that a submission.json states, 0.5 where there is none or it states none."""
+    stated = None if metadata is None else read_json(metadata).get("thresholds")
     return 0.5 if stated is None else stated
 
 
@@ -314,10 +315,9 @@ def compare(
     """Compare two prediction files on one split: paired differences with intervals and p."""
     from reveal_bench import api
 
-    if out is not None:
-        if not relative:
-            raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
-        terminal.check_outside_datasets(out, "--out")
+    if out is not None and not relative:
+        raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
+    terminal.check_outside_datasets(out, "--out")
     options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
     options |= {"interval": interval.value, "missing": missing, "compat": None if compat is None else compat.value}
     result = api.compare(
@@ -335,9 +335,7 @@ def compare(
     )
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
         _warn_of(file, scored)
-    if out is not None:
-        for path in result.write(out):
-            typer.echo(f"wrote {path}", err=True)
+    terminal.write_tables(result, out)
     same = file_a.name == file_b.name  # as in two run folders
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
     if as_json:
@@ -401,11 +399,6 @@ def rank(
 def _warn_of(file: Path, scored: ScoredFile) -> None:
     terminal.warn(terminal.warnings_of(scored.report.to_document()))
     _tell_of_thresholds(file, scored, given=None)
-
-
-def _on(scored: ScoredFile) -> str:
-    manifest = scored.manifest
-    return f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
 
 
 def _head(scored: ScoredFile, resamples: int, seed: int) -> dict[str, Any]:

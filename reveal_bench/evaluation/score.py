@@ -68,6 +68,11 @@ class ScoredFile:
         return f"<scores of {self.report.file}: {len(self.estimates)} figures of {self.rows!r}>"
 
     @property
+    def place(self) -> str:
+        """What was answered: benchmark, version and split."""
+        return f"{self.manifest.benchmark} {self.manifest.version}, split {self.manifest.split}"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the scores should know, for people."""
         return self.rows.notes

@@ -1,4 +1,4 @@
-"""Shapes of what was drawn: number of instances, size, elongation and irrectangularity (paper 002, Fig. 3 and Methods).
+"""Shapes of what was drawn, and how localization goes with them and with confidence (paper 002: Fig. 3, Tables 2, 3).
 
 Conventions
 -----------
@@ -14,22 +14,60 @@ boundary point; a contour's area is that of the polygon through the centres of i
   line; the published code ends there.
 * The dominant contour is the one with most boundary points (published), which may be that of a hole, or the one with
   the largest perimeter (the paper's words): `elongation_by_perimeter` and `irrectangularity_by_perimeter`.
+
+Regressions are over images x findings with a reference mask that has an instance, pooled over findings. Outcomes are
+IoU of true positives, hits, and the gap of each: benchmark readers less model. Cases whose outcome is undefined are
+left out. A feature is put on the scale of 0 to 1 over all cases ("minmax": the published code and the paper's Methods)
+or has its mean taken off and is divided by its standard deviation ("zscore": the paper's main text); one that never
+varies stays.
+
+Models, each of one outcome, by :mod:`statsmodels`:
+
+* ``published``: ordinary least squares on one feature at a time, 95 % t interval
+* ``simple``: the same slope, standard errors clustered by patient (t with patients less 1 degrees of freedom)
+* ``fixed effects``: as simple, with an intercept of its own for every finding: within findings, not between them
+* ``multiple``: as simple, all features at once; with their variance inflation
+* ``logistic``: of hits, log odds, one feature at a time, clustered by patient; none where hits and misses part entirely
+
+`p_corrected` is p times the number of features, at most 1 (Bonferroni); stars are those of the paper, for .05, .01 and
+.001. Slopes that the cases do not determine are undefined.
+
+Confidence ("model assurance"): ordinary least squares and Spearman's correlation of an outcome with the score, per
+finding and pooled, p unadjusted; Spearman's interval is Fisher's with the cases' own number, none up to 3 of them.
+Probabilities are taken as they are (the published code), or per finding on the scale of 0 to 1 (Methods).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from reveal_bench.arrays import BoolArray
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.evaluation.confidence import POOLED
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask
 
-__all__ = ["FEATURES", "Outline", "Shape", "outline_of", "shapes_of"]
+__all__ = [
+    "Assurance",
+    "FEATURES",
+    "MODELS",
+    "Outline",
+    "Scale",
+    "Shape",
+    "Slope",
+    "assurances",
+    "outline_of",
+    "regress",
+    "scaled",
+    "shapes_of",
+    "stars",
+]
 
 FEATURES = ("polygons", "size", "elongation", "irrectangularity")
 """The four of the paper, as its code has them."""
@@ -136,3 +174,256 @@ def _opencv() -> Any:
     except ImportError as error:
         raise ImportError("shapes of masks need OpenCV: pip install 'reveal-bench[saliency]'") from error
     return cv2
+
+
+Scale = Literal["minmax", "zscore", "raw"]
+MODELS = ("published", "simple", "fixed effects", "multiple", "logistic")
+_LEAST = 3  # cases, and patients, below which no slope has an error
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """A coefficient with its 95 % interval; NaN where undefined.
+
+    Attributes
+    ----------
+    outcome, feature, model : of :data:`MODELS`
+    value, low, high : slope; of logistic models the log of an odds ratio
+    p, p_corrected, stars : see the module
+    inflation : variance inflation factor, of multiple regression alone
+    n, n_patients : cases and patients
+    """
+
+    outcome: str
+    feature: str
+    model: str
+    value: float
+    low: float
+    high: float
+    p: float
+    p_corrected: float
+    stars: str
+    inflation: float
+    n: int
+    n_patients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assurance:
+    """Slope and rank correlation of an outcome with the score.
+
+    Attributes
+    ----------
+    outcome : str
+    finding : or "all", of all findings pooled
+    n : cases
+    slope, slope_low, slope_high, slope_p, rho, rho_low, rho_high, rho_p : NaN where undefined
+    """
+
+    outcome: str
+    finding: str
+    n: int
+    slope: float
+    slope_low: float
+    slope_high: float
+    slope_p: float
+    rho: float
+    rho_low: float
+    rho_high: float
+    rho_p: float
+
+
+def stars(p: float) -> str:
+    """Marks of significance: * below .05, ** below .01, *** below .001.
+
+    Examples
+    --------
+    >>> [stars(p) for p in (0.2, 0.04, 0.009, 0.0001)]
+    ['', '*', '**', '***']
+    """
+    return "*" * sum(p < level for level in (0.05, 0.01, 0.001))
+
+
+def scaled(values: FloatArray, scale: Scale) -> FloatArray:
+    """`values` on a scale; NaN stays, and so does what never varies.
+
+    Examples
+    --------
+    >>> scaled(np.array([1.0, 2.0, 5.0]), "minmax").tolist()
+    [0.0, 0.25, 1.0]
+    """
+    if scale not in ("minmax", "zscore", "raw"):
+        raise ArgumentError("scale", "must be 'minmax', 'zscore' or 'raw'", repr(scale))
+    defined = values[~np.isnan(values)]
+    if scale == "raw" or not len(defined) or defined.min() == defined.max():
+        return values
+    by_range = scale == "minmax"
+    centre, unit = (defined.min(), np.ptp(defined)) if by_range else (defined.mean(), defined.std(ddof=1))
+    result: FloatArray = (values - centre) / unit
+    return result
+
+
+def regress(
+    outcomes: Mapping[str, FloatArray],
+    features: Mapping[str, FloatArray],
+    findings: Sequence[str],
+    patients: Sequence[str],
+    *,
+    scale: Scale = "minmax",
+) -> list[Slope]:
+    """Every model of every outcome.
+
+    Parameters
+    ----------
+    outcomes, features : name -> float array (n_cases,), NaN where undefined; outcomes of 0 and 1 are hits
+    findings, patients : of the cases
+    scale : of the features, over all cases
+
+    Raises
+    ------
+    ImportError
+        Without statsmodels, which the extra [report] brings.
+    """
+    x = {name: scaled(values, scale) for name, values in features.items()}
+    of_finding, of_patient = np.array(findings), np.array(patients)
+    slopes = []
+    for outcome, y in outcomes.items():
+        for model in MODELS:
+            is_hit = bool(np.isin(y[~np.isnan(y)], (0.0, 1.0)).all())
+            if model == "logistic" and not is_hit:
+                continue
+            groups = [tuple(x)] if model == "multiple" else [(name,) for name in x]
+            for names in groups:
+                columns = np.column_stack([x[name] for name in names])
+                known = ~np.isnan(y) & ~np.isnan(columns).any(axis=1)
+                data = _Cases(columns[known], y[known], of_finding[known], of_patient[known])
+                slopes += data.slopes(outcome, model, names, len(x))
+    return slopes
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """The cases of one regression: features (n, n_features), outcome, finding and patient."""
+
+    x: FloatArray
+    y: FloatArray
+    findings: Any
+    patients: Any
+
+    def slopes(self, outcome: str, model: str, names: Sequence[str], n_tests: int) -> list[Slope]:
+        n_patients = len(np.unique(self.patients))
+        fitted = self._fit(model, n_patients)
+        rows = []
+        for i, name in enumerate(names):
+            value, low, high, p = (math.nan,) * 4 if fitted is None else fitted[i]
+            inflation = self._inflation(i) if model == "multiple" and fitted is not None else math.nan
+            corrected = min(1.0, n_tests * p) if p == p else math.nan
+            counts = len(self.y), n_patients
+            figures = value, low, high, p, corrected
+            rows.append(Slope(outcome, name, model, *figures, stars(corrected), inflation, *counts))
+        return rows
+
+    def _fit(self, model: str, n_patients: int) -> list[tuple[float, float, float, float]] | None:
+        design = np.column_stack([self.x, self._intercepts(model)])
+        n, k = design.shape
+        if n <= max(k, _LEAST) or n_patients < _LEAST or np.linalg.matrix_rank(design) < k:
+            return None
+        sm = _statsmodels()
+        of_patient = np.unique(self.patients, return_inverse=True)[1]
+        clustered = {"cov_type": "cluster", "cov_kwds": {"groups": of_patient}, "use_t": True}
+        if model == "logistic":
+            if separable(self.x[:, 0], self.y == 1):
+                return None
+            result = sm.Logit(self.y, design).fit(disp=0, **clustered)
+        else:
+            result = sm.OLS(self.y, design).fit(**({} if model == "published" else clustered))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a fit without residuals has no error
+            ends, p = result.conf_int(), result.pvalues
+        return [
+            (float(result.params[i]), float(ends[i][0]), float(ends[i][1]), float(p[i])) for i in range(self.x.shape[1])
+        ]
+
+    def _intercepts(self, model: str) -> FloatArray:
+        if model != "fixed effects":
+            return np.ones((len(self.y), 1))
+        known = np.unique(self.findings)
+        belongs: BoolArray = self.findings[:, None] == known[None, :]
+        return belongs.astype(np.float64)
+
+    def _inflation(self, i: int) -> float:
+        from statsmodels.stats.outliers_influence import variance_inflation_factor
+
+        design = np.column_stack([np.ones(len(self.y)), self.x])
+        return float(variance_inflation_factor(design, i + 1))
+
+
+def separable(x: FloatArray, hit: BoolArray) -> bool:
+    """Whether a threshold on `x` parts hits from misses, or one of them is absent: no logistic slope is finite then.
+
+    Examples
+    --------
+    >>> separable(np.array([1.0, 2.0, 3.0]), np.array([False, False, True]))
+    True
+    >>> separable(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
+    False
+    """
+    if hit.all() or not hit.any():
+        return True
+    of_hits, of_misses = x[hit], x[~hit]
+    return bool(of_hits.min() >= of_misses.max() or of_hits.max() <= of_misses.min())
+
+
+def assurances(
+    outcomes: Mapping[str, FloatArray],
+    scores: FloatArray,
+    findings: Sequence[str],
+    *,
+    order: Sequence[str],
+    scale: Scale = "raw",
+) -> list[Assurance]:
+    """Slopes and correlations of every outcome, per finding that has a score, in `order`, and pooled.
+
+    Parameters
+    ----------
+    outcomes : name -> float array (n_cases,), NaN where undefined
+    scores : float array (n_cases,), NaN where there is none
+    findings : of the cases
+    scale : of the scores, per finding: "raw" or "minmax"
+    """
+    of_finding = np.array(findings)
+    names = [name for name in order if not np.isnan(scores[of_finding == name]).all()]
+    x = scores.copy()
+    for name in names:
+        x[of_finding == name] = scaled(scores[of_finding == name], scale)
+    rows = []
+    for outcome, y in outcomes.items():
+        for name in [*names, POOLED]:
+            known = ~np.isnan(y) & ~np.isnan(x) & ((of_finding == name) | (name == POOLED))
+            rows.append(_assurance(outcome, name, x[known], y[known]))
+    return rows
+
+
+def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assurance:
+    n = len(x)
+    if n < _LEAST or x.min() == x.max() or y.min() == y.max():
+        return Assurance(outcome, finding, n, *(math.nan,) * 8)
+    from scipy.stats import spearmanr
+
+    result = _statsmodels().OLS(y, np.column_stack([x, np.ones(n)])).fit()
+    low, high = result.conf_int()[0]
+    rho, p = spearmanr(x, y)
+    rho_low = rho_high = math.nan
+    if n > 3 and abs(rho) < 1:
+        middle, half = math.atanh(rho), 1.96 / math.sqrt(n - 3)
+        rho_low, rho_high = math.tanh(middle - half), math.tanh(middle + half)
+    slope = float(result.params[0]), float(low), float(high), float(result.pvalues[0])
+    return Assurance(outcome, finding, n, *slope, float(rho), rho_low, rho_high, float(p))
+
+
+def _statsmodels() -> Any:
+    try:
+        import statsmodels.api as sm
+    except ImportError as error:
+        raise ImportError("regressions need statsmodels: pip install 'reveal-bench[report]'") from error
+    return sm

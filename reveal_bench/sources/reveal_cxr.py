@@ -35,10 +35,9 @@ from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.boxes import count_warnings
-from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, read_tree
+from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, guess_mapping, read_tree, tables_below
 from reveal_bench.sources.ids import IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import StudyMapping, read_mapping
-from reveal_bench.sources.mapping_guess import guess_mapping, tables_below
 from reveal_bench.sources.source import (
     BuildError,
     Extra,

@@ -3,6 +3,8 @@
 Addresses below ``/gallery``, all read with GET: the page itself (``?benchmark=NAME&case=ID``), ``static/FILE``,
 ``list.json`` (which galleries there are), and ``NAME/FILE`` for the files of a gallery. Of a gallery folder nothing is
 served but the files that :mod:`reveal_bench.viewer.gallery` writes.
+
+On this machine the server listens on the loopback address alone, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.viewer.gallery import INDEX, SCHEMA
 
-__all__ = ["CONTENT_POLICY", "FILM_VIEWER", "Galleries", "Gallery", "PATH", "Served", "static_file"]
+__all__ = ["CONTENT_POLICY", "FILM_VIEWER", "Galleries", "Gallery", "PATH", "Served", "loopback_server", "static_file"]
 
 PATH = "/gallery"
 PAGE = "gallery.html"
@@ -187,3 +191,35 @@ class Galleries:
 def _spoken(case: dict[str, Any], groups: list[str]) -> str:
     asked = ", ".join(groups[number] for number, _ in case["results"])
     return f"{case['view']} radiograph" + (f", asked for {asked}" if asked else "")
+
+
+HOST = "127.0.0.1"
+
+
+def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
+    """A server of `galleries` that is bound to a port of this machine, a free one unless said.
+
+    It answers to its own address alone: a page of another site that calls itself by a name of this machine gets
+    nothing.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = unquote(urlsplit(self.path).path)
+            is_ours = self.headers.get("Host") == f"{HOST}:{self.connection.getsockname()[1]}"
+            place = path.removeprefix(PATH).removeprefix("/") if path == PATH or path.startswith(f"{PATH}/") else None
+            served = galleries.answer(place) if is_ours and place is not None else None
+            if served is None:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            self.send_response(HTTPStatus.OK)
+            fields = {"Content-Type": served.media, "Content-Length": str(len(served.body)), **served.headers}
+            for name, value in {**fields, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(served.body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: the terminal is the user's."""
+
+    return ThreadingHTTPServer((HOST, port), Handler)

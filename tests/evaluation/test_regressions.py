@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from reveal_bench.arrays import FloatArray
-from reveal_bench.evaluation.regressions import Assurance, Slope, assurances, regress, scaled
+from reveal_bench.evaluation.shapes import Assurance, Slope, assurances, regress, scaled
 
 pytest.importorskip("statsmodels")
 N = 120

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
+from reveal_leaderboard.boards.standings import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.entry import withdrawn_view
 

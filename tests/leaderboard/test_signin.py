@@ -19,8 +19,7 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.web.auth import Auth, open_auth
-from reveal_leaderboard.web.oidc import Claims
-from reveal_leaderboard.web.signin import Pending, add_sign_in, own_path, shown_name
+from reveal_leaderboard.web.signin import Claims, Pending, add_sign_in, own_path, shown_name
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider

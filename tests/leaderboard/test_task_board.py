@@ -24,8 +24,8 @@ from reveal_leaderboard.web.pages.board_view import View
 from reveal_bench.evaluation.receipts import verify_receipt
 from reveal_bench.kinds.tasks.records import TaskAnswer
 from reveal_bench.predictions import answers_to_jsonl
-from reveal_bench.results.every_eval_ever import every_eval_ever
 from reveal_bench.results.facts import of_receipt
+from reveal_bench.results.registries import every_eval_ever
 from tests.leaderboard.elements import text_of
 from tests.leaderboard.task_world import (
     BENCHMARK,

@@ -14,10 +14,9 @@ from huggingface_hub import parse_eval_result_entries
 from markdown_it import MarkdownIt
 
 from reveal_bench.evaluation.receipts import ReceiptError
-from reveal_bench.results.every_eval_ever import every_eval_ever
 from reveal_bench.results.facts import Result, of_receipt, of_score, read_result
-from reveal_bench.results.hub import eval_results
 from reveal_bench.results.paper import latex_table, markdown_table
+from reveal_bench.results.registries import eval_results, every_eval_ever
 from tests.evaluation.test_receipts import KEY, STRANGER, make, public
 from tests.results.schemas import EVAL_RESULTS, EVERY_EVAL_EVER
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reveal_bench.viewer.server import loopback_server
-from reveal_bench.viewer.serving import STATIC, Galleries, Gallery
+from reveal_bench.viewer.serving import STATIC, Galleries, Gallery, loopback_server
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.viewer.shown import Shown

@@ -4,33 +4,47 @@ Conventions
 -----------
 What the arrays are is said by each kind (:mod:`reveal_bench.kinds.canonical`). A *stamp* is in the file: a digest of
 the public manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and
-by that format alone; one with another stamp must be made anew from the upload. The reader trusts nothing;
-:mod:`.arrays` bounds sizes.
+by that format alone; one with another stamp must be made anew from the upload. The reader trusts nothing.
 
 A manifest goes to a template as JSON with its kind.
+
+The file is .npz as numpy writes it, a zip archive of ``name.npy`` members, stored without compression, so that its size
+bounds what it becomes in memory. The reader asks for exact names, dtypes and numbers of axes, and never unpickles.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.canonical import Arrays, Codec
+from reveal_bench.kinds.canonical import Arrays, Codec, Fields
 from reveal_bench.kinds.kind import Manifest
-from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 
 __all__ = [
-    "FORMAT", "dump_manifest", "load_manifest", "read_canonical", "read_rated", "stamp_of", "write_canonical",
-]  # fmt: skip
+    "FORMAT",
+    "MOST_BYTES",
+    "dump_manifest",
+    "list_arrays",
+    "load_manifest",
+    "read_arrays",
+    "read_canonical",
+    "read_rated",
+    "stamp_of",
+    "write_arrays",
+    "write_canonical",
+]
 
 FORMAT = 1
 """To be raised when arrays of the same names and types come to mean something else."""
@@ -110,3 +124,62 @@ def stamp_of(manifest: Manifest) -> bytes:
     """SHA-256 of the format and of all that a manifest says, the order of its rows included, 32 bytes."""
     form = json.dumps([FORMAT, _codec(manifest).predictions])
     return hashlib.sha256(form.encode() + dump_manifest(manifest)).digest()
+
+
+MOST_BYTES = 256 << 20
+_HEADER_BYTES = 512  # of a .npy member; numpy's own are 128
+
+
+def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write `arrays`; the same arrays give the same bytes."""
+    np.savez(file, **{name: np.ascontiguousarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
+
+
+def list_arrays(file: BinaryIO) -> list[str]:
+    """Names of the arrays in a file; empty if it is not an archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except zipfile.BadZipFile:
+        return []
+
+
+def read_arrays(file: BinaryIO, fields: Fields) -> dict[str, npt.NDArray[Any]]:
+    """Read exactly the arrays named by `fields`; they cannot be written to.
+
+    Raises
+    ------
+    ValueError
+        If the file is too large, is not an archive of these arrays, or one has another dtype or number of axes.
+    """
+    size = file.seek(0, io.SEEK_END)
+    if size > MOST_BYTES:
+        raise ValueError(f"the arrays may have at most {MOST_BYTES} bytes, got {size}")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            names = [member.filename for member in members]
+            if sorted(names) != sorted(f"{name}.npy" for name in fields):
+                raise ValueError(f"the arrays must be {sorted(fields)}, got {names[:50]}")
+            return {m.filename[:-4]: _read_member(archive, m, *fields[m.filename[:-4]]) for m in members}
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"the file must be an archive of arrays: {error}") from None
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, dtype: str, n_axes: int) -> npt.NDArray[Any]:
+    if member.compress_type != zipfile.ZIP_STORED or member.file_size > MOST_BYTES:
+        raise ValueError(f"array {member.filename!r} must be stored without compression")
+    data = archive.read(member)
+    stream = io.BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(f"array {member.filename!r} must be of .npy version 1.0")
+    shape, is_fortran, found = np.lib.format.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
+    if found != np.dtype(dtype) or len(shape) != n_axes or (is_fortran and n_axes > 1):
+        raise ValueError(f"array {member.filename!r} must be of {dtype} with {n_axes} axes, got {found}, shape {shape}")
+    n_items = 1
+    for side in shape:
+        n_items *= side
+    if min(shape, default=0) < 0 or n_items * found.itemsize != len(data) - stream.tell():
+        raise ValueError(f"array {member.filename!r} must fill its place in the archive, got shape {shape}")
+    array: npt.NDArray[Any] = np.frombuffer(data, found, offset=stream.tell()).reshape(shape)
+    return array

@@ -28,8 +28,7 @@ from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest
 from reveal_bench.kinds.scored import Rows
-from reveal_leaderboard.custody.arrays import list_arrays, read_arrays, write_arrays
-from reveal_leaderboard.custody.canonical import read_rated
+from reveal_leaderboard.custody.canonical import list_arrays, read_arrays, read_rated, write_arrays
 from reveal_leaderboard.custody.template import Job
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import rank_document

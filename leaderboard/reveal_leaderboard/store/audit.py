@@ -8,7 +8,7 @@ somebody who could not rewrite all of it; against somebody who could, compare th
 of earlier reports kept elsewhere.
 
 What is checked: that SQLite finds its file whole; the chain of events; that every submission, team, person, token, flag
-and board stands, with what belongs to it (:mod:`reveal_leaderboard.store.records`), as its last event left it; the
+and board stands, with what belongs to it (:mod:`reveal_leaderboard.store.events`), as its last event left it; the
 chain of receipts with every signature, and that a key was followed by none but those it signed for; that each score,
 public or final, has the receipt of its figures, its team, its model and its time, and no receipt is of anything else;
 that each submission stands where its events leave it; that readers' ratings are those that its event knows; that every

@@ -7,9 +7,15 @@ number and the hash of the event before; the first one follows :data:`GENESIS`. 
 are and the last hash, so that an edit, a gap and a cut-off end are all found by :func:`verify_events`. Whoever can
 rewrite the whole database can rewrite the chain too: keep its head elsewhere now and then (`audit` prints it).
 
-An event also holds the hash of its subject's record as the event leaves it (:mod:`reveal_leaderboard.store.records`);
+An event also holds the hash of its subject's record as the event leaves it;
 events from before version 0007 of the database hold none. :func:`append` locks the chain until the transaction ends: it
 is the last lock that a transaction takes, and comes after all changes.
+
+The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
+is its row and the rows that belong to it: of a submission its lines of the ledger, of a team its members and what it
+was granted, of a board its versions and what those that are frozen show. Left out is what changes without an event
+(:data:`LEFT_OUT`). A change is made first and its event appended after it, in one transaction, so that the last event
+of a subject holds the hash of the record as it must stand.
 """
 
 from __future__ import annotations
@@ -23,10 +29,34 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard.store.database import locked, moment
-from reveal_leaderboard.store.records import record_of, subjects
-from reveal_leaderboard.store.tables import chains, events
+from reveal_leaderboard.store.tables import (
+    boards,
+    chains,
+    events,
+    flags,
+    invitations,
+    ledger,
+    members,
+    results,
+    submissions,
+    teams,
+    tokens,
+    users,
+    versions,
+)
 
-__all__ = ["GENESIS", "Event", "append", "history", "record_all", "verify_events", "verify_records"]
+__all__ = [
+    "Event",
+    "GENESIS",
+    "LEFT_OUT",
+    "append",
+    "history",
+    "record_all",
+    "record_of",
+    "subjects",
+    "verify_events",
+    "verify_records",
+]
 
 GENESIS = "0" * 64
 CHAIN = "events"
@@ -150,3 +180,50 @@ def _hash(facts: dict[str, Any]) -> str:
         facts = {name: value for name, value in facts.items() if name != "record"}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+LEFT_OUT: dict[sa.FromClause, tuple[str, ...]] = {
+    submissions: ("updated_at", "is_chosen"),
+    tokens: ("used_at",),
+    ledger: ("id",),
+}
+"""Columns that no record holds: the time of the last change, which of a model's submissions is shown (their events
+say), when a token was last used, and numbers of lines."""
+_FROZEN = results.c.kind == "frozen"
+_GRANTED = ledger.c.submission_id.is_(None)
+_RECORDS: dict[str, list[tuple[sa.Column[str], sa.ColumnElement[bool]]]] = {
+    "submission": [(submissions.c.id, sa.true()), (ledger.c.submission_id, sa.true())],
+    "team": [(teams.c.id, sa.true()), (members.c.team_id, sa.true()), (ledger.c.team_id, _GRANTED)],
+    "user": [(users.c.id, sa.true())],
+    "token": [(tokens.c.id, sa.true())],
+    "invitation": [(invitations.c.id, sa.true())],
+    "flag": [(flags.c.id, sa.true())],
+    "board": [(boards.c.benchmark, sa.true()), (versions.c.benchmark, sa.true()), (results.c.benchmark, _FROZEN)],
+}
+
+
+def record_of(connection: sa.Connection, subject: str) -> str | None:
+    """SHA-256 of the record of `subject` as it stands now, 64 hexadecimal digits; None if it has no row."""
+    kind, _, name = subject.partition(":")
+    found = [
+        _rows(connection, column.table, sa.and_(column == name, where)) for column, where in _RECORDS.get(kind, ())
+    ]
+    if not found or not found[0]:
+        return None
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def subjects(connection: sa.Connection) -> Iterator[str]:
+    """Every subject that has a record."""
+    for kind, [(column, _), *_] in _RECORDS.items():
+        for name in connection.execute(sa.select(column).order_by(column)).scalars().all():
+            yield f"{kind}:{name}"
+
+
+def _rows(connection: sa.Connection, table: sa.FromClause, where: sa.ColumnElement[bool]) -> list[dict[str, object]]:
+    columns = [column for column in table.c if column.name not in LEFT_OUT.get(table, ())]
+    query = sa.select(*columns).where(where).order_by(*table.primary_key)
+    return [
+        {column.name: value for column, value in zip(columns, row, strict=True)} for row in connection.execute(query)
+    ]

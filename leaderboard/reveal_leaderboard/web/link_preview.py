@@ -20,8 +20,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.standings import standings
-from reveal_leaderboard.boards.withdrawn import read_withdrawn
+from reveal_leaderboard.boards.standings import read_withdrawn, standings
 from reveal_leaderboard.web.api.access import look
 from reveal_leaderboard.web.pages import board_notes, entry
 from reveal_leaderboard.web.pages.board_view import render

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.custody import MOST_MASK_RUNS
-from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical import (
     dump_manifest,
     load_manifest,
+    read_arrays,
     read_canonical,
     stamp_of,
+    write_arrays,
     write_canonical,
 )
 

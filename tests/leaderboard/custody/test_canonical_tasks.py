@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical import (
     _SHARED,
     dump_manifest,
     load_manifest,
+    read_arrays,
     read_canonical,
     read_rated,
     stamp_of,
+    write_arrays,
     write_canonical,
 )
 from reveal_leaderboard.custody.scoring import read_cases, write_cases

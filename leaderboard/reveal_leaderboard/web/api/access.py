@@ -4,7 +4,7 @@ Conventions
 -----------
 A scored submission that is neither withdrawn, nor hidden, nor held back by the ladder is public. Any other is seen by
 its team and by the board's operators only; to everybody else it is as unknown as an id that never was, unless it was
-public until its team withdrew it: then that is said, without its figures (:mod:`reveal_leaderboard.boards.withdrawn`).
+public until its team withdrew it: then that is said, without its figures (:mod:`reveal_leaderboard.boards.standings`).
 Why something happened to a submission is told to the same few: reasons are written to a team, and may name other
 submissions.
 """
@@ -18,7 +18,7 @@ from fastapi import Path, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.withdrawn import is_public, read_withdrawn
+from reveal_leaderboard.boards.standings import is_public, read_withdrawn
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.api.documents import (
     EventDocument,

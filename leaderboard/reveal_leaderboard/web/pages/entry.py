@@ -14,7 +14,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
-from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
+from reveal_leaderboard.boards.standings import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.store import Score, Submission

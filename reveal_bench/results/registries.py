@@ -1,19 +1,25 @@
-"""A record of Every Eval Ever (https://github.com/evaleval/every_eval_ever): all figures with their uncertainty.
+"""A result as registries of results take it: a record of Every Eval Ever, and ``.eval_results/*.yaml`` of the Hub.
 
-The form is version 0.2.2 of its ``eval.schema.json``. Counts of a receipt are bands, which the schema's whole numbers
-cannot hold: they stand as text in the score's details.
+The record (https://github.com/evaleval/every_eval_ever) has the form of version 0.2.2 of its ``eval.schema.json``.
+Counts of a receipt are bands, which the schema's whole numbers cannot hold: they stand as text in the score's details.
+
+The Hub's form is that of https://huggingface.co/docs/hub/eval-results as `huggingface_hub` writes it. One file holds
+one number, the headline figure, as a fraction. The task is the one of that split in the dataset's ``eval.yaml``. A
+``verifyToken`` is made by the Hub's own jobs alone: there is none here, and the receipt stands in the notes.
 """
 
 from __future__ import annotations
 
+import re
 from math import isinf
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import hub_task
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.facts import Figure, Result
 
-__all__ = ["SCHEMA_VERSION", "every_eval_ever"]
+__all__ = ["SCHEMA_VERSION", "eval_results", "every_eval_ever"]
 
 SCHEMA_VERSION = "0.2.2"
 NOT_RECORDED = "not recorded"
@@ -131,3 +137,62 @@ def _uncertainty(figure: Figure) -> dict[str, Any]:
     if figure.n_resamples is not None:
         uncertainty["num_bootstrap_samples"] = figure.n_resamples
     return {"uncertainty": uncertainty}
+
+
+_REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_REVISION = re.compile(r"[0-9a-f]{40}")
+
+
+def eval_results(
+    result: Result,
+    *,
+    dataset: str,
+    metric: str | None = None,
+    revision: str | None = None,
+    url: str | None = None,
+) -> str:
+    """Text of a file for the folder ``.eval_results`` of a model's repository.
+
+    Parameters
+    ----------
+    dataset : repository of the benchmark, "organization/name"
+    metric : of the figure; by default the metric that ranks
+    revision : commit of the dataset, 40 hexadecimal digits
+    url : address where the result is shown, such as the entry's page on the leaderboard
+
+    Raises
+    ------
+    ValueError
+        If an argument is not of its form, or there is no such figure.
+    """
+    import yaml
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    if not _REPO.fullmatch(dataset):
+        raise ArgumentError("dataset", "must be 'organization/name' of a dataset on the Hub", repr(dataset))
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise ArgumentError("revision", "must be a commit, 40 hexadecimal digits", repr(revision))
+    entry = EvalResultEntry(
+        dataset_id=dataset,
+        task_id=hub_task(result.benchmark, result.split),
+        value=float(result.headline(metric).value),
+        dataset_revision=revision,
+        date=result.time,
+        source_url=url,
+        source_name=None if url is None else _source(result),
+        notes=_notes(result, metric),
+    )
+    return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, width=120, allow_unicode=True)
+
+
+def _source(result: Result) -> str:
+    return "reveal-bench score" if result.receipt is None else f"leaderboard entry {result.submission}"
+
+
+def _notes(result: Result, metric: str | None) -> str:
+    figure = result.headline(metric)
+    ends = result.interval(figure)
+    interval = None if ends is None else f"95 % interval {' to '.join(ends)}"
+    signed = None if result.receipt is None else f"receipt {result.receipt.hash}"
+    parts = (figure.what, interval, f"n {figure.count}", result.place, figure.signature, signed, result.caveat)
+    return "; ".join(part for part in parts if part)
