@@ -1,7 +1,7 @@
 """The commands ``reveal-bench curate ...``: how a benchmark is made from studies and reports (paper 004), step by step.
 
-Every command names the curation folder first; ``extract`` and ``refresh`` begin one. What a step did, or that it was
-done already, is printed with its counts; if a model was asked, also what this run asked and paid.
+Every command names the curation folder first; ``extract``, ``refresh`` and ``candidates`` begin one. What a step did,
+or that it was done already, is printed with its counts; if a model was asked, also what this run asked and paid.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, prices_of
 
 if TYPE_CHECKING:
+    from reveal_bench.curation.extract import ReportTable
     from reveal_bench.curation.folder import CurationFolder, StepRecord
     from reveal_bench.curation.report_tables import Engine
     from reveal_bench.models.asking import Asker
@@ -98,7 +99,7 @@ def _json_object(option: str, text: str | None) -> dict[str, Any]:
 
 app = typer.Typer(
     help="Make a benchmark of studies and reports, and refresh it: extract, sample, assign, import-votes, consensus, "
-    "select, split, refresh, report, status.",
+    "select, split, refresh, candidates, report, status.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -113,6 +114,11 @@ FirstSeed = Annotated[
 ]
 Sheet = Annotated[str | None, typer.Option(help="Sheet to read, of an xlsx file that has several.")]
 Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
+Patient = Annotated[str, typer.Option(help="Column with the ids of patients.")]
+ReportColumn = Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")]
+FileColumn = Annotated[
+    str | None, typer.Option(help="Column with the path of the report's text file, instead of --report.")
+]
 Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
 StudyKey = Annotated[str, typer.Option(help="Header field of the images that holds the ids of studies.")]
 
@@ -125,11 +131,9 @@ def extract(
         Path | None, typer.Option(help="Table of labels that are known already, instead of --reports.")
     ] = None,
     study: Study = "study",
-    patient: Annotated[str, typer.Option(help="Column with the ids of patients.")] = "patient",
-    report: Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")] = None,
-    file: Annotated[
-        str | None, typer.Option(help="Column with the path of the report's text file, instead of --report.")
-    ] = None,
+    patient: Patient = "patient",
+    report: ReportColumn = None,
+    file: FileColumn = None,
     labels: Annotated[str, typer.Option(help="Column of --suggestions with labels, separated by `;`.")] = "labels",
     model: Model = None,
     endpoint: Endpoint = None,
@@ -146,16 +150,14 @@ def extract(
     redo: Redo = False,
 ) -> None:
     """Read labels out of reports, by rules or with a model; begins the folder."""
-    from reveal_bench.curation.extract import ReportTable, SuggestionTable
+    from reveal_bench.curation.extract import SuggestionTable
     from reveal_bench.curation.extract import extract as step
-    from reveal_bench.curation.report_tables import ReportColumns, SuggestionColumns
+    from reveal_bench.curation.report_tables import SuggestionColumns
 
     if (reports is None) == (suggestions is None):
         raise ValueError("give one of `--reports` and `--suggestions`")
     if suggestions is not None and (model or report or file):
         raise ValueError("`--model`, `--report` and `--file` are for `--reports`: suggestions are labels already")
-    if report is not None and file is not None:
-        raise ValueError("give one of `--report` and `--file`")
     curation = _begin(folder, name, seed)
     with terminal.progress("reading") as progress:
         source: ReportTable | SuggestionTable
@@ -164,8 +166,7 @@ def extract(
             assert suggestions is not None
             source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels), sheet)
         else:
-            columns = ReportColumns(study, patient, None if file else report or "report", file)
-            source = ReportTable(reports, columns, sheet)
+            source = _report_table(reports, study, patient, report, file, sheet)
             asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
             engine = engine_of(asker, calls)
         record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
@@ -357,6 +358,50 @@ def refresh(
 
 
 @app.command()
+def candidates(
+    folder: Curation,
+    reports: Annotated[Path, typer.Option(help="Table of reports, as extract takes it.", show_default=False)],
+    model: Model = None,
+    endpoint: Endpoint = None,
+    n: Annotated[int, typer.Option("--candidates", min=1, help="Tasks to draft per study.")] = 5,
+    study: Study = "study",
+    patient: Patient = "patient",
+    report: ReportColumn = None,
+    file: FileColumn = None,
+    model_options: ModelOptions = None,
+    connections: Connections = 4,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    sheet: Sheet = None,
+    name: Name = None,
+    redo: Redo = False,
+) -> None:
+    """Draft, score and tag open tasks with a model, and write the page to select among them (paper 001)."""
+    from reveal_bench.curation.candidates import CANDIDATES_NAME, TaskDrafter, draft_candidates, read_candidates
+    from reveal_bench.curation.report_tables import read_reports
+    from reveal_bench.files import write_whole
+    from reveal_bench.reports.candidates import selection_page
+
+    source = _report_table(reports, study, patient, report, file, sheet)
+    curation = _begin(folder, name, None)
+    asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+    if asker is None:
+        raise ValueError("`candidates` needs `--model` and `--endpoint`: rules write no tasks")
+    with terminal.progress("drafting") as progress:
+        record = draft_candidates(
+            curation, source, TaskDrafter(asker, n), redo=redo, progress=_counted(progress, "drafting")
+        )
+    _tell(curation, record)
+    _tell_spent(record, asker)
+    texts = {one.study_id: one.text for one in read_reports(reports, source.columns, sheet=sheet)}
+    page = curation.path("candidates.html")
+    write_whole(page, selection_page(read_candidates(curation), texts), is_alone=True)
+    typer.echo(
+        f"select in {page}, or by hand in {CANDIDATES_NAME}: one row per study, saved as tasks.csv, is what build takes"
+    )
+
+
+@app.command()
 def report(folder: Curation, redo: Redo = False) -> None:
     """Write the paper's tables and figures for this curation as one HTML page, with SVG and CSV files."""
     from reveal_bench.reports.curation import report as step
@@ -397,6 +442,17 @@ def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
         if given not in (None, there):
             raise ValueError(f"`{option}` must be {there!r}, with which {folder} was begun, got {given!r}")
     return begun
+
+
+def _report_table(
+    reports: Path, study: str, patient: str, report: str | None, file: str | None, sheet: str | None
+) -> ReportTable:
+    from reveal_bench.curation.extract import ReportTable
+    from reveal_bench.curation.report_tables import ReportColumns
+
+    if report is not None and file is not None:
+        raise ValueError("give one of `--report` and `--file`")
+    return ReportTable(reports, ReportColumns(study, patient, None if file else report or "report", file), sheet)
 
 
 def _strata(text: str) -> dict[int, int]:

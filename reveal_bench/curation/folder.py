@@ -45,6 +45,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "select": ("consensus",),
     "split": ("select",),
     "refresh": (),
+    "candidates": (),
     "report": (),
 }
 """Step -> the steps whose files it reads; `report` reads whatever there is."""

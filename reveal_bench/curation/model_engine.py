@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import Progress
@@ -35,7 +35,7 @@ from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.tables import Labels, Revision, Suggestion, Vote, labels_of
 from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
 
-__all__ = ["ModelEngine", "ModelReviser", "UnreadNote"]
+__all__ = ["ModelEngine", "ModelReviser", "NoAnswer", "Questioner", "UnreadNote", "as_one_text"]
 
 T = TypeVar("T")
 
@@ -44,8 +44,10 @@ class NoAnswer(Exception):  # noqa: N818 - it ends a dialogue, not the run
     """A question has no answer that can be read."""
 
 
-class _Questioner:
+class Questioner:
     """Asks until an answer can be read, `more_tries` times more at most, and counts what is refused or not answered."""
+
+    prompts: ClassVar[int] = PROMPT_VERSION
 
     def __init__(self, asker: Asker, task: str, more_tries: int) -> None:
         if more_tries < 0:
@@ -57,11 +59,11 @@ class _Questioner:
     def signature(self) -> str:
         """Model, task, version of the prompts, and a digest of all settings."""
         digest = sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.asker.settings.model}|{self.task}|prompts:{PROMPT_VERSION}|settings:{digest}"
+        return f"{self.asker.settings.model}|{self.task}|prompts:{self.prompts}|settings:{digest}"
 
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on besides the endpoint, as JSON."""
-        own = {"task": self.task, "prompts": PROMPT_VERSION, "more_tries": self.more_tries}
+        own = {"task": self.task, "prompts": self.prompts, "more_tries": self.more_tries}
         return {**self.asker.settings.document(), **own}
 
     def counts(self) -> dict[str, Any]:
@@ -99,7 +101,7 @@ class _Questioner:
         raise AssertionError("unreachable")
 
 
-class ModelEngine(_Questioner):
+class ModelEngine(Questioner):
     """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.report_tables.Engine`.
 
     Parameters
@@ -144,7 +146,7 @@ class ModelEngine(_Questioner):
                 if findings:
                     findings = yield from self.read(labels_prompt(findings), said)
         except NoAnswer as error:
-            return Quarantined(*ids, str(error), engine, _as_one_text(said))
+            return Quarantined(*ids, str(error), engine, as_one_text(said))
         return Suggestion(*ids, findings, labels_of(findings), "ok", engine)
 
 
@@ -158,7 +160,7 @@ class UnreadNote:
     answer: str
 
 
-class ModelReviser(_Questioner):
+class ModelReviser(Questioner):
     """Reads labels out of readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
 
     A note that says nothing of labels, and one without a readable answer, has no labels, and its source is
@@ -195,12 +197,12 @@ class ModelReviser(_Questioner):
             try:
                 labels = yield from self.read(note_prompt(suggested, vote.answer, vote.comment), said)
             except NoAnswer as error:
-                unread = UnreadNote(vote.study_id, vote.reader, str(error), _as_one_text(said))
+                unread = UnreadNote(vote.study_id, vote.reader, str(error), as_one_text(said))
         source = "nothing" if labels is None else "model"
         return Revision(vote.study_id, vote.reader, labels, source), unread
 
 
-def _as_one_text(said: Sequence[str]) -> str:
+def as_one_text(said: Sequence[str]) -> str:
     """Everything that a model said, as a JSON list; half a surrogate pair stands there as an escape."""
     text = json.dumps(list(said), ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()
