@@ -25,6 +25,7 @@ from reveal_bench.cli import (
     convert,
     curate,
     data,
+    drafts,
     export,
     reader_study,
     report,
@@ -136,6 +137,7 @@ app.command()(data.diff)
 app.command()(report.report)
 app.command()(report.misses)
 app.command()(report.view)
+app.command(name="draft-ratings")(drafts.draft_ratings)
 app.command()(data.attach)
 app.command()(score.baseline)
 app.command()(score.lint)

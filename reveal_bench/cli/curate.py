@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reveal_bench.curation.report_tables import Engine
     from reveal_bench.models.asking import Asker
 
-__all__ = ["app"]
+__all__ = ["ANSWERS", "Connections", "Model", "ModelOptions", "app", "asker_of", "counted"]
 
 Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
 ModelOptions = Annotated[
@@ -34,6 +34,10 @@ ModelOptions = Annotated[
     typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
 ]
 Connections = Annotated[int, typer.Option(min=1, help="Requests to the model at once.")]
+
+
+ANSWERS = os.path.join("cache", "answers")
+"""Where a folder keeps what models answered."""
 
 
 class Calls(StrEnum):
@@ -55,7 +59,7 @@ def engine_of(asker: Asker | None, calls: Calls) -> Engine:
 
 
 def asker_of(
-    folder: CurationFolder,
+    cache: Path,
     model: str | None,
     endpoint: str | None,
     options: str | None,
@@ -63,7 +67,7 @@ def asker_of(
     price_in: str | None,
     price_out: str | None,
 ) -> Asker | None:
-    """Who asks the model; None if none is named.
+    """Who asks the model and keeps its answers in `cache`; None if none is named.
 
     Raises
     ------
@@ -80,7 +84,6 @@ def asker_of(
 
     prices = prices_of(price_in, price_out)
     settings = ModelSettings(model, **_json_object("--model-options", options))
-    cache = folder.path(os.path.join("cache", "answers"))
     return Asker(settings, endpoint, cache, max_connections=connections, prices=prices)
 
 
@@ -167,9 +170,9 @@ def extract(
             source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels), sheet)
         else:
             source = _report_table(reports, study, patient, report, file, sheet)
-            asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+            asker = asker_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
             engine = engine_of(asker, calls)
-        record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
+        record = step(curation, source, engine=engine, redo=redo, progress=counted(progress, "reading"))
     _tell(curation, record)
     if asker is not None:
         _tell_spent(record, asker)
@@ -251,7 +254,7 @@ def consensus(
 
     curation = _open(folder)
     revise: Reviser | str = "rules"
-    asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+    asker = asker_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
     if asker is not None:
         from reveal_bench.curation.model_engine import ModelReviser
 
@@ -263,7 +266,7 @@ def consensus(
             merge_mostly=not three,
             n_resamples=resamples,
             redo=redo,
-            progress=_counted(progress, "reading comments"),
+            progress=counted(progress, "reading comments"),
         )
     _tell(curation, record)
     if asker is not None:
@@ -316,7 +319,7 @@ def split(
             key=study,
             study_key=study_key,
             redo=redo,
-            progress=_counted(progress, "drawing"),
+            progress=counted(progress, "drawing"),
         )
     _tell(curation, record)
     _tell_build(curation, version)
@@ -384,12 +387,12 @@ def candidates(
 
     source = _report_table(reports, study, patient, report, file, sheet)
     curation = _begin(folder, name, None)
-    asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+    asker = asker_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
     if asker is None:
         raise ValueError("`candidates` needs `--model` and `--endpoint`: rules write no tasks")
     with terminal.progress("drafting") as progress:
         record = draft_candidates(
-            curation, source, TaskDrafter(asker, n), redo=redo, progress=_counted(progress, "drafting")
+            curation, source, TaskDrafter(asker, n), redo=redo, progress=counted(progress, "drafting")
         )
     _tell(curation, record)
     _tell_spent(record, asker)
@@ -466,7 +469,8 @@ def _strata(text: str) -> dict[int, int]:
     return found
 
 
-def _counted(progress: Any, what: str) -> Any:
+def counted(progress: Any, what: str) -> Any:
+    """A progress line that shows (done, total) of one thing."""
     return lambda done, total: progress(what, done, total)
 
 

@@ -11,7 +11,7 @@ import typer
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import Folder, Missing, Resamples, Seed, Split, check_outside_datasets
 
-__all__ = ["misses", "report", "view"]
+__all__ = ["labelled", "misses", "report", "view"]
 
 Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
 Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl beside them.")]
@@ -39,8 +39,8 @@ def misses(
     from reveal_bench.reports.runs import load_runs, open_world
 
     check_outside_datasets(out, "--out")
-    labelled = [_labelled(one) for one in runs]
-    world = open_world(folder, labelled, split)
+    given = [labelled(one) for one in runs]
+    world = open_world(folder, given, split)
     if not world.kind.uses_grid:
         rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
         raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
@@ -48,7 +48,7 @@ def misses(
     grid = world.info.grid
     cases = {
         f"{run.label} {epoch}": categorize(predictions, world.records, grid=grid, anatomy=regions)
-        for run in load_runs(labelled, world)
+        for run in load_runs(given, world)
         for epoch, predictions in enumerate(run.predictions, start=1)
         if run.grid == grid
     }
@@ -114,7 +114,7 @@ def report(
         if out is None or any(option is not None for option in others) or (folder is None and len(what) != 1):
             rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
             raise ValueError(f"a report of `--ratings` {rule}")
-        runs = [] if folder is None else [_labelled(one) for one in what]
+        runs = [] if folder is None else [labelled(one) for one in what]
         written = api.report(runs, folder or what[0], out=out, split=split, ratings=ratings)
         terminal.warn(written.warnings)
     elif folder is None:
@@ -141,7 +141,7 @@ def report(
             return
         with terminal.progress("reporting") as progress:
             written = api.report(
-                [_labelled(one) for one in what],
+                [labelled(one) for one in what],
                 folder,
                 out=out,
                 split=split,
@@ -158,7 +158,7 @@ def report(
     typer.echo(f"wrote {written.path}")
 
 
-def _labelled(argument: str) -> tuple[str, Path]:
+def labelled(argument: str) -> tuple[str, Path]:
     """LABEL=PATH, or PATH with an empty label, for which the report finds one; a path may hold an equals sign."""
     label, sign, path = argument.partition("=")
     if not sign or Path(argument).exists():

@@ -33,6 +33,7 @@ from reveal_bench.curation.report_prompts import (
     Prompt,
     as_json,
     held,
+    line_of,
     object_schema,
     plain,
 )
@@ -195,7 +196,7 @@ def drafts_prompt(report: str, n: int) -> Prompt[tuple[str | None, list[dict[str
         if len(drafts) != n:
             raise AnswerError(f"tasks must be {n}, got {len(drafts)}")
         for i, draft in enumerate(drafts):
-            draft["prompt"] = _checked(draft["prompt"], f"tasks[{i}].prompt", MOST_PROMPT_CHARACTERS)
+            draft["prompt"] = line_of(draft["prompt"], f"tasks[{i}].prompt", MOST_PROMPT_CHARACTERS)
         if len({draft["prompt"].casefold() for draft in drafts}) < n:
             raise AnswerError("tasks must differ, got one twice")
         return plain(indication or "") or None, drafts
@@ -227,20 +228,11 @@ def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any
 
 def _tags(values: Sequence[str], place: str) -> tuple[str, ...]:
     """Tags as a cell can hold them: a dash with blanks divides them there, and "None" is no tag."""
-    checked = tuple(_checked(value, place, MOST_TAG_CHARACTERS) for value in values)
+    checked = tuple(line_of(value, place, MOST_TAG_CHARACTERS) for value in values)
     for value in checked:
         if re.search(r"\s[-\u2013]\s", value) or value.casefold() == "none":
             raise AnswerError(f'{place} must hold tags without a dash between blanks, and not "None", got {value!r}')
     return checked
-
-
-def _checked(text: str, place: str, most: int) -> str:
-    """A line that a spreadsheet takes for text."""
-    line = plain(text)
-    if not (line.isprintable() and 0 < len(line) <= most and (line[0].isalnum() or line[0] in "\"'(")):
-        rule = f"must be a text of 1 to {most} printable characters that begins with a letter or a number"
-        raise AnswerError(f"{place} {rule}, got {as_json(line[:80])}")
-    return line
 
 
 # The step -------------------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ __all__ = [
     "held",
     "labelled_findings_prompt",
     "labels_prompt",
+    "line_of",
     "note_prompt",
     "object_schema",
     "only_object",
@@ -423,6 +424,15 @@ def _name(text: str, place: str) -> str:
             f"{place} must have 1 to {MOST_NAME_CHARACTERS} printable characters, got {as_json(name[:80])}"
         )
     return name
+
+
+def line_of(text: str, place: str, most: int) -> str:
+    """A text in one line that a spreadsheet takes for text; raises AnswerError."""
+    line = plain(text)
+    if not (line.isprintable() and 0 < len(line) <= most and (line[0].isalnum() or line[0] in "\"'(")):
+        rule = f"must be a text of 1 to {most} printable characters that begins with a letter or a number"
+        raise AnswerError(f"{place} {rule}, got {as_json(line[:80])}")
+    return line
 
 
 def _check_number(n: int, place: str) -> None:

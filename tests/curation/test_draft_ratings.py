@@ -1,0 +1,77 @@
+"""Draft ratings by a played model: kappa against scikit-learn's, and never without readers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+from typer.testing import CliRunner
+
+from reveal_bench.cli import app
+from reveal_bench.curation.draft_ratings import TEXT_CRITERIA, rating_prompt
+from reveal_bench.curation.report_prompts import AnswerError
+from reveal_bench.kinds.tasks.records import TaskRecord
+from reveal_bench.sources.rexecution_files import parse_ratings
+from reveal_bench.sources.source import Problem
+from tests.curation.model_server import ModelServer, running_model
+from tests.dataset.card_folders import tasks_folder
+
+N = 6
+READER = [5, 1, 4, 2, 3, 3]
+DRAFT = [4, 1, 5, 2, 2, 3]
+
+
+def drafted(text: str) -> dict[str, Any]:
+    """Scores by the number in the answer."""
+    asked = json.loads(text)
+    score = DRAFT[int(asked["answer"].split()[1])]
+    return {"why": "Because.", **dict.fromkeys(TEXT_CRITERIA, score)}
+
+
+def draft(tmp_path: Path, model: ModelServer, *, rated: str = "a") -> Any:
+    folder = tasks_folder(tmp_path, n=N)
+    answers = tmp_path / "a.jsonl"
+    answers.write_text("".join(json.dumps({"task_id": f"task-{i}", "answer": f"Number {i}"}) + "\n" for i in range(N)))
+    ratings = tmp_path / "ratings.csv"
+    rows = "".join(f"task-{i},{rated},r1,{score},{score},{score},{score}\n" for i, score in enumerate(READER))
+    ratings.write_text("task_id,model,reader,process,execution,synthesis,language\n" + rows)
+    words = ["draft-ratings", f"a={answers}", "--folder", str(folder), "--ratings", str(ratings), "--split", "test"]
+    words += ["--out", str(tmp_path / "out"), "--model", "grader-1", "--endpoint", model.url]
+    return CliRunner().invoke(app, words)
+
+
+def test_drafts_stand_beside_their_agreement_with_readers(tmp_path: Path) -> None:
+    with running_model({}, others={"rating": drafted}) as model:
+        done = draft(tmp_path, model)
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "out" / "agreement.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["criterion"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"content", *TEXT_CRITERIA}
+    expected = cohen_kappa_score(DRAFT, READER, weights="quadratic", labels=[1, 2, 3, 4, 5])
+    for row in rows.values():
+        assert float(row["cohen_kappa_quadratic"]) == pytest.approx(expected)
+        assert float(row["mean_absolute_difference"]) == pytest.approx(3 / 6)  # 1, 0, 1, 0, 1, 0
+        assert (row["reader"], row["n"]) == ("r1", "6")
+    assert f"kappa {expected:6.3f}  MAD 0.50  n 6" in done.output
+    sent = json.loads(model.asked[0]["messages"][1]["content"])
+    assert sent["reference_answer"].startswith("A round opacity of")
+    problems: list[Problem] = []
+    assert parse_ratings(tmp_path / "out" / "drafts.csv", problems, []) == []  # no score is made of drafts
+    assert [(p.field, p.rule) for p in problems] == [("reader", "must be a column")]
+
+
+def test_no_drafts_without_readers(tmp_path: Path) -> None:
+    with running_model({}, others={"rating": drafted}) as model:
+        result = draft(tmp_path, model, rated="b")
+    assert "drafts are told only beside their agreement with readers" in str(result.exception)
+    assert model.asked == []
+
+
+def test_a_score_that_is_none() -> None:
+    prompt = rating_prompt(TaskRecord("t", "s", "p", "Is there a mass?", "diagnosis_support"), "No.")
+    with pytest.raises(AnswerError, match="process must be one of"):
+        prompt.read(json.dumps({"why": "So.", **dict.fromkeys(TEXT_CRITERIA, 0)}))
