@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
+from reveal_bench.api.loaded import Loaded, is_loaded, origin_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
 from reveal_bench.kinds.kind import Kind, Manifest
 
-__all__ = ["DEFAULT_SPLIT", "Bench", "Cases", "References", "as_bench", "load"]
+__all__ = ["DEFAULT_SPLIT", "AnyBench", "Bench", "Cases", "References", "as_bench", "load"]
 
 DEFAULT_SPLIT = "released"
 
@@ -134,27 +135,35 @@ def _cut(text: str, most: int = 76) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def load(source: str | Path | Bench, split: str | None = None, *, revision: str | None = None) -> Bench:
+AnyBench: TypeAlias = "str | Path | Bench | Loaded"
+"""What a benchmark is given as, see :func:`load`."""
+
+
+def load(source: AnyBench, split: str | None = None, *, revision: str | None = None) -> Bench:
     """Open a split of a dataset folder.
 
     Parameters
     ----------
     source : a dataset folder as ``reveal-bench build`` writes it, or ``"owner/name"`` of one on the Hugging Face Hub,
-        of which the manifest and the public references are downloaded
-    split : its name; "released" where there is one, or the only one, unless given
+        of which the manifest and the public references are downloaded; or what ``datasets.load_dataset`` returned of
+        either, whose folder is found again (:mod:`reveal_bench.api.loaded`) and read
+    split : its name; unless given, that of the dataset, "released" where there is one, or the only one
     revision : commit, tag or branch on the Hub; the newest unless given
 
     Raises
     ------
     ArgumentError
-        If there is no such folder or split, or `source` is of another type.
+        If there is no such folder or split, `source` is of another type, or a dataset does not lead back to its folder.
     """
     if isinstance(source, Bench):
         return source if split in (None, source.split) else load(source.folder, split)
+    if is_loaded(source):
+        origin = origin_of(source)
+        return load(origin.source, split or origin.split, revision=revision or origin.revision)
     if not isinstance(source, str | Path):
         raise ArgumentError(
             "source",
-            "must be a dataset folder, or the owner/name of one on the Hugging Face Hub",
+            "must be a dataset folder, the owner/name of one on the Hugging Face Hub, or what `load_dataset` returned",
             f"{type(source).__module__}.{type(source).__name__}".removeprefix("builtins."),
         )
     folder = Path(source)
@@ -169,7 +178,7 @@ def load(source: str | Path | Bench, split: str | None = None, *, revision: str 
     return Bench(folder, split, info)
 
 
-def as_bench(bench: str | Path | Bench, split: str | None = None) -> Bench:
+def as_bench(bench: AnyBench, split: str | None = None) -> Bench:
     """What a verb was given as its benchmark, opened; raises as :func:`load`."""
     try:
         return load(bench, split)

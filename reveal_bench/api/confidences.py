@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.given import name_of
 from reveal_bench.api.shown import FigureTable, Shown, ShownTables
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
@@ -133,7 +132,7 @@ def _interval(mean: Mean, scale: float = 1, decimals: int = 3) -> str:
 
 def confidence(
     predictions: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     thresholds: float | Mapping[str, float] = 0.5,

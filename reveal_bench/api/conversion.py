@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import frame_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
@@ -62,7 +62,7 @@ class Conversion(Shown):
 
 def convert(
     source: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     form: str = "table",

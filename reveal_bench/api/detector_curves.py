@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.given import name_of
 from reveal_bench.api.shown import FigureTable, Shown, ShownTables
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
@@ -86,7 +85,7 @@ def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]
 
 def curves(
     predictions: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     thresholds: float | Mapping[str, float] = 0.5,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.saliency_maps.gates import GATES, GateRule
@@ -23,7 +23,7 @@ __all__ = ["asked_of", "found_maps", "saliency", "tune_gates", "tune_saliency"]
 
 def saliency(
     maps: str | Path | Sequence[str | Path],
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     out: str | Path,
     split: str | None = None,
@@ -90,7 +90,7 @@ def saliency(
 
 def tune_saliency(
     maps: str | Path,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str,
     grid: Sequence[float] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
@@ -120,7 +120,7 @@ def tune_saliency(
 
 def tune_gates(
     maps: str | Path,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str,
     rule: GateRule = "ours",

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.heat_maps import asked_of, found_maps
 from reveal_bench.api.shown import Shown
 from reveal_bench.metrics import METRICS
@@ -61,7 +61,7 @@ class MapScores(Shown):
 
 def score_maps(
     maps: str | Path,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     tolerance: float = TOLERANCE,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import type_of
 from reveal_bench.api.verbs import read_ratings_given
 from reveal_bench.arguments import ArgumentError
@@ -42,7 +42,7 @@ class WrittenReport:
 
 def report(
     runs: str | Path | Bench | Mapping[str, str | Path] | Sequence[str | Path | tuple[str, Path]],
-    bench: str | Path | Bench | None = None,
+    bench: AnyBench | None = None,
     *,
     out: str | Path | None = None,
     split: str | None = None,

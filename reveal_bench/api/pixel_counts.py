@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.given import name_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
@@ -75,7 +74,7 @@ def _text(mean: Mean) -> str:
 
 def pixels(
     predictions: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     allow_missing: bool = False,

@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.given import name_of
 from reveal_bench.api.shown import Shown
@@ -365,7 +364,7 @@ class ReadingsTable(Shown):
 
 def readings(
     predictions: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     finding: str | None = None,

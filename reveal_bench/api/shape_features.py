@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import name_of
 from reveal_bench.api.shown import FigureTable, Shown, ShownTables
 from reveal_bench.api.verbs import ONE_REPLICATE, score_given
@@ -122,7 +121,7 @@ def _spread(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def shapes(
-    bench: str | Path | Bench,
+    bench: AnyBench,
     model: Any = None,
     human: Any = None,
     *,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import lint_given, name_of, type_of
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups
 from reveal_bench.api.shown import Shown, written
@@ -175,7 +175,7 @@ class Ranking(Shown):
 
 def lint(
     predictions: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     grid: int | None = None,
@@ -205,7 +205,7 @@ def lint(
 
 def score(
     predictions: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     grid: int | None = None,
@@ -343,7 +343,7 @@ def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating
 def compare(
     a: Any,
     b: Any,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     metric: str | None = None,
@@ -429,7 +429,7 @@ def _two_names(a: Any, b: Any) -> list[str]:
 
 def rank(
     systems: Mapping[str, Any] | str | Path,
-    bench: str | Path | Bench,
+    bench: AnyBench,
     *,
     split: str | None = None,
     metric: str | None = None,

@@ -261,12 +261,10 @@ def test_an_id_of_another_split_is_said_to_be_one(places: tuple[Path, Path]) -> 
 
 
 def test_a_benchmark_that_cannot_be_opened(world: World, tmp_path: Path) -> None:
-    import datasets
-
     for given, told in (
         (tmp_path / "nowhere", "must be a dataset folder that exists"),
         ("no such name", "must be a dataset folder that exists, got no such name"),
-        (datasets.Dataset.from_dict({"a": [1]}), "got datasets.arrow_dataset.Dataset"),
+        (5, "got int"),
     ):
         with pytest.raises(ArgumentError, match="`source` must be a dataset folder") as caught:
             rb.load(given)  # type: ignore[arg-type]
@@ -277,6 +275,39 @@ def test_a_benchmark_that_cannot_be_opened(world: World, tmp_path: Path) -> None
         rb.load(world.folder, "test")
     with pytest.raises(ValueError, match="holdout"):
         _ = rb.load(world.folder, "holdout").references
+
+
+def test_what_load_dataset_returned_leads_back_to_its_folder(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.chdir(world.folder.parent)
+    (tmp_path / world.folder.name).symlink_to(world.folder)
+    given = str(world.folder)
+
+    def loaded(split: str | None = "released", **options: Any) -> Any:
+        return datasets.load_dataset(given, "localization", split=split, cache_dir=str(tmp_path / "cache"), **options)
+
+    for right in (loaded(), loaded(None), loaded(streaming=True), loaded().remove_columns("image_id")):
+        assert rb.load(right) == rb.load(world.folder)
+    assert rb.load(loaded(), "holdout").split == "holdout"
+    for wrong, told in (
+        (loaded("released[:2]"), f"must be a whole split .*got a datasets.Dataset of '{world.folder.name}'"),
+        (loaded().select(range(2)), "must be a whole split"),
+        (loaded(streaming=True).take(2), "must lead back"),
+        (datasets.Dataset.from_dict({"a": [1]}), "must be a whole split .*got a datasets.Dataset$"),
+        (datasets.DatasetDict(), "must be what `load_dataset` returned"),
+    ):
+        with pytest.raises(ArgumentError, match=f"`bench` {told}"):
+            rb.score([], wrong)
+    rows = loaded()
+    monkeypatch.chdir(tmp_path)  # a folder of that name that is the same one
+    assert rb.load(rows).folder.resolve() == world.folder.resolve()
+    (tmp_path / world.folder.name).unlink()
+    monkeypatch.chdir(tmp_path / "cache")
+    with pytest.raises(ArgumentError, match="give the path of the folder in its place"):
+        rb.load(rows)
 
 
 def test_a_metric_has_its_name_and_its_title(places: tuple[Path, Path]) -> None:

@@ -40,6 +40,14 @@ LOAD = """
     result = {row["image_id"]: row["label_status"] for row in rows}
 """
 
+LOADED_AGAIN = """
+    import reveal_bench as rb
+    from datasets import load_dataset
+    rows = load_dataset(repo_id, "localization", split=split, revision=revision, token=token, streaming=streaming)
+    bench = rb.load(rows)
+    result = {"folder": bench.folder.name, "split": bench.split, "n": len(bench.references)}
+"""
+
 EXPLAINED_LOAD = """
     from datasets import load_dataset
     from reveal_bench.dataset.hub import hub_errors

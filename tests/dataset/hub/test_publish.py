@@ -13,7 +13,7 @@ from tests.conftest import files_of
 from tests.dataset.hub.clients import Client
 from tests.dataset.hub.conftest import MAINTAINER, READER, Folders, build
 from tests.dataset.hub.fake_hub import FakeHub
-from tests.dataset.hub.snippets import LOAD, PUBLISH
+from tests.dataset.hub.snippets import LOAD, LOADED_AGAIN, PUBLISH
 
 CORRECTED = "patient00008_study1_view1_frontal"
 OPTIONS = {"token": MAINTAINER, "private": False}
@@ -65,6 +65,10 @@ def test_publish_tag_load_refresh_load_both(
     differing = {(row, finding) for row in old for finding in old[row] if old[row][finding] != new[row][finding]}
     assert differing == {(CORRECTED, "Cardiomegaly")}
     assert stranger.value(LOAD, revision="v1.0.0", streaming=True, **where) == old
+    commit = hub.repo(repo_id).resolve("v1.0.0")
+    for streaming in (False, True):  # the commit that was loaded, whatever is there by now
+        again = publisher.value(LOADED_AGAIN, revision="v1.0.0", streaming=streaming, **where)
+        assert again == {"folder": commit, "split": "validation", "n": 4}
     assert hub.counts["unknown route"] == 0
 
 
