@@ -38,8 +38,8 @@ class DetectorCurves(ShownTables):
     def caption(self) -> str:
         """What was judged on what, and how."""
         return (
-            f"{self.scored.report.file} on {self.scored.place}: share of "
-            f"lesions found at so many false alarms per image, in percent"
+            f"{self.scored.report.file} on {self.scored.place}: share of lesions found "
+            "at so many false alarms of the finding per image, in percent"
         )
 
     @cached_property

@@ -22,7 +22,7 @@ from reveal_bench.evaluation.single_readers import score_against_readers
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.kinds.kind import Readings
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.bootstrap import MACRO, interval_of
 from reveal_bench.metrics.docs import plural_of
 from reveal_bench.metrics.intervals import Interval
 from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
@@ -94,8 +94,8 @@ class Comparisons(Shown):
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
-            f"95 % interval and two-sided p, {self.protocol['n_resamples']} resamples of "
-            f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, {self.protocol['n_resamples']} "
+            f"resamples of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
@@ -154,8 +154,9 @@ class Ranking(Shown):
         n, place = len(self.ranked), next(iter(self.scored.values())).place
         return (
             f"{n} system{'s' * (n > 1)} on {place}: macro over "
-            f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals, {self.protocol['n_resamples']} resamples "
-            f"of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+            f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals ({_interval_kinds(self.ranked)}), "
+            f"{self.protocol['n_resamples']} resamples of {plural_of(self.protocol['unit'])}, "
+            f"seed {self.protocol['seed']}"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
@@ -171,6 +172,11 @@ class Ranking(Shown):
             }
             for one in self.ranked
         ]
+
+
+def _interval_kinds(found: Sequence[Comparison] | Sequence[Ranked]) -> str:
+    """How their intervals were made, such as "jackknife"."""
+    return " or ".join(dict.fromkeys(interval_of(one.signature) for one in found))
 
 
 def lint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -44,6 +44,8 @@ __all__ = [
     "write_tables",
 ]
 
+
+_UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
@@ -118,9 +120,13 @@ def print_scores(
     strata: Mapping[str, Sequence[Estimate]] | None = None,
     *,
     positives: Mapping[str, int] | None = None,
+    headline: Collection[str] = (),
     wide: bool = False,
 ) -> None:
-    """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata."""
+    """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata.
+
+    A metric whose column equals another's gives its room to the next, unless it is of `headline`.
+    """
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
     from reveal_bench.metrics.words import groups_text, interval_text, n_text, value_text
@@ -139,7 +145,7 @@ def print_scores(
     counts = {
         name: groups_text(first, count) if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()
     }
-    _print_grid(cells, counts, caption, wide=wide)
+    _print_grid(cells, counts, caption, headline=headline, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
 
 
@@ -186,7 +192,7 @@ def print_released(document: dict[str, Any]) -> None:
         cells[figure["finding"], metric] = (value_text(metric, figure["value"], decimals=0), interval)
         counts.setdefault(figure["finding"], figure["n"])
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
-    _print_grid(cells, counts, caption)
+    _print_grid(cells, counts, caption, headline={figure["metric"] for figure in figures})
     _console().print(document["score"]["note"], markup=False)
 
 
@@ -195,12 +201,20 @@ def scale_of(estimates: Sequence[Estimate]) -> str:
     from reveal_bench.metrics import METRICS
 
     others = {METRICS[e.metric].family == "lesions" for e in estimates if METRICS[e.metric].high > 1}
-    words = ["false alarms per image" if are_alarms else "ratings on their scale" for are_alarms in sorted(others)]
+    words = [
+        "false alarms of each finding per image" if are_alarms else "ratings on their scale"
+        for are_alarms in sorted(others)
+    ]
     return " and ".join([*words, "percent"]) + "," * bool(words)
 
 
 def _print_grid(
-    cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str, *, wide: bool = False
+    cells: dict[tuple[str, str], tuple[str, str]],
+    counts: dict[str, str],
+    caption: str,
+    *,
+    headline: Collection[str],
+    wide: bool = False,
 ) -> None:
     """Cells (value, interval) by (finding, metric): as many metrics as the terminal has room for, unless `wide`."""
     from rich.table import Table
@@ -214,8 +228,10 @@ def _print_grid(
         metric: [" ".join(filter(None, cells.get((finding, metric), ("-",)))) for finding in counts]
         for metric in metrics
     }
-    console = _console()
-    distinct = [m for i, m in enumerate(metrics) if columns[m] not in [columns[other] for other in metrics[:i]]]
+    console = _console(wide=wide)
+    distinct = [
+        m for i, m in enumerate(metrics) if m in headline or columns[m] not in [columns[other] for other in metrics[:i]]
+    ]
     shown = metrics if wide else _that_fit(console.width, counts, distinct, columns, titles)
     if len(shown) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
@@ -336,11 +352,11 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _console() -> Console:
+def _console(*, wide: bool = False) -> Console:
     from rich.console import Console
 
     # A table that is piped keeps its columns: no wrapping at a made-up width of 80
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    return Console(highlight=False, width=_UNBOUNDED if wide else None if sys.stdout.isatty() else 200)
 
 
 def print_refusal(problem: dict[str, Any]) -> None:

@@ -152,7 +152,10 @@ def score(
     unit: ResamplingUnit = "patient",
     interval: Annotated[
         str | None,
-        typer.Option(help="Kind of interval: jackknife (the default), percentile, bca, chexlocalize or shifted."),
+        typer.Option(
+            help="Kind of interval: jackknife, percentile, bca or chexlocalize; of detection shifted or percentile. "
+            "The first is the default."
+        ),
     ] = None,
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
@@ -184,6 +187,7 @@ def score(
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
+    from reveal_bench.kinds import KINDS
     from reveal_bench.metrics.words import intervals_text
 
     if (compat is None) != (tables is None):
@@ -238,6 +242,7 @@ def score(
         f"{file.name} on {scored.place}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
         scored.strata,
         positives=result.rows.positives,
+        headline=KINDS[result.rows.kind].released,
         wide=wide,
     )
     for part in (result.subgroups, result.readers):

@@ -13,9 +13,10 @@ macro that :meth:`~reveal_bench.kinds.scored.Rows.estimates` gives for one of th
 
 By default intervals are those of :mod:`reveal_bench.metrics.jackknife`, a two-sided p comes from flipping the signs of
 patients' differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
-``interval="percentile"``, and always for AUROC and average precision, intervals are percentile intervals, tiers come
-from p corrected by Holm, and p is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n replicates n_low have
-a difference of 0 or less and n_high of 0 or more: it never is 0, and 1 for equal systems. Signatures say which it is.
+``interval="percentile"``, and always for AUROC, average precision and figures of detectors, intervals are percentile
+intervals (of a detector in a ranking shifted ones, as its scores have), tiers come from p corrected by Holm, and p is
+``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n replicates n_low have a difference of 0 or less and
+n_high of 0 or more: it never is 0, and 1 for equal systems. Signatures say which it is.
 
 Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
 reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
@@ -35,6 +36,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
 from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, paired_p, step_down_p
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of, signature
@@ -435,7 +437,9 @@ def rank(
     figures_of = [means[metric] for means in resampled]
     parts = contributions(figures_of) if interval == "jackknife" else None
     if parts is None:
-        interval, found, apart = "percentile", find_intervals(values[:, 0], macros.T), _told_apart(macros)
+        has_shifted = "shifted" in KINDS[first.kind].intervals  # as `score` has by default
+        interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
+        found, apart = find_intervals(values[:, 0], macros.T, interval=interval), _told_apart(macros)
     else:
         found = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
         signs = draw_signs(parts[0].shape[1], n_resamples=n_resamples, seed=seed)

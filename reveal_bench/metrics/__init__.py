@@ -130,7 +130,8 @@ def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
 
 def _froc(name: str, shown: str) -> Metric:
     return _detection(name, f"Sensitivity at {shown}", "FROC, by the centre of a box; LUNA16, MONAI",
-                      f"share of lesions found at {shown} false alarms per image, between thresholds by straight lines",
+                      f"share of lesions found at {shown} false alarms of the finding per image, between thresholds by "
+                      "straight lines",
                       "MONAI")
 
 
@@ -214,7 +215,7 @@ _ROWS = (
 
     _average_precision("ap_50", "AP 50", "hits by IoU of 0.5 or more", "PASCAL VOC; COCO"),
     _detection("cpm", "CPM", "LUNA16 (Setio et al. 2017)",
-               "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms per image",
+               "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false alarms of the finding per image",
                "MONAI"),
     _detection("wafroc", "wAFROC area", "Chakraborty 2017, chapter 14",
                "P(score of a lesion > highest false alarm of an image without one) + P(equal) / 2, each image with "
@@ -228,7 +229,7 @@ _ROWS = (
     _detection("rq", "Recognition quality", "Kirillov et al. 2019", f"TP / {_PANOPTIC}", "panoptica",
                undefined="no lesion and no mark"),
     _detection("false_alarms", "False alarms per image", "at a threshold fixed beforehand",
-               "marks that score at least the threshold and hit no lesion / images", "a plain loop",
+               "marks of the finding that score at least the threshold and hit no lesion / images", "a plain loop",
                undefined="no image", high=inf, better="lower"),
     _average_precision("ap", "AP 50 to 95", "mean over hits by IoU of 0.5, 0.55, ..., 0.95", "COCO"),
     _average_precision("ap_40", "AP 40", "hits by IoU of 0.4 or more", "VinBigData 2021"),

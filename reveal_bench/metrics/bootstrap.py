@@ -44,6 +44,7 @@ __all__ = [
     "estimate_cases",
     "estimate_means",
     "estimates_from",
+    "interval_of",
     "leave_one_out",
     "macro_first",
     "percentile_interval",
@@ -330,6 +331,17 @@ def signature(
     """
     part = "" if interval == "percentile" else f"|i:{interval}"
     return f"{metric}|b:{n_resamples}|seed:{seed}|unit:{unit}{part}|v:{version}"
+
+
+def interval_of(recipe: str) -> str:
+    """The kind of interval that a :func:`signature` names.
+
+    Examples
+    --------
+    >>> interval_of("ap_50|b:1000|seed:0|unit:patient|i:shifted|v:1"), interval_of("ap_50|b:9|seed:0|unit:image|v:1")
+    ('shifted', 'percentile')
+    """
+    return next((part.removeprefix("i:") for part in recipe.split("|") if part.startswith("i:")), "percentile")
 
 
 def code_cases(

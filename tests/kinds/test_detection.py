@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from reveal_bench.kinds.detection.records import instance_masks, instances, is_k
 from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import encode_mask
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.detection_matching import CENTRE
 from tests.cli.test_score import call
 from tests.leaderboard.api_app import api_world
@@ -128,17 +130,37 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert 0.6 < figures["ap_50", "macro"] <= 1
     assert 0.8 < figures["lesion_sensitivity", "macro"] <= 1
     table = call("score", files[0], folder, *words).stdout
-    assert "false alarms per image and percent, with 95 % intervals (shifted)" in table
+    assert "false alarms of each finding per image and percent, with 95 % intervals (shifted)" in table
+    assert re.search("finding +n +AP 50 +CPM", table)
     strata = json.loads(call("score", files[0], folder, *words, "--strata", "--json").stdout)["strata"]
     assert any(name.startswith("size: ") for name in strata)
     compared = json.loads(call("compare", *files, folder, *words, "--json").stdout)["comparisons"]
     (macro,) = [one for one in compared if (one["metric"], one["finding"]) == ("cpm", "macro")]
     assert macro["value"] > 0.2
     assert macro["p"] < 0.05
+    assert "95 % interval (percentile) and two-sided p" in call("compare", *files, folder, *words).stdout
     ranking = rb.rank({"sharp": files[0], "fair": files[1]}, folder, split="released", n_resamples=100)
     assert [one["name"] for one in json.loads(ranking.to_json())] == ["sharp", "fair"]
+    assert "95 % intervals (shifted), 100 resamples" in ranking.caption
+    (ap,) = [e for e in document["estimates"] if (e["metric"], e["finding"]) == ("ap_50", "macro")]
+    assert (ranking.ranked[0].low, ranking.ranked[0].high) == pytest.approx((ap["low"], ap["high"]))
     confident = call("confidence", files[0], folder, "--split", "released").stdout
     assert "Brier" in confident
+
+
+def test_equal_columns_hide_no_headline_and_wide_cuts_nothing(root: Path, tmp_path: Path) -> None:
+    """Of a detector that finds all, AP 50, CPM and most others are 100 %."""
+    folder = root / "public"
+    perfect = [{"image_id": record.image_id, "category_id": finding, "bbox": box, "score": 0.9}
+               for record in KIND.read_records(folder, "released") for finding in record.label_status
+               for box in instances(record, finding)]  # fmt: skip
+    (tmp_path / "perfect.json").write_text(json.dumps(perfect))
+    words = ("score", tmp_path / "perfect.json", folder, "--resamples", 20)
+    assert re.search("finding +n +AP 50 +CPM", call(*words).stdout)
+    wide = call(*words, "--wide").stdout
+    assert wide.splitlines()[2].count("100.0 (100.0 to 100.0)") == 16  # all but false alarms
+    assert all(METRICS[name].title in wide for name in ("cpm", "froc_8", "rsna_precision"))
+    assert "…" not in wide
 
 
 def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
