@@ -45,3 +45,8 @@ def test_figures_and_pictures_to_share_have_the_light_ones() -> None:
     assert tuple(light[n] for n in ("ink", "soft", "line", "band")) == (style.INK, style.SOFT, style.RULE, style.PANEL)
     drawn = (result_pictures.INK, result_pictures.SOFT, result_pictures.GRID, result_pictures.BAR, result_pictures.TEAL)
     assert drawn == tuple(light[name] for name in ("ink", "soft", "line", "bar", "tick"))
+
+
+def test_dark_series_of_figures_have_a_form_for_dark_pages() -> None:
+    sheet = (ROOT / "reveal_bench/reports/templates/report.css").read_text(encoding="utf-8")
+    assert [colour for colour in style.DARK if f'[fill="{colour}"]' not in sheet] == []

@@ -19,7 +19,7 @@ def load_metric(name: str, **options: Any) -> Any:
 
     Parameters
     ----------
-    name : {"hit_rate", "mask_iou", "multilabel_f1", "rater_agreement"}
+    name : name of one of the folders here, such as "hit_rate"
     options : passed to ``evaluate.load``
 
     Returns

@@ -50,6 +50,7 @@ __all__ = [
     "t_quantile",
     "t_tail",
     "tails_beyond",
+    "Z",
 ]
 
 LEAST_UNITS = 10
@@ -60,7 +61,8 @@ POOLED_FREEDOM = {"mean": 5.0, "ratio": 2.0}
 """Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro: of means over
 rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose variances differ more between findings."""
 
-_Z = NormalDist().inv_cdf(0.975)
+Z = NormalDist().inv_cdf(0.975)
+"""How many standard errors the ends of a 95 % interval lie from the middle of a normal distribution."""
 _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
 
 
@@ -147,7 +149,7 @@ def t_quantile(freedom: FloatArray) -> FloatArray:
     >>> t_quantile(np.array([5.0, 30.0, np.inf])).round(3).tolist()
     [2.57, 2.042, 1.96]
     """
-    return _student(_Z, freedom)
+    return _student(Z, freedom)
 
 
 def _student(z: FloatArray | float, freedom: FloatArray) -> FloatArray:
@@ -243,7 +245,7 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
 
 
 def _wilson(shares: FloatArray, sizes: FloatArray) -> FloatArray:
-    added = _divide(np.full(sizes.shape, _Z**2), sizes)
+    added = _divide(np.full(sizes.shape, Z**2), sizes)
     centre = (shares + added / 2) / (1 + added)
     reach = np.sqrt(added * shares * (1 - shares) + added**2 / 4) / (1 + added)
     return np.stack([centre - reach, centre + reach])

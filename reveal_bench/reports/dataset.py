@@ -24,6 +24,7 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.tally import LONG_VOCABULARY, Tally
 from reveal_bench.kinds.tasks.records import CATEGORIES
+from reveal_bench.metrics.jackknife import Z
 from reveal_bench.reports.figures import Bar, bars
 from reveal_bench.reports.films import Chosen, Example, example, view_in_words
 from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
@@ -32,8 +33,6 @@ from reveal_bench.reports.style import NBSP, Illustration, check_extra, interval
 __all__ = ["Share", "co_occurrence", "draw_shares", "from_markdown", "render_report", "wilson_interval", "write_report"]
 
 Progress = Callable[[str, int, int | None], None]
-Z = 1.959963984540054
-"""Standard normal quantile of 0.975."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ DASHED = (0, (2.2, 1.2))
 NBSP = "\u00a0"
 NOTHING = "–"
 _COLOURS = ("#0b4f48", "#e0792f", "#8fd0c6", "#8a2f55", "#f6e08a", "#17305e")
-_DARK = ("#0b4f48", "#8a2f55", "#17305e")
+DARK = ("#0b4f48", "#8a2f55", "#17305e")
 _HATCHES = ("", "////", "....")
 _FONT = b"font-family: 'DejaVu Sans'"
 _FORBIDDEN = re.compile(
@@ -115,7 +115,7 @@ class Paint:
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of matplotlib's bars; hatching has the colour of the edge."""
-        edge = "white" if self.hatch and self.colour in _DARK else INK
+        edge = "white" if self.hatch and self.colour in DARK else INK
         return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": edge, "linewidth": 0.4}
 
 

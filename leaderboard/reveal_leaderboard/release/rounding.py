@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from reveal_bench.kinds.scored import Spread
+from reveal_bench.metrics.jackknife import Z
 from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["WIDEST_REACH", "Rounding"]
@@ -21,7 +21,6 @@ __all__ = ["WIDEST_REACH", "Rounding"]
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 
 _FINEST = 0.001  # true values are looked at so finely
-_SPREADS = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 
 WIDEST_REACH = 0.05
 """The ends of intervals are not rounded further than this."""
@@ -93,7 +92,7 @@ class Rounding:
         """
         low, high = bounds
         truths = np.linspace(low, high, round((high - low) / _FINEST) + 1)
-        is_possible = np.abs(truths - shown) <= _SPREADS * np.hypot(spread(truths), step / math.sqrt(12)) + 1e-9
+        is_possible = np.abs(truths - shown) <= Z * np.hypot(spread(truths), step / math.sqrt(12)) + 1e-9
         possible = truths[is_possible]
         return self.round_outwards(float(possible[0]), float(possible[-1]), min(step, WIDEST_REACH))
 

@@ -8,7 +8,7 @@ with errors and no predictions, or a report without errors whose predictions are
 This module strings the steps together and holds the checks that need several predictions: masks (their run lengths
 are read all at once), duplicates, pairs that are not asked, missing pairs; and what only the whole file shows:
 suspicious patterns of coordinates, collapsed predictions, statistics. A pattern is a warning, never an error: a file
-may be odd and right. All rules: ``rules.RULES``.
+may be odd and right. All rules: :data:`reveal_bench.predictions.rules.RULES`.
 """
 
 from __future__ import annotations

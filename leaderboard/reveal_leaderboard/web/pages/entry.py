@@ -1,7 +1,8 @@
 """One entry, by its permanent address: what it is, its figures per finding, its history, its receipt.
 
 Before a submission is scored, and once it is hidden or withdrawn, it is for its team and the admins alone. The address
-of one that was public tells others that it was withdrawn, since a paper may cite it (:mod:`..withdrawn`).
+of one that was public tells others that it was withdrawn, since a paper may cite it
+(:func:`reveal_leaderboard.boards.standings.read_withdrawn`).
 """
 
 from __future__ import annotations
