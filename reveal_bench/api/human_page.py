@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,7 @@ from typing import Any, cast
 from reveal_bench.api.bench import Bench
 from reveal_bench.api.pixel_counts import pixels
 from reveal_bench.api.shape_features import Shapes, shapes
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.shown import FigureTable, Shown
 from reveal_bench.api.verbs import Comparisons, compare
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
@@ -20,11 +20,14 @@ from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
 from reveal_bench.reports.decrease import figures_of, figures_of_both
 from reveal_bench.reports.example_cases import choose_cases, films_of
 from reveal_bench.reports.shapes import figure_of
-from reveal_bench.reports.style import check_extra
+from reveal_bench.reports.style import Illustration, check_extra
 from reveal_bench.reports.tuning import figure_of as curves_figure
 from reveal_bench.reports.tuning import read_curves
 
-__all__ = ["human_report"]
+__all__ = [
+    "check_target", "comparison_chapters", "confidence_chapter", "curves_beside", "film_chapters", "human_report",
+    "pixel_chapter", "shape_chapters", "unanswered",
+]  # fmt: skip
 
 _METRICS = ("mask_iou", "point_hit", "mask_iou_all")
 _TUNED = (
@@ -32,6 +35,7 @@ _TUNED = (
     ("gates", "gate", "gates", "Probability below which a mask is empty (%)", "As in Extended Data Fig. 4"),
 )
 """Curves beside predictions: their file, the option they are of, what they are called, their axis, and the paper."""
+_BOTH = "Hit rate, IoU of true positives, and IoU of all images, each with its 95 % interval."
 
 
 def human_report(
@@ -46,50 +50,60 @@ def human_report(
     missing : as of :func:`score`
     draw : n_resamples, seed
     """
-    check_extra()
-    if bench.folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+    check_target(bench, out)
     compared = compare(model, human, bench, relative=True, missing=missing, **draw)
-    chapters = _comparison(compared)
-    info = bench.info
     systems = {compared.a: compared.scored_a, compared.b: compared.scored_b}
     lacking = [name for name, one in systems.items() if not _masks(one)]
+    chapters = comparison_chapters(compared, _METRICS, _BOTH)
     if not lacking:
-        chapters.append(_pixels(model, human, bench, compared))
-        chapters += _shapes(shapes(bench, model, human, missing=missing))
-        if info.splits[bench.split].get("references") != "private":
-            chapters += _films(compared, bench)
-    chapters += _tuned(Path(model))
+        chapters += film_chapters(compared, bench)
+        found = shapes(bench, model, human, missing=missing)
+        chapters += [*shape_chapters(found), *confidence_chapter(found.confidence)]
+    chapters += curves_beside(Path(model))
+    if not lacking:
+        chapters.append(pixel_chapter({compared.a: model, compared.b: human}, bench))
     warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
-    for name, one in systems.items():
-        n_missing = len(one.report.missing_pairs)
-        if n_missing:
-            how = "misses" if missing == "miss" else "misses of hits, and as empty masks"
-            warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
+    warnings += unanswered(compared, missing)
+    info = bench.info
     place = f"{info.benchmark} {info.version}, split {bench.split}"
     title = f"{compared.a} beside {compared.b}"
     path = write_chapters(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
     return path, warnings
 
 
+def check_target(bench: Bench, out: Path) -> None:
+    """Raise unless a page can be drawn, and written to `out`."""
+    check_extra()
+    if bench.folder.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+
+
+def unanswered(compared: Comparisons, missing: str) -> list[str]:
+    """How many images with a finding each system leaves without an answer, and how these count."""
+    warnings = []
+    for name, one in ((compared.a, compared.scored_a), (compared.b, compared.scored_b)):
+        n_missing = cast(CaseRows, one.rows).with_reference().point_kinds.count("none")
+        if n_missing:
+            how = "misses" if missing == "miss" else "misses of hits, and as empty masks"
+            warnings.append(f"{name} leaves {n_missing:,} questions without an answer: they count as {how}.")
+    return warnings
+
+
 def _masks(scored: Any) -> bool:
     return any(prediction.mask is not None for prediction in scored.report.predictions)
 
 
-def _comparison(compared: Comparisons) -> list[Chapter]:
-    """Both systems, then the decrease from one to the other, of IoU, hits and IoU of all images."""
-    chosen = in_printed_order([one for one in compared.comparisons if one.metric in _METRICS])
+def comparison_chapters(
+    compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PrintedTable] = ()
+) -> list[Chapter]:
+    """Both systems, beside `others`; then the decrease from one to the other."""
+    chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     both = {name: one.estimates for name, one in ((compared.b, compared.scored_b), (compared.a, compared.scored_a))}
+    source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     shown = replace(compared, comparisons=chosen)
     table = PrintedTable("decrease", "Relative decrease", compared.caption, shown.rows_shown(), decreases_csv(chosen))
     return [
-        Chapter(
-            "localization",
-            "Localization",
-            "As Fig. 2 and Extended Data Fig. 4 of paper 002",
-            "Hit rate, IoU of true positives, and IoU of all images, each with its 95 % interval.",
-            figures_of_both(chosen, both),
-        ),
+        Chapter("localization", "Localization", source, words, figures_of_both(chosen, both), others),
         Chapter(
             "decrease",
             f"Decrease from {compared.b}",
@@ -101,8 +115,10 @@ def _comparison(compared: Comparisons) -> list[Chapter]:
     ]
 
 
-def _films(compared: Comparisons, bench: Bench) -> list[Chapter]:
-    """Cases in which the model is furthest behind the readers, and ahead of them; none without such."""
+def film_chapters(compared: Comparisons, bench: Bench) -> list[Chapter]:
+    """Cases in which the model is furthest behind the readers, and ahead of them; none without such, or private."""
+    if bench.info.splits[bench.split].get("references") == "private":
+        return []
     found = [cast(CaseRows, one.rows) for one in (compared.scored_a, compared.scored_b)]
     ious = [
         dict(
@@ -120,7 +136,7 @@ def _films(compared: Comparisons, bench: Bench) -> list[Chapter]:
     return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
 
 
-def _tuned(model: Path) -> list[Chapter]:
+def curves_beside(model: Path) -> list[Chapter]:
     """The curves beside the predictions, if these were made with the thresholds and gates found on them."""
     chapters = []
     for kind, option, words, axis, source in _TUNED:
@@ -137,18 +153,20 @@ def _tuned(model: Path) -> list[Chapter]:
     return chapters
 
 
-def _pixels(model: str | Path, human: str | Path, bench: Bench, compared: Comparisons) -> Chapter:
+def pixel_chapter(files: Mapping[str, str | Path], bench: Bench) -> Chapter:
+    """Pixels of the systems by name, the model first."""
     tables = [
         _printed(key, f"Pixels of {name}", pixels(file, bench, allow_missing=True))
-        for key, name, file in (("pixels_model", compared.a, model), ("pixels_human", compared.b, human))
+        for key, (name, file) in zip(("pixels_model", "pixels_human"), files.items(), strict=True)
     ]
     words = "Pixels pooled over the images with a finding; a missing mask is empty. Percent, with 95 % intervals."
     return Chapter("pixels", "Pixels", "As Extended Data Fig. 2", words, tables=tables)
 
 
-def _shapes(found: Shapes) -> list[Chapter]:
+def shape_chapters(found: Shapes) -> list[Chapter]:
+    """Shapes of the references, and regressions on them."""
     simple = _printed("regressions", "Slopes on shapes", found.regressions_of("simple"))
-    chapters = [
+    return [
         Chapter(
             "shapes",
             "Shapes of the references",
@@ -166,13 +184,15 @@ def _shapes(found: Shapes) -> list[Chapter]:
             tables=[replace(simple, csv=found.regressions.to_csv())],
         ),
     ]
-    if found.assurances:
-        words = "Slope and Spearman's correlation of IoU (all images) and hit with the score; p as they are."
-        tables = [_printed("confidence", "Slopes and correlations with the score", found.confidence)]
-        chapters.append(
-            Chapter("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", words, tables=tables)
-        )
-    return chapters
+
+
+def confidence_chapter(found: FigureTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Chapter]:
+    """Slopes and correlations with the score; none without scores. `words` say of which masks they are."""
+    if not found.rows:
+        return []
+    told = f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p as they are."
+    tables = [_printed("confidence", "Slopes and correlations with the score", found)]
+    return [Chapter("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", told, figures, tables)]
 
 
 def _printed(name: str, title: str, result: Shown) -> PrintedTable:

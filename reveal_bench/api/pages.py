@@ -47,6 +47,7 @@ def report(
     out: str | Path | None = None,
     split: str | None = None,
     human: str | Path | None = None,
+    saliency: bool = False,
     ratings: str | Path | Sequence[Rating] | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -62,6 +63,9 @@ def report(
     split : with references; all of a dataset, or that of the runs, unless given
     human : prediction file of benchmark readers, for a page of one prediction file beside them as paper 002 has it; its
         options are `missing`, `n_resamples` and `seed`
+    saliency : whether `runs` are folders of heat maps, for the page of paper 002 from maps to tables: the first folder
+        beside `human`, by default the readers of the dataset, and all of them in one table. Its options are also
+        `tune_split` and `n_processes`
     ratings : readers' ratings of answers to open tasks, a list of them, a table, or a dataset folder that keeps some:
         a page of these alone. `runs` may then be empty, or say by model what was answered
     progress : called with (what, done, in all)
@@ -86,6 +90,12 @@ def report(
 
     if out is None:
         raise ArgumentError("out", "must be given: the folder to write a report of runs to")
+    if saliency:
+        from reveal_bench.api.saliency_page import saliency_report
+
+        maps = {label or path.name: path for label, path in _labelled(runs)}
+        page, said = saliency_report(maps, as_bench(bench, split), Path(out), human=human, progress=progress, **options)
+        return WrittenReport(page, tuple(said))
     if human is not None:
         from reveal_bench.api.human_page import human_report
 

@@ -33,7 +33,7 @@ from reveal_bench.kinds.localization.scoring import CaseRows
 if TYPE_CHECKING:
     from reveal_bench.reports.style import Illustration
 
-__all__ = ["Shapes", "shapes"]
+__all__ = ["Shapes", "assurances_of", "confidence_table", "shapes"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +95,7 @@ class Shapes(ShownTables):
     @property
     def confidence(self) -> FigureTable:
         """Slope and Spearman's correlation of the outcomes with the score."""
-        return FigureTable("Slopes and rank correlations with the score", [asdict(one) for one in self.assurances])
+        return confidence_table(self.assurances)
 
     @property
     def tables(self) -> dict[str, Shown]:
@@ -173,7 +173,7 @@ def shapes(
     features = {name: np.array([float(getattr(shape, name)) for shape in pool]) for name in FEATURES}
     outcomes = _outcomes(of_model, of_human, pool)
     slopes = regress(outcomes, features, names, [shape.patient_id for shape in pool], scale=scale)
-    said = _assurances(cast(CaseRows, of_model.rows), score_scale)
+    said = assurances_of(cast(CaseRows, of_model.rows), score_scale)
     against = "" if of_human is None else f", and of the gap from {of_human.report.file} to it"
     how = f"{of_model.report.file}{against} on features of the masks, features scaled by {scale}"
     return Shapes(opened, measured, findings, slopes, said, how)
@@ -184,7 +184,12 @@ def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) 
     return score_given(predictions, bench, argument, name, None, False, None, ONE_REPLICATE | {"missing": missing})
 
 
-def _assurances(rows: CaseRows, scale: Scale) -> list[Assurance]:
+def confidence_table(assurances: Sequence[Assurance]) -> FigureTable:
+    """Slope and Spearman's correlation of each outcome and finding."""
+    return FigureTable("Slopes and rank correlations with the score", [asdict(one) for one in assurances])
+
+
+def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
     """Over all cases of the model, not those of the true positives alone; none without scores."""
     if np.isnan(rows.scores).all():
         return []

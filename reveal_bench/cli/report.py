@@ -95,6 +95,13 @@ def report(
         Path | None,
         typer.Option(help="Prediction file of benchmark readers: a page of WHAT beside them, as paper 002."),
     ] = None,
+    saliency: Annotated[
+        bool, typer.Option("--saliency", help="WHAT are folders of heat maps: from them to the page of paper 002.")
+    ] = False,
+    tune_split: Annotated[
+        str | None, typer.Option(help="Split whose maps tune thresholds and gates of --saliency.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
     ratings: Annotated[
         Path | None,
         typer.Option(help="Table of readers' ratings of open tasks, or a dataset folder with some: a page of them."),
@@ -110,7 +117,7 @@ def report(
     from reveal_bench import api
 
     if ratings is not None:
-        others = (reference, finding, anatomy, reviews, human, missing)
+        others = (reference, finding, anatomy, reviews, human, missing, saliency or None)
         if out is None or any(option is not None for option in others) or (folder is None and len(what) != 1):
             rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
             raise ValueError(f"a report of `--ratings` {rule}")
@@ -131,10 +138,22 @@ def report(
 
         if out is None:
             raise ValueError("a report of runs needs `--out`, the folder to write it to")
+        asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
+        if saliency:
+            if any(option is not None for option in (reference, finding, anatomy, reviews)):
+                raise ValueError("a report of `--saliency` takes no option of other reports")
+            asked |= {"human": human, "tune_split": tune_split, "n_processes": processes}
+            maps = [labelled(one) for one in what]
+            with terminal.progress("reading") as progress:
+                written = api.report(
+                    maps, folder, out=out, split=split or "released", saliency=True, progress=progress, **asked
+                )
+            terminal.warn(written.warnings)
+            typer.echo(f"wrote {written.path}")
+            return
         if human is not None:
             if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
                 raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
-            asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
             written = api.report(what[0], folder, out=out, split=split or "released", human=human, **asked)
             terminal.warn(written.warnings)
             typer.echo(f"wrote {written.path}")

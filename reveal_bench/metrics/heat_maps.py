@@ -229,7 +229,7 @@ def fill_contours(mask: BoolArray) -> BoolArray:
     draw = ImageDraw.Draw(canvas)
     for contour in contours:
         if len(contour) > 1:
-            draw.polygon([(int(x), int(y)) for x, y in contour[:, 0]], outline=1, fill=1)
+            draw.polygon(contour.ravel().tolist(), outline=1, fill=1)
     return np.asarray(canvas, bool)
 
 

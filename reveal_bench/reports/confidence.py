@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from reveal_bench.evaluation.confidence import POOLED, Judged, NetBenefit
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.reports.figures import dots, in_percent
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (
     DASHED,
     INK,
+    NBSP,
     RULE,
     SOFT,
     Illustration,
@@ -22,8 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures_of"]
+__all__ = ["figure_beside_auroc", "figures_of"]
 
+_BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")
 _LARGEST = 7.0  # diameter in points of the bin with most cases
 
 
@@ -64,6 +70,40 @@ def figures_of(judged: Judged) -> list[Illustration]:
             )
         )
     return drawn
+
+
+def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustration:
+    """Per finding the AUROC of the scores, the hit rate and the IoU of true positives; best told findings first.
+
+    Parameters
+    ----------
+    estimates : of the three metrics
+    system : whose they are
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    check_extra("matplotlib")
+    figures = {(e.metric, e.finding): e for e in estimates if e.finding != MACRO and not math.isnan(e.value)}
+    aurocs = [e for (metric, _), e in figures.items() if metric == "auroc"]
+    rows = []
+    for auroc in sorted(aurocs, key=lambda e: (-e.value, e.finding)):
+        own = [(kind, figures.get((metric, auroc.finding))) for kind, metric in enumerate(_BESIDE_AUROC)]
+        hits = figures.get(("point_hit", auroc.finding))
+        n = f" (n{NBSP}={NBSP}{hits.n})" if hits is not None else ""
+        points = [in_percent(e.value, e.low, e.high, kind) for kind, e in own if e is not None]
+        rows.append((auroc.finding + n, points))
+    kinds = [METRICS[metric].title for metric in _BESIDE_AUROC]
+    return Illustration(
+        "auroc",
+        "Telling a finding and finding it",
+        f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95 % intervals; the findings that it "
+        "tells best come first, with the number of images that have them.",
+        "Per finding, AUROC, hit rate and IoU.",
+        partial(dots, rows, axis="AUROC, hit rate and IoU (%)", kinds=kinds, ends=(0.0, 100.0)),
+    )
 
 
 def _reliability(judged: Judged, width: float) -> Figure:

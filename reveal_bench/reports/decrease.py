@@ -10,8 +10,8 @@ from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.decrease import in_printed_order, told_apart
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.reports.figures import Point, dots
-from reveal_bench.reports.style import Illustration, check_extra
+from reveal_bench.reports.figures import Point, dots, in_percent
+from reveal_bench.reports.style import NBSP, Illustration, check_extra
 
 __all__ = ["figures_of", "figures_of_both"]
 
@@ -65,8 +65,8 @@ def figures_of_both(
         for one in in_printed_order(comparisons):
             own = [figures[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
             if own:
-                beside = f" (AUROC {aurocs[one.finding]:.2f})" if one.finding in aurocs else ""
-                rows.append((_name(one) + beside, [_point(e.value, e.low, e.high, k) for k, e in enumerate(own)]))
+                beside = f" (AUROC{NBSP}{aurocs[one.finding]:.2f})" if one.finding in aurocs else ""
+                rows.append((_name(one) + beside, [in_percent(e.value, e.low, e.high, k) for k, e in enumerate(own)]))
         title = METRICS[metric].title
         drawn.append(
             Illustration(
@@ -84,12 +84,7 @@ def _name(one: Comparison) -> str:
     return "Mean over findings" if one.finding == MACRO else one.finding
 
 
-def _point(value: float, low: float, high: float, kind: int) -> Point:
-    in_percent = [None if math.isnan(share) else 100 * share for share in (value, low, high)]
-    return Point(in_percent[0], in_percent[1], in_percent[2], kind)
-
-
 def _row(one: Comparison) -> tuple[str, list[Point]]:
-    figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f} to {100 * one.a:.1f})"
+    figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f}{NBSP}to{NBSP}{100 * one.a:.1f})"
     kind = 0 if told_apart(one) else 2 if math.isnan(one.low + one.high) else 1
-    return _name(one) + figures, [_point(one.value, one.low, one.high, kind)]
+    return _name(one) + figures, [in_percent(one.value, one.low, one.high, kind)]

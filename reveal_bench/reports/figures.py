@@ -88,6 +88,18 @@ class Point:
     kind: int = 0
 
 
+def in_percent(value: float, low: float, high: float, kind: int) -> Point:
+    """The point of a share with its interval, of which NaN is undefined.
+
+    Examples
+    --------
+    >>> in_percent(0.5, 0.25, math.nan, 1)
+    Point(value=50.0, low=25.0, high=None, kind=1)
+    """
+    shares = [None if math.isnan(share) else 100 * share for share in (value, low, high)]
+    return Point(shares[0], shares[1], shares[2], kind)
+
+
 def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, kinds: Sequence[str] = ()) -> Figure:
     """Horizontal bars, one per series and row.
 

@@ -1,0 +1,159 @@
+"""`report --saliency`: one page from folders of heat maps, equal to what the single commands make of them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
+from reveal_bench.masks import decode_mask
+from reveal_bench.phantom import LAYOUTS
+from reveal_bench.reports.style import Illustration
+from tests.cli.test_score import call
+from tests.conftest import made_once
+
+CHAPTERS = [
+    "Localization", "Decrease from human", "Example films", "Shapes of the references",
+    "What goes with a bad localization", "Confidence", "Thresholds", "Pixels", "Gates",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A download with enough of a validation split to tune on; with it a folder that asks for what is present."""
+
+    def make(root: Path) -> None:
+        LAYOUTS["chexlocalize"](root / "raw", 12, seed=3, long_side=64, n_val=12)
+        for asks in ("present", "all"):
+            call("build", root / "raw", "--asks", asks, "--images", "withhold", "--workers", 1, "--out", root / asks)
+
+    return made_once(tmp_path_factory, "saliency-report", make)
+
+
+def write_maps(folder: Path, out: Path, noise: float, *, is_sure: bool = True) -> Path:
+    """Maps of both splits: the reference made coarse, under noise, with a probability that knows a little."""
+    rng = np.random.default_rng(2)
+    out.mkdir(parents=True)
+    for split in ("validation", "test"):
+        for record in rb.load(folder, split=split).kind.read_records(folder, split):
+            for finding in record.label_status:
+                reference = record.reference(finding)
+                heat = noise * rng.random((8, 8))
+                if reference is not None and reference.rle is not None:
+                    mask = decode_mask(reference.rle)
+                    rows, columns = (np.linspace(0, side - 1, 8).astype(int) for side in mask.shape)
+                    heat += mask[np.ix_(rows, columns)]
+                said = (
+                    {"prob": rng.uniform(0.3, 1) if reference is not None else rng.uniform(0, 0.7)} if is_sure else {}
+                )
+                np.savez(out / f"{record.image_id}_{finding}.npz", map=heat, **said)
+    return out
+
+
+@pytest.fixture
+def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn in other tests."""
+    monkeypatch.setattr(Illustration, "file", lambda self, kind: b"")
+    monkeypatch.setattr(Illustration, "for_page", lambda self: [("wide", f"<svg>{self.name}</svg>")])
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_one_command_makes_what_the_single_ones_make(phantom: Path, tmp_path: Path) -> None:
+    folder, out = phantom / "present", tmp_path / "page"
+    maps = {name: write_maps(folder, tmp_path / name, noise) for name, noise in (("cam", 0.6), ("worse", 1.4))}
+    how = ("--split", "test")
+    tuning = ("--tune-split", "validation")
+    call(
+        "report", maps["cam"], f"second={maps['worse']}", "--saliency", "--folder", folder, *how, *tuning, "--out", out
+    )
+
+    made = out / "predictions"
+    for name, options in (
+        ("cam", ()),
+        ("cam-tuned", ("--threshold", "tuned", *tuning)),
+        ("cam-gated", ("--gate", "tuned", *tuning)),
+    ):
+        file = tmp_path / f"{name}.jsonl"
+        call("saliency", maps["cam"], folder, *how, *options, "--out", file)
+        for path in tmp_path.glob(f"{name}.jsonl*"):
+            assert (made / path.name).read_bytes() == path.read_bytes(), path.name
+    call("baseline", "human", folder, *how, "--out", tmp_path / "human.jsonl")
+    assert (made / "human.jsonl").read_bytes() == (tmp_path / "human.jsonl").read_bytes()
+
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == CHAPTERS
+    drawn = re.findall(r"<svg>(.*?)</svg>", page)
+    assert drawn == [
+        "both_point_hit", "both_mask_iou", "decrease_point_hit", "decrease_mask_iou", "shapes", "tuning",
+        "tuned_both_mask_iou", "gates", "gated_both_mask_iou_all",
+    ]  # fmt: skip
+    assert "Absent findings are not asked here" in page
+    methods = rows_of(out / "tables" / "methods.csv")
+    for system, file in (
+        ("cam", made / "cam.jsonl"),
+        ("second", made / "second.jsonl"),
+        ("human", made / "human.jsonl"),
+    ):
+        options: dict[str, Any] = {"split": "test", "missing": "miss", "n_resamples": 1}
+        shown = {(row["metric"], row["finding"]): row["value"] for row in rb.score(file, folder, **options).records}
+        own = [row for row in methods if row["system"] == system]
+        assert len(own) > 10
+        for row in own:
+            assert float(row["value"]) == pytest.approx(shown[row["metric"], row["finding"]])
+    compared = rb.compare(made / "cam.jsonl", made / "human.jsonl", folder, split="test", relative=True, missing="miss")
+    chosen = in_printed_order([one for one in compared.comparisons if one.metric in ("mask_iou", "point_hit")])
+    assert (out / "tables" / "decrease.csv").read_text(encoding="utf-8") == decreases_csv(chosen)
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_where_absent_findings_are_asked_auroc_stands_beside(phantom: Path, tmp_path: Path) -> None:
+    folder, out = phantom / "all", tmp_path / "page"
+    maps = write_maps(folder, tmp_path / "cam", 0.6)
+    told = call(
+        "report", maps, "--saliency", "--folder", folder, "--split", "test", "--tune-split", "validation", "--out", out
+    ).stderr
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "auroc" in re.findall(r"<svg>(.*?)</svg>", page)
+    assert "Absent findings are not asked here" not in page
+    lacking = re.search(r"Split 'validation' has no reference of (.*?): masks at tuned", " ".join(told.split()))
+    assert (lacking is None) == (out / "predictions" / "cam-tuned.jsonl").is_file()
+    assert ("tuned_both_mask_iou" in page) == (lacking is None)
+    gated = rb.score(out / "predictions" / "cam-gated.jsonl", folder, split="test", n_resamples=1)
+    shown = {row["finding"]: row["n"] for row in gated.records if row["metric"] == "mask_iou_all"}
+    pooled = [row for row in rows_of(out / "tables" / "confidence.csv") if row["outcome"] == "IoU"]
+    for row in pooled:  # absent findings with a mask count, too
+        assert int(row["n"]) == (
+            shown[row["finding"]] if row["finding"] in shown else sum(shown.values()) - shown["macro"]
+        )
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_what_cannot_be_made_is_left_out_and_told(phantom: Path, tmp_path: Path) -> None:
+    folder, out = phantom / "present", tmp_path / "page"
+    maps = write_maps(folder, tmp_path / "cam", 0.6, is_sure=False)
+    words = ("report", maps, "--saliency", "--folder", folder, "--split", "test", "--out", out)
+    assert "No split for tuning was given: thresholds and gates are left out." in call(*words).stderr
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == [
+        c for c in CHAPTERS if c not in ("Confidence", "Thresholds", "Gates")
+    ]
+    told = call(*words, "--tune-split", "validation").stderr
+    assert "Maps of cam have no probability: gates are left out." in told
+    for more, message in (
+        (("--reference", "cam"), "a report of `--saliency` takes no option of other reports"),
+        (("--tune-split", "test"), "must not be tuned on the split that is predicted"),
+    ):
+        assert message in call(*words, *more, expect=1).stderr
+    named = call("report", f"human={maps}", *words[2:], expect=1).stderr
+    assert "must have names that files can have, other than 'human'" in named
