@@ -177,6 +177,7 @@ def build(
         str | None,
         typer.Option(help="Split to take it from: by default `holdout` if there is one, else the test split."),
     ] = None,
+    best_of: Annotated[int, typer.Option(min=1, help="Divisions to draw, of which the best balanced is taken.")] = 1,
     seed: Seed = 0,
     previous: Annotated[
         Path | None, typer.Option(help="Earlier version of the dataset: who was released stays released.")
@@ -241,6 +242,7 @@ def build(
                 holdout=holdout,
                 holdout_fraction=holdout_fraction,
                 holdout_split=holdout_split or _holdout_split(builder, reading),
+                best_of=best_of,
                 retire_holdout=retire_holdout,
                 previous=previous,
                 previous_holdout=previous_holdout,
@@ -265,6 +267,8 @@ def build(
         place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
         sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
         typer.echo(f"{split:<12} {sizes}   {place}".replace("asked", "questions"))
+    if build_log.balance is not None:
+        terminal.print_balance(build_log.balance)
     public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
     load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
     typer.echo(f"wrote {out}{load}")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.api.shown import Shown, ShownTables
     from reveal_bench.api.verbs import Comparisons
+    from reveal_bench.dataset.balance import Balance
     from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
@@ -310,6 +311,19 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
+
+
+def print_balance(balance: Balance, most: int = 8) -> None:
+    """How alike two halves are: the draws, and the categories that differ most."""
+    shares, values = balance.categories, balance.values
+    of_all = f" (draw {balance.taken} of {len(values)}, the worst {max(values):.2f})" if len(values) > 1 else ""
+    typer.echo(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
+    table = _table(f"the {min(most, len(shares))} largest of {len(shares)}", "released", "holdout", "difference")
+    for share in shares[:most]:
+        what = share.column if share.category == "present" else f"{share.column}: {share.category or 'not known'}"
+        counts = (f"{share.released:,} of {balance.released:,}", f"{share.holdout:,} of {balance.holdout:,}")
+        table.add_row(what, *counts, f"{share.difference:+.2f}")
+    _console().print(table)
 
 
 def print_shown(result: Shown) -> None:

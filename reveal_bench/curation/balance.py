@@ -2,9 +2,8 @@
 
 Conventions
 -----------
-A :class:`Column` has one text per study, "" where it is missing; missing is a category of its own. A column whose texts
-are all numbers is a column of numbers: it is compared per value, as in paper 004 (Table S2), and by its mean.
-`is_holdout` is a bool array (n_studies,); differences are released minus holdout. Undefined is NaN.
+Columns and differences are those of :mod:`reveal_bench.dataset.balance`, with a study for a row: a column of numbers is
+compared per value, as in paper 004 (Table S2), and by its mean.
 
 Tests
 -----
@@ -13,11 +12,6 @@ Tests
 * Fisher's exact test, where one is smaller; beyond two by two, by :data:`SIMULATED` tables of the same margins. Tables
   are as extreme as they are improbable (Freeman and Halton 1951); p is (1 + as extreme) / (1 + simulated).
 * Of any table the p value of chi-square is given besides, as the paper has it.
-
-Differences
------------
-Of a category (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2), of means the same with the variances over n - 1 (Austin 2009,
-doi:10.1080/03610910902859574); 0 where the halves are equal, infinite where both are constant and differ.
 
 The table of facts
 ------------------
@@ -29,7 +23,6 @@ demographics of a study record (age_band, sex, race, patient_class) must hold th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +33,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.dataset.balance import NAN, Column, Differences, mean_differences, proportion_differences
 from reveal_bench.findings import hint
 from reveal_bench.sources.mapping import VOCABULARIES, folded
 from reveal_bench.sources.source import BuildError, Problem
@@ -47,16 +41,12 @@ from reveal_bench.sources.study_table import StudyTable, TableRow, missing_colum
 
 __all__ = [
     "CategoryBalance",
-    "Column",
     "ColumnBalance",
     "CountsTest",
-    "Differences",
     "Facts",
     "SIMULATED",
     "compare_counts",
     "compare_halves",
-    "mean_differences",
-    "proportion_differences",
     "read_facts",
 ]
 
@@ -65,71 +55,6 @@ SIMULATED = 9_999
 SMALL = 5.0
 """Expected counts below this are small."""
 _SAME = 1e-7  # logarithms of probabilities this near to one another are of equally probable tables
-NAN = float("nan")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A text per study, "" where it is missing."""
-
-    name: str
-    texts: tuple[str, ...]
-
-    @property
-    def numbers(self) -> FloatArray | None:
-        """Its numbers, NaN where missing; None if a text is not a finite number, or all are missing."""
-        found = [NAN if not text else _number(text) for text in self.texts]
-        if all(not text for text in self.texts) or any(number is None for number in found):
-            return None
-        return np.array(found, np.float64)
-
-    def categories(self) -> tuple[list[str | None], FloatArray]:
-        """Categories in order, None (missing) last, and (n_studies, n_categories): 1 where a study is of one.
-
-        Numbers are written as the shortest text that stands for them, so that 85 and 85.0 are one.
-        """
-        numbers = self.numbers
-        if numbers is None:
-            keys: list[str | None] = [text or None for text in self.texts]
-            names: list[str | None] = [*sorted({text for text in self.texts if text})]
-        else:
-            keys = [None if math.isnan(number) else _shown(number) for number in numbers.tolist()]
-            names = [_shown(number) for number in sorted(set(numbers[~np.isnan(numbers)].tolist()))]
-        names += [None] if None in keys else []
-        return names, np.array([[key == name for name in names] for key in keys], np.float64).reshape(
-            len(keys), len(names)
-        )
-
-
-class Differences:
-    """The standardized differences that a split is judged by.
-
-    Of every category of `columns`; of numbers the means and whether they are missing, as their single values would be
-    judged by chance.
-
-    Raises
-    ------
-    ValueError
-        If there is no column, or they are not of the same studies.
-    """
-
-    def __init__(self, columns: Sequence[Column]) -> None:
-        lengths = {len(column.texts) for column in columns}
-        if len(lengths) != 1:
-            raise ArgumentError("columns", "must be one or more of the same number of studies", sorted(lengths))
-        self.members, self.numbers = np.zeros((*lengths, 0)), np.zeros((*lengths, 0))
-        for column in columns:
-            names, members = column.categories()
-            numbers = column.numbers
-            if numbers is not None:
-                members = members[:, [name is None for name in names]]
-                self.numbers = np.column_stack([self.numbers, numbers])
-            self.members = np.column_stack([self.members, members])
-
-    def __call__(self, is_holdout: BoolArray) -> FloatArray:
-        """Of one split, float array."""
-        of_means = mean_differences(self.numbers, is_holdout)
-        return np.concatenate([of_means, proportion_differences(self.members, is_holdout)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,29 +137,6 @@ def compare_halves(column: Column, is_holdout: BoolArray, rng: np.random.Generat
     )
 
 
-def proportion_differences(members: FloatArray, is_holdout: BoolArray) -> FloatArray:
-    """Standardized differences of the columns of `members` (n_studies, n_columns), 0 or 1; NaN if a half is empty."""
-    p, q = (_column_means(members[half]) for half in (~is_holdout, is_holdout))
-    return _standardized(p - q, (p * (1 - p) + q * (1 - q)) / 2)
-
-
-def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
-    """Standardized differences of means of (n_studies, n_columns), NaN = missing.
-
-    NaN if a half has fewer than two numbers.
-    """
-    found = []
-    for column in numbers.T:
-        halves = [half[~np.isnan(half)] for half in (column[~is_holdout], column[is_holdout])]
-        if min(len(half) for half in halves) < 2:
-            found.append(NAN)
-            continue
-        origin = halves[0][0]  # constants have a variance of exactly 0
-        a, b = ((half - origin) for half in halves)
-        found.append(float(_standardized(a.mean() - b.mean(), (a.var(ddof=1) + b.var(ddof=1)) / 2)))
-    return np.array(found, np.float64)
-
-
 def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulated: int = SIMULATED) -> CountsTest:
     """Whether the two rows of `table` (2, n_categories) may have one distribution; empty columns do not matter.
 
@@ -280,16 +182,6 @@ def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simula
     return (1 + n_extreme) / (1 + n_simulated)
 
 
-def _standardized(difference: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.asarray(difference, np.float64) / np.sqrt(np.asarray(variance, np.float64))
-    return np.where(np.asarray(difference) == 0, 0.0, found)
-
-
-def _column_means(members: FloatArray) -> FloatArray:
-    return members.mean(axis=0) if len(members) else np.full(members.shape[1], NAN)
-
-
 def _mean(numbers: FloatArray) -> float:
     defined = numbers[~np.isnan(numbers)]
     return float(defined.mean()) if len(defined) else NAN
@@ -299,18 +191,6 @@ def _largest(values: FloatArray) -> float:
     """Largest absolute value that is defined; NaN without one."""
     defined = np.abs(values[~np.isnan(values)])
     return float(defined.max()) if len(defined) else NAN
-
-
-def _shown(number: float) -> str:
-    return repr(number).removesuffix(".0")
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and "_" not in text else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ coin if both have as many. So each group is halved, and both halves have as many
 004, section 2.3: 123 and 77 studies became 100 and 100).
 
 Of several draws the one is taken whose largest absolute standardized difference is smallest, over all columns of facts
-and labels (:class:`reveal_bench.curation.balance.Differences`), the first of equals. The number of draws is said before
+and labels (:mod:`reveal_bench.dataset.balance`), the first of equals. The number of draws is said before
 anybody looks; a difference that is undefined does not count, an infinite one does. ``balance.json`` records the rule,
 how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder, how
 many were looked at: whoever tries many splits to choose one leaves a record of it. Tests are reported and decide
@@ -29,8 +29,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,16 +38,16 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray
-from reveal_bench.curation.balance import Column, ColumnBalance, Differences, Facts, compare_halves, read_facts
+from reveal_bench.curation.balance import ColumnBalance, Facts, compare_halves, read_facts
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
+from reveal_bench.dataset.balance import CRITERION, Column, Draws, best_draw
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
-__all__ = ["split", "CRITERION", "Draws", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
+__all__ = ["split", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
-CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"
 LEVEL = 0.05
 """P values below it are counted; the paper found none."""
 
@@ -203,15 +202,6 @@ def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, vers
         raise ArgumentError("columns", "must be a list of columns of `facts`", repr(columns), ("facts",))
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """`is_holdout` of the draw that was taken, bool array (n_studies,); its number from 1; the values of all."""
-
-    is_holdout: BoolArray
-    taken: int
-    values: list[float]
-
-
 def draw_halves(selected: Sequence[Selected], rng: np.random.Generator) -> BoolArray:
     """One draw: whether each study is in the holdout, bool array (n_studies,); see the module.
 
@@ -252,17 +242,14 @@ def draw_best(
     rngs : at least one
     progress : called with (draws done, draws in all)
     """
-    difference = Differences(columns)
-    values: list[float] = []
-    taken, best = 0, np.zeros(0, bool)
-    for i, rng in enumerate(rngs, start=1):
-        is_holdout = draw_halves(selected, rng)
-        values.append(float(np.nanmax(np.abs(difference(is_holdout)))))
-        if i == 1 or values[-1] < values[taken - 1]:
-            taken, best = i, is_holdout
-        if progress is not None:
-            progress(i, len(rngs))
-    return Draws(best, taken, values)
+
+    def draws() -> Iterator[BoolArray]:
+        for i, rng in enumerate(rngs, start=1):
+            yield draw_halves(selected, rng)
+            if progress is not None:
+                progress(i, len(rngs))
+
+    return best_draw(draws(), columns)
 
 
 def label_columns(selected: Sequence[Selected]) -> list[Column]:

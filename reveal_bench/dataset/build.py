@@ -51,6 +51,7 @@ from typing import Any, Protocol
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Asks, Benchmark
+from reveal_bench.dataset.balance import Balance, balance_of, columns_judged, columns_of
 from reveal_bench.dataset.holdout import (
     HOLDOUT,
     RELEASED,
@@ -199,10 +200,18 @@ class Engine(Protocol):
 
 @dataclass
 class BuildLog:
-    """What happened besides: problems of the records left out, and how many records were there from before."""
+    """What happened besides.
+
+    Attributes
+    ----------
+    left_out : problems of the records left out
+    resumed : records that were there from before
+    balance : how alike the halves are, of a build with a holdout
+    """
 
     left_out: list[Problem] = field(default_factory=list)
     resumed: int = 0
+    balance: Balance | None = None
 
 
 def build_folder(
@@ -217,6 +226,7 @@ def build_folder(
     holdout_fraction: float = 0.5,
     seed: int = 0,
     holdout_split: str = "test",
+    best_of: int = 1,
     previous: Path | None = None,
     previous_holdout: Path | None = None,
     retire_holdout: bool = False,
@@ -242,6 +252,7 @@ def build_folder(
     holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
         the rest of that split is renamed "released". The rows of both halves come in an order that the seed decides
     holdout_split : the split to divide; "holdout" if the records come divided, then that split is private as it is
+    best_of : divisions that are drawn from the seed, of which the one with the halves most alike is taken
     previous, previous_holdout : folders of an earlier version: who was private stays private, who was released stays so
     retire_holdout : records that come divided may release who was private before
     synthetic : the card says that all of it is made up
@@ -269,9 +280,10 @@ def build_folder(
     if not _VERSION.fullmatch(version):
         raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
+    _check_draws(best_of, holdout, holdout_split)
     is_given = holdout is not None and holdout_split == HOLDOUT
     before = patients_before(previous, previous_holdout, holdout)
-    division = Division(holdout_fraction, seed, *before, is_given=is_given, retire=retire_holdout)
+    division = Division(holdout_fraction, seed, *before, best_of=best_of, is_given=is_given, retire=retire_holdout)
     log = log if log is not None else BuildLog()
     new_spool = Spool if engine is None else engine.spool
     intake = _Intake(benchmark, embed=pixels == "embed", progress=progress, new_spool=new_spool)
@@ -314,7 +326,7 @@ def build_folder(
         division.check(spools)
         for split, spool in spools.items():
             if is_divided[split]:
-                assembly.divide(spool, division)
+                log.balance = assembly.divide(spool, division, spools.get(RELEASED))
             else:
                 assembly.write(spool, split)
         assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
@@ -357,6 +369,14 @@ def _check_arguments(
     clash = {RELEASED, HOLDOUT} & set(records)
     if clash and holdout_split != HOLDOUT:
         raise ArgumentError("records", "must not use the names of a divided split", ", ".join(sorted(clash)))
+
+
+def _check_draws(best_of: int, holdout: Path | None, holdout_split: str) -> None:
+    if best_of < 1:
+        raise ArgumentError("best_of", "must be at least 1", best_of)
+    if best_of > 1 and (holdout is None or holdout_split == HOLDOUT):
+        rule = "must be 1 unless a `holdout` is drawn from a split that does not come divided"
+        raise ArgumentError("best_of", rule, best_of, ("holdout", "holdout_split"))
 
 
 class _Intake:
@@ -448,10 +468,21 @@ class _Assembly:
         self._write_rows(spool.rows(), self.writer, split)
         self._write_side(spool, split)
 
-    def divide(self, spool: Spool, division: Division) -> None:
-        """Divide the patients of a split, and send each row where it belongs."""
+    def divide(self, spool: Spool, division: Division, released_already: Spool | None) -> Balance:
+        """Divide the patients of a split, and send each row where it belongs.
+
+        Parameters
+        ----------
+        released_already : the other half of records that come divided
+        """
         assert self.vault is not None
-        private = division.private(row["patient_id"] for row, _ in spool.rows())
+        names = ("patient_id", *columns_judged(self.writer.features))
+        others = [] if released_already is None else released_already.facts(names)
+        facts = [*others, *spool.facts(names)]
+        columns = columns_of(facts, self.writer.features)
+        patients = [row["patient_id"] for row in facts]
+        draws = division.draw(patients, columns, n_released=len(others))
+        private = {patient for patient, is_private in zip(patients, draws.is_holdout, strict=True) if is_private}
         if not division.is_given:
             released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
             self._write_rows(released, self.writer, RELEASED)
@@ -470,6 +501,7 @@ class _Assembly:
         if inputs is not None:
             self.writer.close_shards("holdout_inputs", HOLDOUT, inputs, features)
         self.writer.add_manifest(HOLDOUT, split.manifest, split.tally.size, references="private")
+        return balance_of(draws, columns)
 
     def add_extras(self, extras: Sequence[Extra], *, left_out: set[int | str | None]) -> None:
         """Further tables; a row with a key goes where the record of that key went.

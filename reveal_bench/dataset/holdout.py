@@ -5,17 +5,24 @@ two patients depends on nothing but themselves, so a set that grows or shrinks b
 for a few at the boundary; with the halves of an earlier version given, nobody changes sides at all. No patient is in
 both halves. The rows of both halves come in the order of such a hash, too: the order of a source's table may tell what
 is in it. Records that come divided already are only checked, and ordered.
+
+Of several draws, each by a hash of its own, the one with the halves most alike is taken
+(:func:`reveal_bench.dataset.balance.best_draw`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
+from reveal_bench.dataset.balance import Column, Draws, best_draw
 from reveal_bench.dataset.row_pool import Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_folder_info, split_shards
@@ -36,7 +43,7 @@ __all__ = [
 RELEASED, HOLDOUT = "released", "holdout"
 
 
-def shuffled_place(seed: int, key: str) -> bytes:
+def shuffled_place(seed: int | str, key: str) -> bytes:
     """Where `key` stands in the order of a seed: bytes to sort by."""
     return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
 
@@ -45,7 +52,7 @@ def divide_patients(
     patient_ids: Iterable[str],
     *,
     fraction: float,
-    seed: int,
+    seed: int | str,
     private_before: Collection[str] = (),
     released_before: Collection[str] = (),
 ) -> set[str]:
@@ -95,6 +102,7 @@ class Division:
     Attributes
     ----------
     fraction, seed, private_before, released_before : as of :func:`divide_patients`
+    best_of : draws, of which the best balanced is taken; the first is that of the seed alone
     is_given : the records come divided, as the splits "released" and "holdout"
     retire : who was private before may then be released
     """
@@ -103,6 +111,7 @@ class Division:
     seed: int
     private_before: frozenset[str]
     released_before: frozenset[str]
+    best_of: int = 1
     is_given: bool = False
     retire: bool = False
 
@@ -131,17 +140,28 @@ class Division:
         if problems:
             raise BuildError(list(dict.fromkeys(problems)))
 
-    def private(self, patient_ids: Iterable[str]) -> set[str]:
-        """Those of a split's patients who are private."""
+    def draw(self, patients: Sequence[str], columns: Sequence[Column], *, n_released: int = 0) -> Draws:
+        """Which rows of a split are private.
+
+        Parameters
+        ----------
+        patients : of every row
+        columns : what makes halves alike, of the same rows
+        n_released : rows at the beginning that are not; of records that come divided
+        """
         if self.is_given:
-            return set(patient_ids)
-        return divide_patients(
-            patient_ids,
+            return best_draw([np.arange(len(patients)) >= n_released], columns)
+        return best_draw((self._drawn(patients, number) for number in range(1, self.best_of + 1)), columns)
+
+    def _drawn(self, patients: Sequence[str], number: int) -> BoolArray:
+        private = divide_patients(
+            patients,
             fraction=self.fraction,
-            seed=self.seed,
+            seed=self.seed if number == 1 else f"{self.seed} draw {number}",
             private_before=self.private_before,
             released_before=self.released_before,
         )
+        return np.array([patient in private for patient in patients])
 
 
 def patients_of(folder: Path) -> frozenset[str]:

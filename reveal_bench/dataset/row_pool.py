@@ -308,6 +308,10 @@ class Spool:
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
             yield from zip(read_rows([index.with_suffix(".parquet")]), asked, strict=True)
 
+    def facts(self, columns: Sequence[str]) -> list[Row]:
+        """Those columns of every row."""
+        return [{name: row[name] for name in columns} for row, _ in self.rows()]
+
     def side_rows(self) -> Iterator[Row]:
         """Every row of the side table."""
         yield from read_rows(sorted(self.folder.glob("*-side.parquet")))

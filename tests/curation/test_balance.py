@@ -10,15 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.curation.balance import (
-    SIMULATED,
-    Column,
-    Differences,
-    compare_counts,
-    compare_halves,
-    mean_differences,
-    proportion_differences,
-)
+from reveal_bench.curation.balance import SIMULATED, compare_counts, compare_halves
+from reveal_bench.dataset.balance import Column, Differences, mean_differences, proportion_differences
 
 HALF = np.array([False, False, True, True])
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reveal_bench.curation.balance import Column
 from reveal_bench.curation.folder import CurationError, CurationFolder
 from reveal_bench.curation.split import draw_best, draw_halves, label_columns, split
 from reveal_bench.curation.tables import Placed, Selected, read_table
+from reveal_bench.dataset.balance import Column
 from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_labels import check_columns, labelled_studies

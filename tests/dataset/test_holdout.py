@@ -6,10 +6,11 @@ import shutil
 import stat
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.dataset.build import build_folder
+from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.holdout import divide_patients
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_folder_info
@@ -78,6 +79,29 @@ def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):
     assert len(private[1]) == len(released[1]) == 6
     with pytest.raises(ValueError, match="`previous` and `previous_holdout` must be given together"):
         build_folder({"test": records}, tmp_path / "3", benchmark, pixels="withhold", previous=first["out"])
+
+
+def test_the_best_of_several_divisions_is_taken(tmp_path, benchmark, record):
+    records = [record(i, finding="Edema" if i < 4 else "Pneumothorax") for i in range(8)]
+    names = [one.patient_id for one in records]
+    sick = set(names[:4])
+    draws = [divide_patients(names, fraction=0.5, seed=seed) for seed in (6, *(f"6 draw {i}" for i in range(2, 13)))]
+    # p = n / 4 of one half and 1 - p of the other have the difference (2p - 1) / sqrt(p (1 - p))
+    shares = [len(draw & sick) / 4 for draw in draws]
+    values = [np.inf if p in (0, 1) else abs(2 * p - 1) / np.sqrt(p * (1 - p)) for p in shares]
+    assert values[0] > min(values)
+    log = BuildLog()
+    build_folder({"test": records}, tmp_path / "a", benchmark, pixels="withhold", holdout=tmp_path / "ap", seed=6,
+                 best_of=12, log=log)  # fmt: skip
+    private = {r.patient_id for r in read_localization(tmp_path / "ap", "holdout")}
+    assert private == draws[values.index(min(values))]
+    assert log.balance.taken == values.index(min(values)) + 1
+    assert log.balance.values == pytest.approx(values)
+    edema = next(share for share in log.balance.categories if share.column == "Edema")
+    assert (edema.released, edema.holdout) == (4 - len(private & sick), len(private & sick))
+    for options in ({"best_of": 0, "holdout": tmp_path / "bp"}, {"best_of": 2}):
+        with pytest.raises(ValueError, match="`best_of` must be"):
+            build_folder({"test": records}, tmp_path / "b", benchmark, pixels="withhold", **options)
 
 
 def test_the_order_of_the_source_tells_nothing(tmp_path, benchmark, record):

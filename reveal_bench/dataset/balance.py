@@ -1,0 +1,257 @@
+"""How alike two halves of a set are, and which of several draws makes them most alike.
+
+Conventions
+-----------
+A :class:`Column` has one text per row, "" where it is missing; missing is a category of its own. A column whose texts
+are all numbers is a column of numbers. `is_holdout` is a bool array (n_rows,); differences are released minus holdout.
+Undefined is NaN.
+
+Differences are standardized: of a category (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2), of means the same with the
+variances over n - 1 (Austin 2009, doi:10.1080/03610910902859574); 0 where the halves are equal, infinite where both are
+constant and differ. Of several draws the one is taken whose largest absolute difference is smallest, the first of
+equals; a difference that is undefined does not count, an infinite one does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray
+
+__all__ = [
+    "Balance",
+    "CRITERION",
+    "CategoryShare",
+    "Column",
+    "Differences",
+    "Draws",
+    "balance_of",
+    "best_draw",
+    "columns_judged",
+    "columns_of",
+    "mean_differences",
+    "proportion_differences",
+]
+
+NAN = float("nan")
+PRESENT, ABSENT = "present", "absent"
+CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A text per study, "" where it is missing."""
+
+    name: str
+    texts: tuple[str, ...]
+
+    @property
+    def numbers(self) -> FloatArray | None:
+        """Its numbers, NaN where missing; None if a text is not a finite number, or all are missing."""
+        found = [NAN if not text else _number(text) for text in self.texts]
+        if all(not text for text in self.texts) or any(number is None for number in found):
+            return None
+        return np.array(found, np.float64)
+
+    def categories(self) -> tuple[list[str | None], FloatArray]:
+        """Categories in order, None (missing) last, and (n_studies, n_categories): 1 where a study is of one.
+
+        Numbers are written as the shortest text that stands for them, so that 85 and 85.0 are one.
+        """
+        numbers = self.numbers
+        if numbers is None:
+            keys: list[str | None] = [text or None for text in self.texts]
+            names: list[str | None] = [*sorted({text for text in self.texts if text})]
+        else:
+            keys = [None if math.isnan(number) else _shown(number) for number in numbers.tolist()]
+            names = [_shown(number) for number in sorted(set(numbers[~np.isnan(numbers)].tolist()))]
+        names += [None] if None in keys else []
+        return names, np.array([[key == name for name in names] for key in keys], np.float64).reshape(
+            len(keys), len(names)
+        )
+
+
+class Differences:
+    """The standardized differences that a split is judged by.
+
+    Of every category of `columns`; of numbers the means and whether they are missing, as their single values would be
+    judged by chance.
+
+    Raises
+    ------
+    ValueError
+        If there is no column, or they are not of the same studies.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        lengths = {len(column.texts) for column in columns}
+        if len(lengths) != 1:
+            raise ArgumentError("columns", "must be one or more of the same number of studies", sorted(lengths))
+        self.members, self.numbers = np.zeros((*lengths, 0)), np.zeros((*lengths, 0))
+        for column in columns:
+            names, members = column.categories()
+            numbers = column.numbers
+            if numbers is not None:
+                members = members[:, [name is None for name in names]]
+                self.numbers = np.column_stack([self.numbers, numbers])
+            self.members = np.column_stack([self.members, members])
+
+    def __call__(self, is_holdout: BoolArray) -> FloatArray:
+        """Of one split, float array."""
+        of_means = mean_differences(self.numbers, is_holdout)
+        return np.concatenate([of_means, proportion_differences(self.members, is_holdout)])
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """`is_holdout` of the draw that was taken, bool array (n_rows,); its number from 1; the values of all."""
+
+    is_holdout: BoolArray
+    taken: int
+    values: list[float]
+
+
+def best_draw(draws: Iterable[BoolArray], columns: Sequence[Column]) -> Draws:
+    """The best of one or more draws by :data:`CRITERION`, over `columns` of the same rows."""
+    difference = Differences(columns)
+    values: list[float] = []
+    taken, best = 0, np.zeros(0, bool)
+    for i, is_holdout in enumerate(draws, start=1):
+        values.append(float(np.nanmax(np.abs(difference(is_holdout)))))
+        if i == 1 or values[-1] < values[taken - 1]:
+            taken, best = i, is_holdout
+    return Draws(best, taken, values)
+
+
+def proportion_differences(members: FloatArray, is_holdout: BoolArray) -> FloatArray:
+    """Standardized differences of the columns of `members` (n_studies, n_columns), 0 or 1; NaN if a half is empty."""
+    p, q = (_column_means(members[half]) for half in (~is_holdout, is_holdout))
+    return _standardized(p - q, (p * (1 - p) + q * (1 - q)) / 2)
+
+
+def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
+    """Standardized differences of means of (n_studies, n_columns), NaN = missing.
+
+    NaN if a half has fewer than two numbers.
+    """
+    found = []
+    for column in numbers.T:
+        halves = [half[~np.isnan(half)] for half in (column[~is_holdout], column[is_holdout])]
+        if min(len(half) for half in halves) < 2:
+            found.append(NAN)
+            continue
+        origin = halves[0][0]  # constants have a variance of exactly 0
+        a, b = ((half - origin) for half in halves)
+        found.append(float(_standardized(a.mean() - b.mean(), (a.var(ddof=1) + b.var(ddof=1)) / 2)))
+    return np.array(found, np.float64)
+
+
+def _standardized(difference: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.asarray(difference, np.float64) / np.sqrt(np.asarray(variance, np.float64))
+    return np.where(np.asarray(difference) == 0, 0.0, found)
+
+
+def _column_means(members: FloatArray) -> FloatArray:
+    return members.mean(axis=0) if len(members) else np.full(members.shape[1], NAN)
+
+
+def _shown(number: float) -> str:
+    return repr(number).removesuffix(".0")
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryShare:
+    """How many rows of each half are of a category, and the standardized difference of the shares."""
+
+    column: str
+    category: str | None
+    released: int
+    holdout: int
+    difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The halves of a build.
+
+    Attributes
+    ----------
+    released, holdout : rows
+    values, taken : largest absolute difference of every draw, and the number of the one taken, from 1
+    categories : those of all columns, the largest absolute difference first
+    """
+
+    released: int
+    holdout: int
+    values: tuple[float, ...]
+    taken: int
+    categories: tuple[CategoryShare, ...]
+
+
+def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
+    """What was drawn, category by category; of a label and of yes or no, only those that have it."""
+    shares = []
+    for column in columns:
+        names, members = column.categories()
+        differences = proportion_differences(members, draws.is_holdout)
+        released, holdout = (members[half].sum(axis=0) for half in (~draws.is_holdout, draws.is_holdout))
+        for name, *counts, difference in zip(names, released, holdout, differences, strict=True):
+            if name != ABSENT:
+                shares.append(CategoryShare(column.name, name, int(counts[0]), int(counts[1]), float(difference)))
+    shares.sort(key=lambda share: -abs(share.difference))
+    n_holdout = int(draws.is_holdout.sum())
+    return Balance(len(draws.is_holdout) - n_holdout, n_holdout, tuple(draws.values), draws.taken, tuple(shares))
+
+
+def columns_judged(features: Mapping[str, Any]) -> list[str]:
+    """Columns of a main config that say whether halves are alike: labels, what is coded or yes or no, manufacturer."""
+    from datasets import ClassLabel, Value
+
+    return [
+        name
+        for name, feature in features.items()
+        if name in ("labels", "manufacturer") or isinstance(feature, ClassLabel) or feature == Value("bool")
+    ]
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -> list[Column]:
+    """The columns of :func:`columns_judged` as texts, and one for every label.
+
+    Parameters
+    ----------
+    rows : those columns of every row, coded
+    features : of `datasets`, which say what codes stand for
+    """
+    found = []
+    for name in columns_judged(features):
+        if name == "labels":
+            for code, label in enumerate(features[name].feature.names):
+                found.append(Column(label, tuple(PRESENT if code in row[name] else ABSENT for row in rows)))
+        else:
+            words = getattr(features[name], "names", None)
+            found.append(Column(name, tuple(_word(row[name], words) for row in rows)))
+    return found
+
+
+def _word(value: Any, words: Sequence[str] | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return PRESENT if value else ABSENT
+    return words[value] if words is not None else str(value)
