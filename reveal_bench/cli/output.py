@@ -406,7 +406,7 @@ def _some(lines: Iterable[str], most: int = 50) -> list[str]:
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[..., None]]:
-    """Progress on standard error: (what, done, total or None, failed). A bar on a terminal, elsewhere plain lines."""
+    """Progress on standard error: (what, done, total or None, failed, note). A bar on a terminal, elsewhere lines."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -425,10 +425,18 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rate = TextColumn("{task.fields[rate]}")
     failures = TextColumn("{task.fields[failed]}", style="red")
-    with Progress(*columns, TimeRemainingColumn(), rate, failures, console=console) as bar:
+
+    class Bar(Progress):
+        note = ""
+
+        def get_renderables(self) -> Iterator[Any]:
+            yield from super().get_renderables()
+            yield self.note  # in a line of its own: 80 columns have no room for it
+
+    with Bar(*columns, TimeRemainingColumn(), rate, failures, console=console) as bar:
         tasks: dict[str, Any] = {}
 
-        def update(what: str, done: int, total: int | None = None, failed: int = 0) -> None:
+        def update(what: str, done: int, total: int | None = None, failed: int = 0, note: str = "") -> None:
             if what not in tasks:
                 description = what if what == verb else f"{verb} {what}"
                 tasks[what] = bar.add_task(description, total=total, rate="", failed="")
@@ -440,6 +448,7 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
                 rate=f"{speed:.1f}/s" if speed else "",
                 failed=f"{failed:,} failed" if failed else "",
             )
+            bar.note = note
 
         yield update
 
@@ -459,14 +468,14 @@ def plain_progress(
     """
     start = told = clock()
 
-    def update(what: str, done: int, total: int | None = None, failed: int = 0) -> None:
+    def update(what: str, done: int, total: int | None = None, failed: int = 0, note: str = "") -> None:
         nonlocal told
         now = clock()
         if now - told < every:
             return
         told = now
         share = f" of {total:,} ({100 * done // total} %)" if total else ""
-        failures = f", {failed:,} failed" if failed else ""
+        failures = "".join(f", {text}" for text in (f"{failed:,} failed" if failed else "", note) if text)
         name = what if what == verb else f"{verb} {what}"
         typer.echo(f"{name}: {done:,}{share}{failures} after {now - start:.0f} s", err=True)
 

@@ -13,7 +13,8 @@ A request that breaks, hangs, or is answered 408, 409, 429, 5xx or with somethin
 few times, with growing pauses or those that the endpoint asks for. What a request cannot have is a :class:`Failure` of
 this one request; what no request will have (a wrong key, an unknown model, an endpoint that is down) ends the run with
 a :class:`RunStoppedError`, and the answers so far are kept. A body is read as data that may hold anything: what is not
-a chat completion is a fault, never an exception.
+a chat completion is a fault, never an exception. A request that a content filter refuses is answered, whatever status
+it came with: the next one may pass (:func:`names_content_filter`).
 
 Answers are kept by what was asked, so that nothing is asked and paid for twice: the key of an answer is the SHA-256 of
 the request's body (model, messages, schema and settings, but neither endpoint nor key). An answer is one file, which
@@ -31,6 +32,7 @@ import json
 import math
 import os
 import random
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -66,6 +68,7 @@ __all__ = [
     "check_endpoint",
     "content_key",
     "is_sealed",
+    "names_content_filter",
     "read_completion",
     "retry_after",
 ]
@@ -77,6 +80,13 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PASSING = (408, 409, 429)
 FINAL = (401, 403, 404)
 """Statuses that every further request would have, too."""
+FILTERED = (400, 403, 422, 451)
+"""Statuses with which content filters are known to refuse a request."""
+CONTENT_FILTER = re.compile(
+    r"(?i)content[ _-]?(?:filter|polic|management polic|moderation)|safety (?:system|filter|polic)|\bflagged\b"
+    r"|(?:inappropriate|sensitive|prohibited|harmful|unsafe)[ _]content|data_?inspection_?failed|responsibleaipolicy"
+)
+"""Words in which Azure, OpenAI, DashScope, OpenRouter and others say so; not all send a code for it."""
 
 T = TypeVar("T")
 
@@ -108,6 +118,19 @@ def is_sealed(endpoint: str) -> bool:
     """Whether a proxy on the way cannot read what is sent: https to another machine."""
     url = urlsplit(endpoint)
     return url.scheme == "https" and url.hostname not in LOOPBACK
+
+
+def names_content_filter(status: int | None, said: str) -> bool:
+    """Whether a refused request was refused because of what it shows: by the words, where there is no code for it.
+
+    Examples
+    --------
+    >>> names_content_filter(400, "The response was filtered due to the content management policy.")
+    True
+    >>> names_content_filter(400, "Unknown parameter: 'temperature'.")
+    False
+    """
+    return status in FILTERED and CONTENT_FILTER.search(said) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,6 +538,8 @@ async def _attempt(client: AsyncOpenAI, body: Mapping[str, Any], seconds: float)
                 model=body["model"], messages=body["messages"], extra_body=rest
             )
     except openai.APIStatusError as error:
+        if names_content_filter(error.status_code, str(error)):
+            return Answer("", finish="content_filter")
         return _refused(error)
     except (TimeoutError, openai.APITimeoutError):
         return Fault(f"no answer within {seconds:g} s")

@@ -19,6 +19,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,12 +37,14 @@ from inspect_ai.model import (
     ChatMessageUser,
     ContentImage,
     ContentText,
+    ModelOutput,
 )
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
+from reveal_bench.models.asking import names_content_filter
 from reveal_bench.models.calibration import Drawings
 from reveal_bench.models.control_pictures import control_pictures
 from reveal_bench.models.coordinates import AUTO
@@ -67,6 +70,10 @@ ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": Chat
 
 class Watcher(Protocol):
     """Follows how a task goes, and may end it."""
+
+    def putting(self) -> AbstractContextManager[anyio.CancelScope]:
+        """A question is put meanwhile; the scope is cancelled when nothing is to be asked any more."""
+        ...
 
     def tried(self, error: Exception | None) -> None:
         """A question was put, and answered unless there is an error; it may be put again."""
@@ -219,6 +226,11 @@ class UnansweredError(Exception):
         self.status: int | None = getattr(last, "status_code", None)
         super().__init__(self.message)
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a content filter refused this one question, see :func:`names_content_filter`."""
+        return names_content_filter(self.status, self.message)
+
 
 def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) -> Solver:
     @solver(name="put_question")
@@ -228,16 +240,24 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
                 raise NotAskedError
             question = Question.from_document(state.metadata["question"])
             state.messages = await anyio.to_thread.run_sync(partial(asking.messages, question))
-            error: Exception | None = None
-            try:
-                state = await generate(state)
-            except Exception as raised:
-                error = UnansweredError(raised)
+            error: UnansweredError | None = None
+            with anyio.CancelScope() if watcher is None else watcher.putting() as scope:
+                try:
+                    state = await generate(state)
+                except Exception as raised:
+                    error = UnansweredError(raised)
+                finally:
+                    _clear(state, keep_pictures=keep_pictures)
+            if scope.cancelled_caught:
+                raise NotAskedError
+            if error is not None and error.is_filtered:  # as inspect_ai has it where there is a code for it
+                name = str(state.model)
+                state.output = ModelOutput.from_content(name, error.message, stop_reason="content_filter")
+                error = None
+            if watcher is not None:
+                watcher.tried(error)
+            if error is not None:
                 raise error from None  # a traceback with the messages of others would be logged, too
-            finally:
-                _clear(state, keep_pictures=keep_pictures)
-                if watcher is not None:
-                    watcher.tried(error)
             return state
 
         return solve

@@ -28,7 +28,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.models.asking import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
 from reveal_bench.models.calibration import Calibration, calibrate
 from reveal_bench.models.coordinates import AUTO
-from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
+from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder
 from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
     CONTROL_RUNS,
@@ -53,6 +53,7 @@ from reveal_bench.models.run_folder import (
     write_outputs,
     write_run_info,
 )
+from reveal_bench.models.watching import Progress, RunWatcher
 
 if TYPE_CHECKING:
     from reveal_bench.models.inspect_tasks import Asking
@@ -62,14 +63,9 @@ __all__ = ["LOGS", "ModelChoice", "Progress", "run_controls", "run_model"]
 LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
 """Questions of one log: it is written whole after every answer."""
-IN_A_ROW = 10
-"""Requests given up one after the other at which a run stops: the endpoint is down, or refuses key or model."""
 FOREIGN = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_ADMIN_KEY")
 """Variables that the SDK would send to any endpoint."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-
-Progress = Callable[[str, int, int, int], None]
-"""Is told (what is being done, how many are done, of how many, how many of these failed)."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +162,8 @@ def run_model(
     ask_again : ask those once more that failed for good
     organization : who submits, for ``submission.json``
     counterfactuals : of a phantom: its films without each finding, for the control "without-finding"
-    progress : called as :data:`Progress` says, from another thread of control than yours but one at a time
+    progress : called as :data:`reveal_bench.models.watching.Progress` says, from another thread of control than yours
+        but one at a time
 
     Raises
     ------
@@ -175,7 +172,7 @@ def run_model(
     CalibrationError
         If `settings` leave the coordinates to the model, and no convention fits.
     RunStoppedError
-        If :data:`IN_A_ROW` requests in a row failed for good.
+        If nothing answers, or requests in a row failed for good, see :mod:`reveal_bench.models.watching`.
     KeyboardInterrupt
         If the run was interrupted. As in the case before, the run folder holds what was done.
     ImportError
@@ -195,8 +192,8 @@ def run_model(
         write_run_info(out, info)
         wanted = [(question.id, epoch) for question in asking.questions for epoch in range(1, epochs + 1)]
         left = {key for key in wanted if key not in done or (ask_again and done[key].status == "failed")}
-        count = _Count(
-            progress, "asking", len(wanted), [done[key] for key in wanted if key in done and key not in left]
+        count = _watcher(
+            choice, progress, "asking", len(wanted), [done[key] for key in wanted if key in done and key not in left]
         )
         try:
             for epoch in range(1, epochs + 1):
@@ -235,35 +232,6 @@ def run_controls(
     }
 
 
-class _Count:
-    """Counts what is done, reports it, and says when to give up."""
-
-    def __init__(self, progress: Progress | None, what: str, total: int, done: Sequence[Exchange]) -> None:
-        self._progress, self._what, self._total, self._done = progress, what, total, len(done)
-        self._failed = sum(exchange.status == "failed" for exchange in done)
-        self._in_a_row, self.last_error = 0, ""
-        self.last_status: int | None = None
-        self._tell()
-
-    def tried(self, error: Exception | None) -> None:
-        self._in_a_row = 0 if error is None else self._in_a_row + 1
-        if error is not None:
-            self.last_error = reason_text(str(error) or type(error).__name__)
-            self.last_status = getattr(error, "status", None)
-
-    def done(self, status: str) -> None:
-        self._done += 1
-        self._failed += status == "failed"
-        self._tell()
-
-    def is_over(self) -> bool:
-        return self._in_a_row >= IN_A_ROW
-
-    def _tell(self) -> None:
-        if self._progress is not None:
-            self._progress(self._what, self._done, self._total, self._failed)
-
-
 def _calibrated(
     out: Path, settings: AskSettings, choice: ModelChoice, progress: Progress | None
 ) -> tuple[AskSettings, Calibration | None]:
@@ -274,10 +242,15 @@ def _calibrated(
         return settings, known if held is not None and held.settings == settings else None
     if known is None:
         asking = _asking_class().of_drawings(settings)
-        count = _Count(progress, "calibrating", len(asking.questions), [])
-        log = _evaluated(asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, whole=True)
-        _check_ended(log, count)
-        said = {sample.metadata["question"]["id"]: sample.output.completion for sample in log.samples or ()}
+        count = _watcher(choice, progress, "calibrating", len(asking.questions), [])
+        log = _evaluated(
+            asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, count, whole=True
+        )
+        said = {
+            sample.metadata["question"]["id"]: sample.output.completion
+            for sample in log.samples or ()
+            if sample.output.stop_reason != "content_filter"
+        }
         if not any(said.values()):
             raise RunStoppedError(f"no drawing was answered, the last: {count.last_error}", count.last_status)
         known = calibrate([said.get(question.id, "") for question in asking.questions], asking.settings)
@@ -285,7 +258,7 @@ def _calibrated(
 
 
 def _ask(
-    asking: Asking, questions: Sequence[Question], epoch: int, out: Path, choice: ModelChoice, count: _Count
+    asking: Asking, questions: Sequence[Question], epoch: int, out: Path, choice: ModelChoice, count: RunWatcher
 ) -> None:
     """Ask some questions, into one log."""
     sent: dict[str, Any] = dict(choice.parameters)
@@ -293,47 +266,55 @@ def _ask(
         sent["seed"] = choice.seed + epoch - 1
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
-    _check_ended(_evaluated(task, out / LOGS, choice, sent), count)
+    _evaluated(task, out / LOGS, choice, sent, count)
 
 
-def _evaluated(task: Any, logs: Path, choice: ModelChoice, sent: Mapping[str, Any], *, whole: bool = False) -> Any:
+def _evaluated(
+    task: Any, logs: Path, choice: ModelChoice, sent: Mapping[str, Any], count: RunWatcher, *, whole: bool = False
+) -> Any:
     """The log of a task, its header or the `whole` of it; KeyboardInterrupt if it was interrupted."""
     import inspect_ai
 
-    made = inspect_ai.eval(
-        task,
-        model=_model(choice),
-        log_dir=str(logs),
-        log_format="eval",
-        log_images=choice.log_images,
-        log_realtime=False,  # else there is a database in the user's home
-        log_buffer=1,
-        log_header_only=not whole,
-        log_level="critical",
-        display="none",
-        score_display=False,
-        fail_on_error=False,
-        retry_on_error=1,
-        score_on_error=True,
-        ctl_server=False,
-        max_samples=choice.max_connections,
-        max_connections=choice.max_connections,
-        max_retries=choice.max_retries,
-        attempt_timeout=choice.attempt_timeout,
-        **sent,
-    )
+    model = _model(choice)
+    client: Any = getattr(model.api, "client", None)
+    if hasattr(client, "max_retries"):
+        client.max_retries = 0  # the SDK's own attempts would be neither seen nor counted
+    with count.pausing(model.api, choice.max_retries):
+        made = inspect_ai.eval(
+            task,
+            model=model,
+            log_dir=str(logs),
+            log_format="eval",
+            log_images=choice.log_images,
+            log_realtime=False,  # else there is a database in the user's home
+            log_buffer=1,
+            log_header_only=not whole,
+            log_level="critical",
+            display="none",
+            score_display=False,
+            fail_on_error=False,
+            retry_on_error=1,
+            score_on_error=True,
+            ctl_server=False,
+            max_samples=choice.max_connections,
+            max_connections=choice.max_connections,
+            max_retries=choice.max_retries,
+            attempt_timeout=choice.attempt_timeout,
+            **sent,
+        )
     if not made or made[0].status == "cancelled":  # inspect takes Ctrl-C for an end like any other
         raise KeyboardInterrupt
-    return made[0]
-
-
-def _check_ended(log: Any, count: _Count) -> None:
-    """Raise RunStoppedError if a task was given up."""
-    if count.is_over():
-        message = f"{IN_A_ROW} requests in a row were not answered, the last: {count.last_error}"
-        raise RunStoppedError(message, count.last_status)
+    count.check()
+    log = made[0]
     if log.status != "success":
         raise RunStoppedError(f"inspect_ai gave up: {log.error.message if log.error else log.status}")
+    return log
+
+
+def _watcher(
+    choice: ModelChoice, progress: Progress | None, what: str, total: int, done: Sequence[Exchange]
+) -> RunWatcher:
+    return RunWatcher(progress, what, total, done, patience=choice.attempt_timeout)
 
 
 def _asking_class() -> type[Asking]:

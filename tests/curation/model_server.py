@@ -132,6 +132,7 @@ STATUSES: dict[str, tuple[int, dict[str, str]]] = {
     "400": (400, {}),
     "401": (401, {}),
     "404": (404, {}),
+    "flagged by moderation": (403, {}),
     "307": (307, {"Location": "/v1/elsewhere"}),
 }
 BODIES = {

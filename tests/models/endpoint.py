@@ -22,7 +22,8 @@ REFUSAL = "I'm sorry, but I can't help with interpreting medical images."
 CUT_OFF = "First I go through the lungs from the apex to the base, and what I see on the"
 PROSE = "Looking at the film, several places come to mind. The abnormality is best seen near the middle. Cell: {answer}"
 TEXTS = {"refusal": REFUSAL, "cut_off": CUT_OFF, "empty": "", "prose": PROSE}
-STATUSES = {"429": 429, "500": 500, "503": 503, "400": 400, "401": 401}
+FILTERED = "The response was filtered due to the content management policy."
+STATUSES = {"429": 429, "500": 500, "503": 503, "400": 400, "401": 401, "filtered": 400}
 
 
 @dataclass
@@ -36,12 +37,14 @@ class PlayedModel:
     faults : question -> what goes wrong, one request after the other
     asked : (question, what it was answered with) in the order of the requests
     gated_from : requests from this number on are held until the gate is opened
+    down_from : connections of requests from this number on break without an answer
     """
 
     questions: Mapping[tuple[str, str], str]
     answers: Mapping[str, str]
     faults: dict[str, list[str]] = field(default_factory=dict)
     gated_from: float = float("inf")
+    down_from: float = float("inf")
     url: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -80,6 +83,7 @@ class PlayedModel:
             planned = self.faults.get(question)
             what = planned.pop(0) if planned else "answer"
             number = len(self.asked)
+            what = what if number < self.down_from else "down"
             self.asked.append((question, what))
             self.bodies.append(body)
             self.headers.append(dict(headers))
@@ -147,8 +151,11 @@ def played(model: PlayedModel) -> Iterator[PlayedModel]:
                 if what == "hang":
                     model.ended.wait(LONGEST_WAIT)
                 elif what in STATUSES:
-                    said = {"error": {"message": f"no ({what}) for key {self.headers.get('Authorization')}"}}
+                    why = FILTERED if what == "filtered" else f"no ({what}) for key {self.headers.get('Authorization')}"
+                    said = {"error": {"message": why}}
                     self.send(STATUSES[what], said, {"Retry-After": "0"} if what == "429" else {})
+                elif what == "down":
+                    self.close_connection = True
                 elif what == "malformed":
                     self.send(200, {"object": "chat.completion", "choices": "none"})
                 else:

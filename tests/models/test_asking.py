@@ -175,6 +175,14 @@ def test_failures_in_a_row_end_the_run(model: ModelServer, tmp_path: Path) -> No
     assert len(model.asked) == 7
 
 
+def test_a_content_filter_ends_nothing(model: ModelServer, tmp_path: Path) -> None:
+    model.faults = {report: ["flagged by moderation"] for report in REPORTS[:4]}
+    asking = asker(model.url, tmp_path, max_connections=1, retry_policy=RetryPolicy(attempts=2, in_a_row=3))
+    filtered = outcomes(asking, questions())[:4]
+    assert filtered == [Answer("", finish="content_filter")] * 4
+    assert len(model.asked) == len(REPORTS)
+
+
 def test_an_endpoint_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
     with running_model(TRUTH) as model:
         gone = model.url

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import zipfile
@@ -23,7 +24,8 @@ from reveal_bench.models.asking import RunStoppedError
 from reveal_bench.models.inspect_logs import import_logs
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Run, read_run
-from reveal_bench.models.running import IN_A_ROW, ModelChoice, run_model
+from reveal_bench.models.running import ModelChoice, run_model
+from reveal_bench.models.watching import IN_A_ROW
 from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing
 from tests.models.endpoint import PlayedModel, tokens_of
@@ -49,7 +51,7 @@ class Done:
     choice: ModelChoice
     hits: set[str]
     statuses: dict[str, str]
-    progress: list[tuple[str, int, int, int]]
+    progress: list[tuple[str, int, int, int, str]]
     hosts: set[str]
 
 
@@ -60,12 +62,13 @@ def done(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) ->
     names = [question for question, _, _ in truth.questions]
     faults = dict(zip(names, FAULTS, strict=False))
     statuses = dict.fromkeys(names, "answered") | dict(zip(names, STATUSES, strict=False))
-    told: list[tuple[str, int, int, int]] = []
+    told: list[tuple[str, int, int, int, str]] = []
     with pytest.MonkeyPatch.context() as patch, playing(truth, error_rate=0.3, faults=faults) as (model, hits):
         (root / "home").mkdir()
         for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(root / "home"))
         patch.chdir(root / "home")
+        patch.setattr("reveal_bench.models.watching.FIRST_PAUSE", 0.1)
         patch.setenv("REVEAL_MODEL_KEY", KEY)
         patch.setenv("OPENAI_ORG_ID", "org-of-somebody-else")
         patch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -101,8 +104,12 @@ def test_every_question_has_a_line_and_every_fault_its_status(done: Done) -> Non
         if exchange.status != "failed":
             assert (exchange.served_model, exchange.sent_temperature) == ("played-model-2026", 0.0)
         assert exchange.stop_reason == {"failed": None, "cut_off": "max_tokens"}.get(exchange.status, "stop")
-    assert done.progress[0] == ("asking", 0, len(done.statuses), 0)
-    assert done.progress[-1] == ("asking", len(done.statuses), len(done.statuses), 2)
+    assert done.progress[0] == ("asking", 0, len(done.statuses), 0, "")
+    assert done.progress[-1][:4] == ("asking", len(done.statuses), len(done.statuses), 2)
+    notes = [note for *_, note in done.progress]
+    for said in ("HTTP 429", "HTTP 500", "HTTP 503", "no answer"):
+        assert any(re.fullmatch(rf"\d+ sent again, waiting \d s after {said}", note) for note in notes)
+    assert notes[-1].partition(",")[0] == "5 sent again"  # 429 twice, 500, 503, and the one that hung
 
 
 def test_the_score_is_what_the_model_meant_over_all_questions(done: Done, films: Path) -> None:
@@ -272,6 +279,35 @@ def test_a_run_that_nobody_answers_is_given_up(films: Path, truth: Truth, tmp_pa
         model.faults.clear()
         summary = run_model(films, "test", tmp_path, AskSettings(), choice, limit=14)
         assert summary.by_status == {"answered": 14}
+
+
+def test_a_content_filter_is_no_reason_to_give_up(films: Path, truth: Truth, tmp_path: Path) -> None:
+    n_filtered = IN_A_ROW + 2
+    names = [question for question, _, _ in truth.questions]
+    with playing(truth, faults={name: ["filtered"] * 9 for name in names[:n_filtered]}) as (model, _):
+        summary = run_model(films, "test", tmp_path, AskSettings(), ModelChoice("played", model.url), limit=14)
+    assert summary.by_status == {"answered": 14 - n_filtered, "refused": n_filtered}
+    first = read_run(tmp_path).exchanges[0]
+    assert (first.note, first.stop_reason) == ("stopped by content_filter", "content_filter")
+    assert len(model.asked) == 14  # none of them twice
+
+
+def test_an_endpoint_that_dies_is_said_once_and_gone_on_with(
+    films: Path, truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reveal_bench.models.watching.FIRST_PAUSE", 0.2)
+    with playing(truth) as (model, _):
+        choice = ModelChoice("played", model.url, attempt_timeout=1, max_connections=3, max_retries=20)
+        model.down_from = 5
+        with pytest.raises(RunStoppedError, match=r"the endpoint does not answer: .* in a row broke, the last") as stop:
+            run_model(films, "test", tmp_path, AskSettings(), choice, limit=10)
+        assert stop.value.status is None
+        kept = read_run(tmp_path).summary.by_status
+        assert kept == {"answered": 5, "not_asked": 5}
+        model.down_from = float("inf")
+        summary = run_model(films, "test", tmp_path, AskSettings(), choice, limit=10)
+        assert summary.by_status == {"answered": 10}
+        assert set(model.answered().values()) == {1}
 
 
 def test_a_folder_that_another_run_writes_is_left_alone(films: Path, tmp_path: Path) -> None:
