@@ -187,10 +187,11 @@ def labelled(argument: str) -> tuple[str, Path]:
 
 def view(
     folder: Folder,
-    split: Split = "released",
     predictions: Annotated[
-        list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Answers of a system; once per system.")
+        list[str] | None,
+        typer.Argument(metavar="[[NAME=]FILE...]", help="Answers of systems, prediction files.", show_default=False),
     ] = None,
+    split: Split = "released",
     most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,

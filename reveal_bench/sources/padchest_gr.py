@@ -343,7 +343,7 @@ def _corners(raw: dict[str, Any], key: str, where: str, study: Study, faults: Fa
 
 PUBLISHED = {"images": 4555, "abnormal sentences": 7037, "other sentences": 3422}
 """Counts of the paper."""
-SECOND_READER = "second"
+SECOND_READER = "2"
 """`reader_id` of the annotations made of ``extra_boxes``."""
 
 

@@ -44,6 +44,7 @@ __all__ = ["CaseSource", "INDEX", "SCHEMA", "named_files", "prepare_gallery"]
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS, PLACES = "gallery.json", "cases", "films", "thumbnails", "places"
 FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")
+RUN_FILE = "predictions.jsonl"
 THUMBNAIL_PX, MASK_PX = 240, 512
 OUTCOMES = {True: "+", False: "-", None: "."}
 
@@ -206,7 +207,7 @@ def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Path]:
-    """NAME=FILE, or a file that is called by its name without ending.
+    """NAME=FILE, or a file that is called by its name without ending; of a run folder, its predictions by its name.
 
     Raises
     ------
@@ -218,8 +219,10 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
         name, _, file = text.rpartition("=")
         path = Path(file)
         name = name or path.stem
+        path = path / RUN_FILE if path.is_dir() else path
         if not path.is_file() or name in found:
-            raise ArgumentError("predictions", "must be NAME=FILE of a file, each name once", repr(text))
+            rule = "must be NAME=FILE of a prediction file or run folder, each name once"
+            raise ArgumentError("predictions", rule, repr(text))
         found[name] = path
     return found
 

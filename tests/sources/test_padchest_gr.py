@@ -62,7 +62,7 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
     # of 40 x 60 pixels: [0.25, 0.5, 0.75, 1] -> x 10 to 30, y 30 to 60; [0, 0, 0.5, 0.5] -> x 0 to 20, y 0 to 30
     assert truth.boxes_xywh == ((10, 30, 20, 30), (0, 0, 20, 30))
     assert (truth.bbox_xywh, truth.area_px, truth.n_instances) == ((0, 0, 30, 60), 1200, 2)
-    assert (other.reader, other.reader_id, other.boxes_xywh) == ("individual", "second", ((0, 0, 10, 15),))
+    assert (other.reader, other.reader_id, other.boxes_xywh) == ("individual", "2", ((0, 0, 10, 15),))
     assert record.label_status["Cardiomegaly"] == 1
     assert set(record.label_status.values()) == {1, None}
     assert record.picture is not None

@@ -110,6 +110,10 @@ def test_systems_are_named_by_hand_or_by_their_files(tmp_path: Path) -> None:
     plain = tmp_path / "net.jsonl"
     plain.write_text("")
     assert named_files([f"Net L={plain}", str(plain)]) == {"Net L": plain, "net": plain}
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "predictions.jsonl").write_text("")
+    assert named_files([str(run)]) == {"run": run / "predictions.jsonl"}
     for wrong in ([str(plain), f"net={plain}"], [f"a={tmp_path / 'none.jsonl'}"]):
         with pytest.raises(ValueError, match="NAME=FILE"):
             named_files(wrong)
@@ -162,7 +166,7 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
 
 def test_each_single_reader_has_marks_of_their_own_and_what_only_they_drew_can_be_looked_up() -> None:
     drawn = [
-        Annotation("Nodule", "individual", None, boxes_xywh=((0, 0, 2, 2),), area_px=4, reader_id="R9"),
+        Annotation("Nodule", "individual", None, boxes_xywh=((0, 0, 2, 2),), area_px=4, reader_id="R10"),
         Annotation("Nodule", "individual", None, boxes_xywh=((1, 0, 2, 2),), area_px=4, reader_id="R2"),
         Annotation("Edema", "ground_truth", None, boxes_xywh=((0, 0, 1, 1),), area_px=1),
     ]
@@ -170,7 +174,7 @@ def test_each_single_reader_has_marks_of_their_own_and_what_only_they_drew_can_b
     case = KINDS["localization"].case(record)
     boxes = {name: [mark.boxes for mark in marks] for name, marks in case.marks.items()}
     assert list(boxes.items()) == [
-        ("Reference", [((0, 0, 1, 1),)]), ("Reader: R2", [((1, 0, 2, 2),)]), ("Reader: R9", [((0, 0, 2, 2),)]),
+        ("Reference", [((0, 0, 1, 1),)]), ("Reader R2", [((1, 0, 2, 2),)]), ("Reader R10", [((0, 0, 2, 2),)]),
     ]  # fmt: skip
     assert (case.groups, case.named) == (("Edema",), ("Edema", "Nodule"))
     assert _results(case, {"A": [CaseAnswer("Edema", True, "hit")]}, ["Edema", "Nodule"]) == [[0, "+"], [1, "."]]

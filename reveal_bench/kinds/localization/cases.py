@@ -8,6 +8,7 @@ finding that is asked and that a reader did not draw is absent there.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,11 +45,11 @@ OVERLAPS = {"mask_iou_all": "IoU", "box_iou": "box IoU"}
 def case_of_image(record: LocalizationRecord) -> Case:
     """An image with everything that was drawn on it; each individual reader's marks stand by themselves."""
     marks: dict[str, list[Mark]] = {name: [] for name in READER_NAMES.values()}
-    for drawn in sorted(record.annotations, key=lambda one: one.reader_id or ""):
+    for drawn in sorted(record.annotations, key=lambda one: _counted(one.reader_id or "")):
         if drawn.area_px > 0:
             masks = (drawn.rle,) if drawn.rle else ()
             boxes = () if drawn.rle else drawn.boxes_xywh
-            name = f"Reader: {drawn.reader_id}" if drawn.reader_id else READER_NAMES[drawn.reader]
+            name = f"Reader {drawn.reader_id}" if drawn.reader_id else READER_NAMES[drawn.reader]
             marks.setdefault(name, []).append(Mark(0, drawn.finding, masks, boxes))
     for point in record.points:
         marks[READER_NAMES[point.reader]].append(Mark(0, point.finding, points=((point.x, point.y),)))
@@ -56,6 +57,11 @@ def case_of_image(record: LocalizationRecord) -> Case:
     shown = {name: tuple(drawn) for name, drawn in marks.items() if drawn}
     told = (("Present, without a reference", ", ".join(record.missing)),) if record.missing else ()
     return Case(record.image_id, (film,), tuple(record.asked("present")), shown, told)
+
+
+def _counted(name: str) -> list[tuple[int, str]]:
+    """A key that sorts R2 before R10."""
+    return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
 def answers_of_images(

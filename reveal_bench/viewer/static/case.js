@@ -34,10 +34,12 @@ export class CaseView {
     const there = new Set([...shown.groups, ...answered, ...drawn]);
     this.groups = groups.filter((name) => there.has(name));
     this.group = this.groups.includes(group) ? group : shown.groups[0] ?? this.groups[0] ?? "";
+    const readers = Object.keys(shown.marks).filter((name) => name !== "Reference");
     this.people = [
-      ...Object.keys(shown.marks).map((name, n) => (
-        name === "Reference" ? { name, key: "0", colour: REFERENCE } : { name, key: "", row: n, colour: READERS[n % READERS.length] }
-      )),
+      ...(shown.marks.Reference ? [{ name: "Reference", key: "0", colour: REFERENCE }] : []),
+      ...readers.map((name, n) => ({
+        name, key: n < 9 ? `⇧${n + 1}` : "", row: n + 1, colour: READERS[(n + 1) % READERS.length],
+      })),
       ...systems.map((name, n) => ({
         name, key: n < 9 ? String(n + 1) : "", label: String(n + 1), colour: COLOURS[n % COLOURS.length],
         answers: shown.answers[name],
@@ -171,9 +173,11 @@ export class CaseView {
     this.reflect();
   }
 
-  key(key, isShifted) {
+  /** `code` is the key's place on the keyboard: Shift and a digit write something else on each layout. */
+  key(key, isShifted, code) {
     const name = { i: "invert", f: "fit", o: "one", r: "reset", d: "drag", g: "marks" }[key.toLowerCase()];
-    const person = this.people?.find((one) => one.key === key);
+    const pressed = isShifted && /^Digit[1-9]$/.test(code) ? `⇧${code.slice(-1)}` : key;
+    const person = this.people?.find((one) => one.key === pressed);
     if (person?.button) this.toggle(person);
     else if (name) this.act(name);
     else if (key.toLowerCase() === "a") this.turnGroup();

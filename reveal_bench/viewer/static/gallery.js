@@ -173,7 +173,7 @@ document.addEventListener("keydown", (event) => {
   const name = keys[key.toLowerCase()];
   if (key === "Escape") go();
   else if (name) acts[name]();
-  else if (!view.key(key, event.shiftKey)) return;
+  else if (!view.key(key, event.shiftKey, event.code)) return;
   event.preventDefault();
 });
 
