@@ -260,7 +260,7 @@ class ScoredKind(ABC):
         """The references of `split`, without pixels, in file order."""
 
     def read_references(self, folder: Path, split: str) -> list[Any]:
-        """The same with no more than :meth:`score` looks at."""
+        """The same with no more than :meth:`score` and :meth:`case` look at."""
         return self.read_records(folder, split)
 
     @abstractmethod

@@ -127,10 +127,10 @@ class CaseSource:
         if not private and info.splits[split].get("references") != "public":
             raise ArgumentError("split", "must be one whose references are public", repr(split))
         kind = kind_of(info)
-        records = kind.read_records(folder, split)
-        systems = {
-            name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
-        }
+        records = kind.read_references(folder, split)
+        manifest = kind.read_manifest(folder, split)
+        protocol = kind.protocol(info, grid=None, thresholds=thresholds)
+        systems = {name: _answers(kind, path, records, manifest, protocol) for name, path in predictions.items()}
         cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
         self.cases = list(cases.values())
         self.max_side = max_side
@@ -227,12 +227,8 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _answers(
-    kind: Kind, info: FolderInfo, folder: Path, split: str, records: Sequence[Any], path: Path, thresholds: float
-) -> Answers:
+def _answers(kind: Kind, path: Path, records: Sequence[Any], manifest: Any, protocol: Mapping[str, Any]) -> Answers:
     """What a prediction file says of every case, with the outcomes of its scored rows."""
-    manifest = kind.read_manifest(folder, split)
-    protocol = kind.protocol(info, grid=None, thresholds=thresholds)
     report = kind.lint(Path(path), manifest, allow_missing=True)
     if not report.ok:
         raise LintError(report)
