@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
+    from reveal_bench.evaluation.score import LintError
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
     from reveal_bench.kinds.localization.scoring import score_localization, summarize
     from reveal_bench.metrics import METRICS
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BENCHMARKS": "benchmarks",
+    "LintError": "evaluation.score",
     "METRICS": "metrics",
     "compare": "api",
     "confidence": "api",
@@ -71,6 +73,7 @@ _HOME = {
 
 __all__ = [
     "BENCHMARKS",
+    "LintError",
     "METRICS",
     "compare",
     "confidence",

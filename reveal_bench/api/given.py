@@ -7,8 +7,8 @@ left out on the way.
 form                            read as
 ==============================  ======================================================================================
 path                            a prediction file of any accepted format, or a run folder with one
-DataFrame, Arrow table          the columns of a CSV file of predictions, or the fields of a JSON line; an index that
-                                has a name is a column, a nameless one is left out
+DataFrame, Arrow table          the columns of a CSV file of predictions, or the fields of a JSON line or of COCO
+                                results; an index that has a name is a column, a nameless one is left out
 list of mappings                lines of a prediction file, or COCO results; ``mask`` may be an array
 list of prediction objects      as :func:`~reveal_bench.predictions.lint_predictions` and the others return them
 mapping ``{id: answer}``        localization: ``{image: {finding: (x, y)}}``, or a cell, a run-length mask or the fields
@@ -119,6 +119,8 @@ def _written_table(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
             argument, f"must have the column `{kind.key}`", ", ".join(table.column_names[:10]) or "no column"
         )
     rows = ({name: value for name, value in row.items() if value is not None} for row in table.to_pylist())
+    if "category_id" in table.column_names:
+        return _json(list(rows), argument).encode(), ""
     if is_nested:
         return _jsonl([kind.entry(row) for row in rows], argument), "parquet"
     return _jsonl([line for row in rows for line in kind.entries(row.pop(kind.key, None), row)], argument), "parquet"

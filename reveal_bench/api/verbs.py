@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -271,7 +271,7 @@ def score(
     if by is not None and unit != "patient":
         raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
     scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
-    of_metric = opened.kind.primary if metric is None else metric_named(metric)
+    of_metric = opened.kind.primary if metric is None else metric_named(metric, [scored])
     subgroups = None
     if by is not None:
         of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
@@ -397,7 +397,11 @@ def compare(
     ]
     draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     rows = [one.rows for one in scored]
-    how: dict[str, Any] = {"metrics": None if metric is None else [metric_named(metric)], "interval": interval, **draw}
+    how: dict[str, Any] = {
+        "metrics": None if metric is None else [metric_named(metric, scored)],
+        "interval": interval,
+        **draw,
+    }
     if compat is not None:
         draw["unit"] = "image"
         compared = published_decreases(
@@ -475,7 +479,7 @@ def rank(
         options = {**ONE_REPLICATE, "unit": unit}
         own = _ratings_of(read, name)
         scored[name] = score_given(predictions, opened, "systems", name, grid, allow_missing, own, options)
-    by = opened.kind.primary if metric is None else metric_named(metric)
+    by = opened.kind.primary if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
@@ -485,22 +489,17 @@ def rank(
     return Ranking(ranked, scored, by, [name for name in scored if name not in applying], draw)
 
 
-def metric_named(name: str) -> str:
+def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
     """The metric of a name or a title, whatever the case.
 
     Raises
     ------
     ArgumentError
-        If there is none; the message lists those there are.
-
-    Examples
-    --------
-    >>> metric_named("Hit rate"), metric_named("point_hit")
-    ('point_hit', 'point_hit')
+        If there is none; the message lists those that apply to any of `scored`.
     """
     titles = {metric.title.casefold(): key for key, metric in METRICS.items()}
     found = name if name in METRICS else titles.get(name.casefold())
     if found is None:
-        known = ", ".join(METRICS)
-        raise ArgumentError("metric", f"must be one of {known}", repr(name))
+        known = ", ".join(dict.fromkeys(metric for one in scored for metric in one.rows.metrics()))
+        raise ArgumentError("metric", f"must be one that applies: {known}", repr(name))
     return found

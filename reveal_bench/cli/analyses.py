@@ -16,10 +16,10 @@ from reveal_bench.cli.output import (
     AsLatex,
     AsMarkdown,
     Folder,
+    GivenSplit,
     Metadata,
     Missing,
     PredictionFile,
-    Split,
 )
 from reveal_bench.cli.score import thresholds_of
 
@@ -36,9 +36,9 @@ class Bins(StrEnum):
 def confidence(
     file: PredictionFile,
     folder: Folder,
-    split: Split = "released",
+    split: GivenSplit = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for all tables as CSV and their figures as SVG and PNG.")
+        Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
     ] = None,
     n_bins: Annotated[int, typer.Option("--bins", help="Bins of the probabilities.")] = 10,
     binning: Annotated[Bins, typer.Option(help="Bins of equal width, or of equal counts.")] = Bins.WIDTH,
@@ -77,9 +77,9 @@ def confidence(
 def curves(
     file: PredictionFile,
     folder: Folder,
-    split: Split = "released",
+    split: GivenSplit = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for all tables as CSV and their figures as SVG and PNG.")
+        Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
     ] = None,
     metadata: Metadata = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
@@ -117,7 +117,7 @@ def shapes(
     human: Annotated[
         Path | None, typer.Option(help="That of `baseline human`: also regress the gap from it to the model.")
     ] = None,
-    split: Split = "released",
+    split: GivenSplit = None,
     missing: Missing = None,
     scale: Annotated[FeatureScale, typer.Option(help="How features are scaled.")] = FeatureScale.MINMAX,
     score_scale: Annotated[

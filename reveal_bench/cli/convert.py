@@ -58,12 +58,13 @@ def convert(
     instances: Annotated[
         Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
     ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="Finding of the next category number, with --from table.")
+    categories: Annotated[
+        list[str] | None, typer.Option("--category", help="Finding of the next category number, with --from table.")
     ] = None,
     first_category: Annotated[int, typer.Option(min=0, max=1, help="Number of the first --category.")] = 1,
-    column: Annotated[
-        list[str] | None, typer.Option(metavar="THEIRS=OURS", help="What a column stands for, with --from table.")
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", metavar="THEIRS=OURS", help="What a column stands for, with --from table."),
     ] = None,
     boxes: Annotated[Boxes, typer.Option(help="What the numbers of a box are, with --from table.")] = Boxes.XYWH,
     normalised: Annotated[bool, typer.Option("--normalised", help="Boxes are in shares of the image's sides.")] = False,
@@ -87,9 +88,9 @@ def convert(
             folder,
             split=split,
             instances=instances,
-            categories=category or None,
+            categories=categories or None,
             first_category=1 if first_category else 0,
-            columns=dict(_pair(one) for one in column or ()),
+            columns=dict(_pair(one) for one in columns or ()),
             boxes=boxes.value,
             normalised=normalised,
             leave_out_unknown=leave_out_unknown,
@@ -98,6 +99,9 @@ def convert(
         typer.echo(f"{out}: {len(found.lines):,} predictions for {found.bench}")
         for note in found.notes:
             typer.echo(f"  {note}")
+        report = api.lint(found.predictions, folder, split=split, allow_missing=True, name=out.name)
+        if not report.ok:
+            terminal.warn([f"the linter refuses what was written:\n{report.render(statistics=False)}"])
         return
     from reveal_bench.exchange.transfer import from_form
 
@@ -107,7 +111,7 @@ def convert(
 def _pair(text: str) -> tuple[str, str]:
     theirs, sign, ours = text.rpartition("=")
     if not sign:
-        raise ArgumentError("column", "must be THEIRS=OURS", repr(text))
+        raise ArgumentError("columns", "must be THEIRS=OURS", repr(text))
     return theirs, ours
 
 

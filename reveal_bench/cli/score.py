@@ -22,6 +22,7 @@ from reveal_bench.cli.output import (
     AsLatex,
     AsMarkdown,
     Folder,
+    GivenSplit,
     GridSize,
     Metadata,
     Missing,
@@ -120,7 +121,7 @@ def baseline(
 def lint(
     file: PredictionFile,
     folder: Folder,
-    split: Split = "released",
+    split: GivenSplit = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     every: Annotated[bool, typer.Option("--all", help="Show each problem, not one line per rule.")] = False,
@@ -139,7 +140,7 @@ def lint(
 def score(
     file: PredictionFile,
     folder: Folder,
-    split: Split = "released",
+    split: GivenSplit = None,
     allow_missing: AllowMissing = False,
     missing: Missing = None,
     criterion: Annotated[
@@ -289,7 +290,7 @@ def compare(
     file_a: PredictionFile,
     file_b: PredictionFile,
     folder: Folder,
-    split: Split = "released",
+    split: GivenSplit = None,
     metric: Annotated[str | None, typer.Option(help="Metric to compare by; all that apply by default.")] = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Show the relative decrease from B, (B - A) / B, not A - B.")
@@ -364,7 +365,7 @@ def rank(
         ),
     ],
     folder: Folder,
-    split: Split = "released",
+    split: GivenSplit = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric to rank by; that of the leaderboard by default.", show_default=False)
     ] = None,

@@ -31,13 +31,16 @@ _CONVERTED = {
     "unknown-column",
     "missing-column",
     "category-number",
+    "image-number",
     "normalised-coordinates",
+    "normalised-boxes",
     "format",
     "not-an-object",
 }
 _CONVERT = (
     "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
-    "reads many, and says what it read as what"
+    "reads many, and says what it read as what; numbers of COCO need `--instances INSTANCES.json`, shares of the image "
+    "`--normalised`, corners `--boxes xyxy`"
 )
 _NOTHING: Final = object()
 

@@ -325,15 +325,22 @@ class _Reader:
     def _refuse(self) -> None:
         """Refuse ids and findings that the split does not have, unless such ids are to be left out."""
         if self._unknown_findings:
-            hint = "" if self._reading.categories else "; numbers need `categories` or `instances`"
+            hint = (
+                "" if self._reading.categories else "; numbers need `categories` and `first_category`, or `instances`"
+            )
             raise ArgumentError(
                 "source",
                 f"must have findings of the benchmark ({', '.join(self._findings)}){hint}",
                 _some(self._unknown_findings),
-                ("categories", "instances"),
+                ("categories", "first_category", "instances"),
             )
         if self._unknown_ids and not self._reading.leave_out_unknown:
             example = next(iter(self._entries), "none")
+            if not self._reading.images and all(one.isdecimal() for one in self._unknown_ids):
+                rule = (
+                    f"must have ids of the split as text, such as {example!r}; numbers need `instances`, a COCO dataset"
+                )
+                raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
             raise ArgumentError(
                 "source",
                 f"must have ids of the split, such as {example!r}, unless `leave_out_unknown` is set",

@@ -195,7 +195,7 @@ class Result:
         return self.shown(figure.low), self.shown(figure.high)
 
     def headline(self, metric: str | None = None, finding: str = MACRO) -> Figure:
-        """The figure of `metric`, by default of the metric that ranks.
+        """The figure of `metric`, a name or a title, by default of the metric that ranks.
 
         Raises
         ------
@@ -204,11 +204,12 @@ class Result:
         """
         ranking = (name for kind in KINDS.values() for name in (kind.primary, *kind.stand_ins))
         wanted = [metric] if metric is not None else list(ranking)
-        have = {(figure.metric, figure.finding): figure for figure in self.figures}
-        found = next((have[name, finding] for name in wanted if (name, finding) in have), None)
+        have = {figure.metric: figure for figure in self.figures if figure.finding == finding}
+        titles = {figure.title.casefold(): figure for figure in have.values()}
+        found = next((one for name in wanted if (one := have.get(name) or titles.get(name.casefold()))), None)
         if found is None:
-            known = ", ".join(f"{name} {of}" for name, of in have) or "none"
-            raise ValueError(f"the result must have a figure of {metric or 'the metric that ranks'} {finding}: {known}")
+            rule = f"must be one with a figure of {finding}: {', '.join(have) or 'none'}"
+            raise ArgumentError("metric", rule, metric or "the metric that ranks")
         return found
 
 

@@ -63,7 +63,7 @@ __all__ = [
     "xyxy_to_xywh",
 ]
 
-NO_PATIENTS = "the source does not identify patients, so a holdout is split by image"
+NO_PATIENTS = "the source does not identify patients: every image counts as one, also in a holdout"
 """Warning of a source in which two images of one patient cannot be told."""
 SLACK = 1.0
 """Pixels that a box may stick out of its image."""

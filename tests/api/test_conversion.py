@@ -189,7 +189,11 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "numbers without names": (
         [{"image_id": ONE, "category_id": 3, "bbox": [1, 2, 3, 4]}], {},
-        "numbers need `categories` or `instances`, got 3",
+        "numbers need `categories` and `first_category`, or `instances`, got 3",
+    ),
+    "image numbers": (
+        [{"image_id": 36199, "finding": "Edema", "bbox": [1, 2, 3, 4]}], {},
+        "must have ids of the split as text, such as 'patient00002_study1_view1_frontal'; numbers need `instances`",
     ),
     "unknown images": (
         [{"image_id": f"x{i}", "finding": "Edema", "bbox": [1, 2, 3, 4]} for i in range(12)], {},
@@ -273,6 +277,8 @@ def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None
         "--to must be a form of annotation tools"
         in call("convert", world.folder, "--to", "table", "--out", tmp_path / "o", expect=1).stderr
     )
+    numbered = call("convert", world.folder, *options, expect=1).stderr
+    assert "numbers need --category and --first-category, or --instances, got '5'" in numbered
     assert (
         "unless --leave-out-unknown is set"
         in call("convert", world.folder, "--split", "holdout", *options, *words, expect=1).stderr

@@ -11,11 +11,13 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pandas as pd
 import pytest
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.score import score_file
@@ -174,7 +176,7 @@ def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Pa
         own = given.setdefault(one["image_id"], {}).setdefault(one["category_id"], [])
         own.append((one["bbox"], one["score"]))
     whole = score_file(files[0], folder, "released", n_resamples=20)
-    for other in (tmp_path / "lines.jsonl", given):
+    for other in (tmp_path / "lines.jsonl", given, pd.DataFrame(entries)):
         again = rb.score(other, folder, split="released", n_resamples=20)
         assert {e.metric: e.value for e in again.estimates if e.finding == "macro"} == pytest.approx(
             {e.metric: e.value for e in whole.estimates if e.finding == "macro"}
@@ -332,6 +334,37 @@ def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) ->
     assert document["protocol"]["criterion"] == "iou_50"
     refused = call("score", files[0], root / "public", *words, "--criterion", "iou", expect=1).stderr
     assert "--criterion must be 'centre' or 'mask' or 'iou_50' or 'iobb_50' for a benchmark of detection" in refused
+
+
+def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
+    root: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Numbers of COCO, boxes of torchvision, corners, a split that is not named, a folder of localization."""
+    entries, folder = json.loads(files[0].read_text()), root / "public"
+    (tmp_path / "numbered.json").write_text(json.dumps([one | {"image_id": int(one["image_id"])} for one in entries]))
+    refused = call("lint", tmp_path / "numbered.json", folder, expect=1).stdout
+    assert "image_id: must be the id of an image, as text" in refused
+    assert f'hint: write "{entries[0]["image_id"]}"' in refused
+    assert "`--instances INSTANCES.json`" in refused
+    output = {entries[0]["image_id"]: {"boxes": [[1, 2, 3, 4]], "labels": [1], "scores": [0.5]}}
+    with pytest.raises(ArgumentError, match=r"are rows for rb\.convert, with boxes='xyxy' and `categories`"):
+        rb.score(output, folder, split="released")
+    corners = [{**one, "bbox": [*one["bbox"][:2], one["bbox"][0] + one["bbox"][2], one["bbox"][1] + one["bbox"][3]]}
+               for one in entries]  # fmt: skip
+    (tmp_path / "corners.json").write_text(json.dumps(corners))
+    words = ("--from", "table", "--file", tmp_path / "corners.json", "--out", tmp_path / "new.jsonl")
+    assert "the linter refuses what was written" in call("convert", folder, *words).stderr
+    assert "the linter refuses" not in call("convert", folder, *words, "--boxes", "xyxy").stderr
+    with pytest.raises(rb.LintError, match="and was not scored"):
+        rb.score(corners, folder, split="released")
+    assert "is not an image of chestx-det-detection holdout" in call(
+        "lint", files[0], root / "private", expect=1).stdout  # fmt: skip
+    call("build", root / "download", "--out", tmp_path / "places", "--images", "withhold")
+    told = call("lint", files[0], tmp_path / "places", "--allow-missing").stdout
+    assert "a folder that is built with `--task detection`" in told
+    metrics = call("score", files[0], folder, "--by", "view", "--metric", "nonsense", expect=1).stderr
+    assert "--metric must be one that applies: ap_50, cpm" in metrics
+    assert "point_hit" not in metrics
 
 
 def scored(root: Path, file: Path) -> DetectionRows:

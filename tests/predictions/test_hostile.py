@@ -143,7 +143,9 @@ def _sound_files():
         "segmentations": json.dumps({SMALL: {"Airspace Opacity": rle, "Edema": rle}}).encode(),
         "points": json.dumps({SMALL: {"Airspace Opacity": [[1, 2], [3, 4]]}, WIDE: {"Edema": [[5, 6]]}}).encode(),
         "annotations": json.dumps({SMALL: {"img_size": [96, 80], "Edema": [[[1, 2], [30, 4], [5, 60]]]}}).encode(),
-        "coco": json.dumps([{"image_id": SMALL, "category_id": 4, "bbox": [1, 2, 3, 4], "segmentation": rle}]).encode(),
+        "coco": json.dumps(
+            [{"image_id": SMALL, "category_id": "Airspace Opacity", "bbox": [1, 2, 3, 4], "segmentation": rle}]
+        ).encode(),
         "csv": b"image_id,finding,x,y,score\n" + f"{WIDE},Edema,1.5,2,0.5\n{SMALL},Airspace Opacity,3,4,\n".encode(),
         "parquet": _parquet(table),
         "parquet-plain": _parquet(table, use_dictionary=False, compression="none"),

@@ -24,6 +24,16 @@ def test_normalised_coordinates_warn(lint, large_manifest):
     assert _warnings(lint(_many(points), against=large_manifest)) == {"normalised-coordinates"}
 
 
+def test_boxes_in_the_first_pixel_are_refused(lint, large_manifest):
+    boxes = np.random.default_rng(0).uniform(0.1, 0.5, (10, 4)).tolist()
+    lines = [{"image_id": f"p{i:02}", "finding": "Edema", "box": box} for i, box in enumerate(boxes)]
+    report = lint(lines, against=large_manifest)
+    assert {p.rule for p in report.problems if p.severity == "error"} == {"normalised-boxes"}
+    assert "shares of the image `--normalised`" in report.render()
+    lines[3]["box"] = [0, 0, 2, 1]  # one is larger
+    assert "normalised-boxes" not in {p.rule for p in lint(lines, against=large_manifest).problems}
+
+
 def test_resized_coordinates_warn(lint, large_manifest):
     points = np.random.default_rng(0).uniform(2, 1024, (40, 2))
     assert _warnings(lint(_many(points), against=large_manifest)) == {"resized-coordinates"}

@@ -96,13 +96,17 @@ def test_eval_results_of_a_receipt_say_what_was_released() -> None:
         ({"dataset": "lab/data", "revision": "main"}, "`revision` must be a commit"),
         (
             {"dataset": "lab/data", "metric": "auroc"},
-            "must have a figure of auroc macro: point_hit macro, point_hit Ed",
+            "`metric` must be one with a figure of macro: point_hit.*, got auroc",
         ),
     ],
 )
 def test_eval_results_refuse(options: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         eval_results(BOTH[0], **options)
+
+
+def test_a_figure_is_named_by_title_too() -> None:
+    assert BOTH[0].headline("hit RATE") == BOTH[0].headline("point_hit")
 
 
 def test_the_record_of_a_receipt() -> None:

@@ -90,7 +90,7 @@ def test_the_real_file_becomes_a_valid_folder(real_reading, tmp_path):
     """Its first 81 images; the transcript in the README builds all of it, and tells halves and questions."""
     assert real_reading.warnings == [
         "553 images have no picture here: no hash to verify a copy against",
-        "the source does not identify patients, so a holdout is split by image",
+        "the source does not identify patients: every image counts as one, also in a holdout",
     ]
     assert not real_reading.synthetic
     # 1,172 pairs of an image and a finding, the transcript's 598 + 574: the distinct labels per entry of the file
@@ -127,7 +127,7 @@ def test_other_counts_are_warnings(tmp_path):
         "test instances: the source publishes 1,734, this download has 3",
         "test images without a finding: the source publishes 64, this download has 1",
         "2 images have no picture here: no hash to verify a copy against",
-        "the source does not identify patients, so a holdout is split by image",
+        "the source does not identify patients: every image counts as one, also in a holdout",
     ]
     assert "SYNTHETIC" not in " ".join(path.name for path in tmp_path.iterdir())
     (tmp_path / "SYNTHETIC.txt").touch()

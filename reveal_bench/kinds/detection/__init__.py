@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.kind import deferred
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
@@ -175,5 +176,11 @@ class Detection(ImageKind):
 def _fields(one: Any) -> dict[str, Any]:
     if isinstance(one, Mapping):
         return dict(one)
+    if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
+        rule = (
+            "must have a list of (box, score), or of fields of a line, for each finding of an image; boxes, labels and "
+        )
+        rule += "scores as torchvision gives them are rows for rb.convert, with boxes='xyxy' and `categories`"
+        raise ArgumentError("predictions", rule, repr(one)[:80])
     box, score = one
     return {"box": list(box), "score": score}

@@ -187,6 +187,11 @@ class EntryChecker:
         row = self._manifest.rows.get(image_id) if isinstance(image_id, str) else None
         if row is not None or "image_id" not in entry.fields:
             return row
+        if type(image_id) is int:
+            is_id = str(image_id) in self._manifest.rows
+            hint = f'write "{image_id}"' if is_id else "the file_name that the COCO dataset gives it says which it is"
+            self.error(entry, "image-number", "image_id", "must be the id of an image, as text", image_id, hint=hint)
+            return None
         image_id = self._text(entry, "image_id", self._limits.id_characters)
         if image_id is not None and not (entry.path and image_id in self._unknown_ids):  # once per image of a document
             message = f"is not an image of {self._manifest.benchmark} {self._manifest.split}"
@@ -206,6 +211,10 @@ class EntryChecker:
 
     def _finding(self, entry: Entry) -> str | None:
         if "finding" not in entry.fields:
+            return None
+        if type(entry.fields["finding"]) is int:
+            message = "must be the name of a finding: what a number stands for, the COCO dataset says that counts them"
+            self.error(entry, "category-number", "finding", message, entry.fields["finding"])
             return None
         spelling = self._text(entry, "finding", self._limits.finding_characters)
         if spelling is None:

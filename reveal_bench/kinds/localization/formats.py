@@ -13,9 +13,9 @@ CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
     annotations     {image_id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}
 
 An empty list of points or contours is not a prediction. COCO results are a list of ``{"image_id", "category_id", "bbox"
-| "segmentation", "score"}``. A results file does not carry its categories: ``category_id`` may be the finding's name,
-or its 1-based position in the benchmark's findings, and the latter is reported; ``category``, ``name`` and ``finding``
-may hold the name instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
+| "segmentation", "score"}``. A results file does not carry its categories: ``category_id`` must be the finding's name,
+since nothing says whether numbers count from 0 or 1, or what; ``category``, ``name`` and ``finding`` may hold it
+instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
 """
 
 from __future__ import annotations
@@ -112,12 +112,11 @@ def _check_img_size(image_id: str, findings: dict[str, Any], manifest: Manifest,
         log.error("image-size", message, line=number, field=field, value=findings["img_size"], hint=hint)
 
 
-def read_coco(document: list[Any], manifest: Manifest, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+def read_coco(document: list[Any], limits: Limits, log: ProblemLog) -> Iterator[Entry]:
     """Yield the entries of COCO results; entries are numbered from 1."""
     if len(document) > limits.entries:
         log.refuse("entries", f"a file may have at most {limits.entries} predictions", value=len(document))
         return
-    n_numbered = 0
     for number, result in enumerate(document, start=1):
         if not isinstance(result, dict):
             log.error("not-an-object", "a COCO result must be an object", line=number, value=result)
@@ -125,25 +124,14 @@ def read_coco(document: list[Any], manifest: Manifest, limits: Limits, log: Prob
         for key in sorted(set(result) - {*_COCO_NAMES, *_COCO_KEPT, *_COCO_IGNORED})[:_MOST_NAMED]:
             hint = "predictions of the canonical form stand one per line, not in a list" if key in FIELDS else ""
             log.error("unknown-field", "is not a field of a COCO result", line=number, field=key, value=key, hint=hint)
-        n_numbered += type(result.get("category_id")) is int
-        yield Entry(number, _coco_fields(result, manifest), "")
-    if n_numbered:
-        numbered = ", ".join(f"{i} {name}" for i, name in enumerate(manifest.findings, start=1))
-        log.warning(
-            "category-number",
-            f"`category_id` was read as the position in the benchmark's findings in {n_numbered} entries: {numbered}",
-            field="category_id",
-            hint="give the finding's name to be sure",
-        )
+        yield Entry(number, _coco_fields(result), "")
 
 
-def _coco_fields(result: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+def _coco_fields(result: dict[str, Any]) -> dict[str, Any]:
     fields = {key: value for key, value in result.items() if key in _COCO_KEPT}
     for key in _COCO_NAMES:
         if key in result:
             fields["finding"] = result[key]
-    if type(fields.get("finding")) is int and 1 <= fields["finding"] <= len(manifest.findings):
-        fields["finding"] = manifest.findings[fields["finding"] - 1]
     if "bbox" in fields:
         fields["box"] = fields.pop("bbox")
     if isinstance(fields.get("segmentation"), list):
@@ -208,7 +196,7 @@ def _is_document(head: bytes) -> bool:
 def _read_document(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
     document = load_document(data, limits, log)
     if isinstance(document, list):
-        return "coco-results", read_coco(document, manifest, limits, log)
+        return "coco-results", read_coco(document, limits, log)
     if not isinstance(document, dict):  # refused
         return "unknown", iter(())
     if any(name.decode() in document for name in _COCO_DATASET):

@@ -45,14 +45,19 @@ AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 _FEW = 10  # located predictions below which coordinates form no pattern
 _RESIZED_TO = 1024
 _MUCH_LARGER = 1.5
+_ASK_ALL = "; of a detector, score on a folder that is built with `--task detection`, where every finding is asked"
 _COLLAPSED_SHARE = 0.9
 _COLLAPSED_OF = 20
 
 
 def note_coordinates(drafts: Sequence[Draft], log: ProblemLog) -> None:
-    """Warn of coordinates that look normalised, resized or exchanged."""
+    """Warn of coordinates that look normalised, resized or exchanged; refuse a file of boxes in the first pixel."""
     located = [draft for draft in drafts if draft.row is not None and draft.coordinates]
-    if located and all(_within(draft.coordinates, 1) for draft in located):
+    boxed = [draft for draft in located if draft.box is not None]
+    if len(boxed) >= _FEW and len(boxed) == len(located) and all(_within(draft.coordinates, 1) for draft in boxed):
+        message = f"all {len(boxed)} boxes lie within the first pixel: they are in shares of the image's sides"
+        log.error("normalised-boxes", message, hint="give pixels of the full-size image")
+    elif located and all(_within(draft.coordinates, 1) for draft in located):
         log.warning(
             "normalised-coordinates",
             f"all coordinates of {len(located)} predictions lie in [0, 1]: they look normalised",
@@ -374,7 +379,9 @@ def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
     if superfluous:
         first = superfluous[0]
         message = f"{len(superfluous)} predictions are of pairs that this split does not ask for: they are not scored"
-        log.warning("not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}")
+        log.warning(
+            "not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{_ASK_ALL}"
+        )
 
 
 def _missing_pairs(drafts: Iterable[Draft], manifest: Manifest) -> list[Pair]:
