@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import PlainValidator, TypeAdapter, ValidationError
@@ -32,7 +32,7 @@ from pydantic_core import PydanticCustomError
 from reveal_bench.benchmarks import BENCHMARKS
 
 __all__ = [
-    "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "ReleasePolicy",
+    "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "Quota", "QuotaPolicy", "ReadingPolicy", "ReleasePolicy",
     "Settings", "SettingsError", "Webhook", "is_loopback", "load_settings", "secret_from", "webhook_keys",
 ]  # fmt: skip
 
@@ -47,11 +47,14 @@ class SettingsError(ValueError):
     """A settings file breaks a rule; the message names the file, the key, the rule and the value."""
 
 
-def _rule(kind: type, is_met: Callable[[Any], bool], words: str) -> PlainValidator:
-    """What a key may hold: `kind` as TOML has it, a test, and the test in words."""
+def _rule(kind: type, is_met: Callable[[Any], bool], words: str, *, or_word: str | None = None) -> PlainValidator:
+    """What a key may hold: `kind` as TOML has it, a test, and the test in words; or one word in place of all that."""
     accepted = (int, float) if kind is float else (kind,)
+    words = words if or_word is None else f'{words}, or "{or_word}"'
 
     def check(value: Any) -> Any:
+        if or_word is not None and value == or_word:
+            return value
         is_kind = type(value) in accepted  # not isinstance: true is not a number
         if not is_kind or not is_met(value):
             named = "" if is_kind else _TOML_NAMES.get(type(value), "a " + type(value).__name__) + ": "
@@ -62,8 +65,9 @@ def _rule(kind: type, is_met: Callable[[Any], bool], words: str) -> PlainValidat
     return PlainValidator(check)
 
 
-def _whole(low: int, high: int) -> PlainValidator:
-    return _rule(int, lambda value: low <= value <= high, f"a whole number from {low} to {high}")
+def _whole(low: int, high: int, *, or_word: str | None = None) -> PlainValidator:
+    words = f"a whole number from {low} to {high}"
+    return _rule(int, lambda value: low <= value <= high, words, or_word=or_word)
 
 
 def _number(is_met: Callable[[float], bool], words: str) -> PlainValidator:
@@ -122,6 +126,8 @@ _NAME = _rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line
 
 
 _LISTS = ("bands", "band_resolution")
+BY_HOLDOUT: Final = "by holdout"
+"""For `quota.total`: the number follows from the kind of benchmark and the size of its holdout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +166,30 @@ class ReleasePolicy:
 
 @dataclass(frozen=True, slots=True)
 class QuotaPolicy:
-    """Scored submissions per benchmark version: of a team in all and per UTC day, and of all teams together."""
+    """Scored submissions per benchmark version.
 
-    total: Annotated[int, _whole(1, 1000)] = 3
+    Attributes
+    ----------
+    total, per_day : of a team, in all and per UTC day; `BY_HOLDOUT` for as many in all as the holdout bears
+    board_total : of all teams together
+    """
+
+    total: Annotated[int | Literal["by holdout"], _whole(1, 1000, or_word=BY_HOLDOUT)] = BY_HOLDOUT
     per_day: Annotated[int, _whole(1, 1000)] = 2
     board_total: Annotated[int, _whole(1, 1_000_000)] = 150
+
+    def on(self, answers: int) -> Quota:
+        """The numbers for a holdout that bears so many answers."""
+        return Quota(answers if self.total == BY_HOLDOUT else self.total, self.per_day, self.board_total)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """`QuotaPolicy` in numbers, for one version of a benchmark."""
+
+    total: int
+    per_day: int
+    board_total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +377,7 @@ def load_settings(path: Path | None = None) -> Settings:
     Examples
     --------
     >>> load_settings().of("reveal-cxr").quota
-    QuotaPolicy(total=3, per_day=2, board_total=150)
+    QuotaPolicy(total='by holdout', per_day=2, board_total=150)
     """
     document = _read(PACKAGED)
     if path is not None:
@@ -422,6 +447,7 @@ def _checker(kind: type) -> TypeAdapter[Any]:
 def _check_together(tables: Document, path: Path, prefix: str) -> None:
     """Rules between two keys."""
     release, quota, exposure = tables["release"], tables["quota"], tables["exposure"]
+    is_ruled = quota["total"] == BY_HOLDOUT
     pairs = (
         ("release.bands", release["bands"][0] == release["min_cell"], "begin with release.min_cell", release["bands"]),
         (
@@ -430,8 +456,13 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
             "have a number for each of release.bands",
             release["band_resolution"],
         ),
-        ("quota.per_day", quota["per_day"] <= quota["total"], "not exceed quota.total", quota["per_day"]),
-        ("quota.total", quota["total"] <= quota["board_total"], "not exceed quota.board_total", quota["total"]),
+        ("quota.per_day", is_ruled or quota["per_day"] <= quota["total"], "not exceed quota.total", quota["per_day"]),
+        (
+            "quota.total",
+            is_ruled or quota["total"] <= quota["board_total"],
+            "not exceed quota.board_total",
+            quota["total"],
+        ),
         (
             "exposure.watch_bits",
             exposure["watch_bits"] <= exposure["close_bits"],

@@ -427,15 +427,27 @@ class BoardKind(ABC):
     stand_ins : metrics whose macro ranks where that of `primary` is not there
     released : metrics of which a board may have figures, in the order of its columns
     scored_by : "program", or "readers" whose ratings make the scores
-    most_answers : scored submissions that a team may have on a version before five teams who collude learn too much,
-        see "What colluding teams can learn" in the operator's guide
+    most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
+        0: with more, five teams who collude learn too much, see "What colluding teams can learn" in the operator's
+        guide
     """
 
     primary: ClassVar[str]
     stand_ins: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]]
     scored_by: ClassVar[str] = "program"
-    most_answers: ClassVar[int] = 3
+    most_answers: ClassVar[tuple[tuple[int, int], ...]] = ((0, 3),)
+
+    def answers_on(self, n_items: int) -> int:
+        """Most scored submissions of a team on a version that holds out `n_items`, from `most_answers`.
+
+        Examples
+        --------
+        >>> from reveal_bench.kinds import KINDS
+        >>> KINDS["findings"].answers_on(299), KINDS["findings"].answers_on(300)
+        (2, 3)
+        """
+        return [answers for least, answers in self.most_answers if n_items >= least][-1]
 
     @property
     def can_be_probed(self) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.boards import catalogue as catalogue_module
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBenchmarkError
 from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.store import spending
 from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.conftest import BENCHMARK, Board
@@ -61,24 +61,26 @@ def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
 
 
 def test_a_budget_too_large_for_the_holdout_is_warned_of(
-    database_url: str,
-    board: Board,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    database_url: str, board: Board, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
+    Catalogue(Store(database_url), [board.published]).warn_of_budgets()
+    assert caplog.messages == [], "by itself a budget follows the holdout"
     path = tmp_path / "settings.toml"
-    Catalogue(Store(database_url), [board.published]).warn_of_budgets()
-    n = board.published.n_items
-    told = (
-        f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 1"
-    )
-    assert caplog.messages == [told]
-    caplog.clear()
-    monkeypatch.setattr(catalogue_module, "FEW_ITEMS", n)
-    Catalogue(Store(database_url), [board.published]).warn_of_budgets()
-    assert caplog.messages == [told], "hits tell more than labels do, however many cases there are"
-    caplog.clear()
-    path.write_text("[quota]\ntotal = 1\nper_day = 1\n", encoding="utf-8")
+    path.write_text("[quota]\ntotal = 3\n", encoding="utf-8")
     Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_budgets()
-    assert caplog.messages == []
+    n = board.published.n_items
+    assert caplog.messages == [
+        f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 1"
+    ]
+
+
+def test_what_is_told_of_a_budget_is_what_holds(database_url: str, board: Board) -> None:
+    """Pages and API take it from the folder, sending from the database."""
+    store = Store(database_url)
+    Catalogue(store, [board.published])
+    told = board.published.quota(store.settings.of(BENCHMARK))
+    assert told.total == 1, "one answer of marked places"
+    with store.read() as connection:
+        policy = store.settings.of(BENCHMARK).quota
+        balance = spending.balance(connection, "nobody", BENCHMARK, "1.0.0", policy)
+    assert (balance.total, balance.per_day, balance.board_left) == (told.total, told.per_day, told.board_total)

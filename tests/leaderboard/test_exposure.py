@@ -17,6 +17,7 @@ from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
@@ -250,7 +251,7 @@ def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Row
     everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_PER_LABEL))
     rows.version({"n_studies": 300})
     for team in "ABCDE":
-        for _ in range(load_settings().of(BENCHMARK).quota.total):
+        for _ in range(load_settings().of("reveal-cxr").quota.on(KINDS["findings"].answers_on(300)).total):
             rows.score(team, score=everything)
         if team == "A":
             assert read(rows).level == "low"

@@ -158,7 +158,7 @@ def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
     wire = mine._Handlers(world.services)
     own = "".join(wire.show(asking(world, world.ada), world.north.id, IMAGES))
     assert "Mine" in own
-    assert "9 of 10 scored submissions are left" in own
+    assert "left to your organization: 9 of 10" in own
     others = "".join(wire.show(asking(world, world.ada), world.south.id, IMAGES))
     assert "Theirs" not in others
     assert "Bo" not in others
@@ -313,7 +313,7 @@ def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) 
     for n in range(9):
         world.send(world.ada, world.north, f"Net {n}")
     shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
-    assert "All 10 scored submissions of your organization" in shown
+    assert "used all its scored submissions for this version of the benchmark: 10." in shown
     balance = wire.balance(asking(world, world.ada), IMAGES, "Northern Lab")
     assert "<b>0 of 10 left</b>" in balance
     with world.store.write() as connection:

@@ -9,7 +9,14 @@ from dataclasses import replace
 import pytest
 from reveal_leaderboard.accounts.invitations import Invitation
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
-from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, ReleasePolicy, load_settings
+from reveal_leaderboard.settings import (
+    BenchmarkSettings,
+    ExposurePolicy,
+    Quota,
+    QuotaPolicy,
+    ReleasePolicy,
+    load_settings,
+)
 from reveal_leaderboard.store.queue import Waiting, WorkerRow
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.spending import Balance, LedgerRow
@@ -33,7 +40,7 @@ SUBMISSION = Submission(
     sha256="0" * 64, size=1, id="abc", status="scored", created_at=0.0, is_chosen=True, team="Team",
 )  # fmt: skip
 BALANCE = Balance(
-    10, 6, 1, 3, 2, 1, 0.0, 400, "3 of 10 scored submissions are left to your organization, 1 of them today."
+    10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left to your organization: 3 of 10, 1 of them today."
 )
 
 
@@ -146,7 +153,7 @@ def test_about_prints_the_figures_in_force() -> None:
     settings = BenchmarkSettings(
         ReleasePolicy(min_cell=41, ladder_step=0.03), QuotaPolicy(7, 3, 77), ExposurePolicy(), "Cite me", XSS
     )
-    told = " ".join(policy_sentences(settings))
+    told = " ".join(policy_sentences(settings, Quota(7, 3, 77)))
     for figure in ("at least 41 cases", "0.03 above its best", "7 scored submissions", "3 a day", "77 for all"):
         assert figure in told
     boards = [published(IMAGES), published(STUDIES)]

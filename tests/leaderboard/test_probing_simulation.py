@@ -6,6 +6,7 @@ macro F1 of the calls that they could send in the end over that of their model's
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.metrics import f1_score, roc_auc_score
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
@@ -41,7 +43,10 @@ from tests.leaderboard.probing import (
 WORLDS = {
     "300 studies": (300, 0.90, (10, 30, 38, 46, 60, 75, 100, 140)),
     "668 studies": (668, 0.90, (10, 30, 35, 85, 120, 309)),
+    "299 studies": (299, 0.90, (10, 30, 38, 46, 60, 75, 100, 140)),
     "120 studies": (120, 0.95, (10, 30, 35, 50, 60)),
+    "100 studies": (100, 0.90, (10, 30, 35, 40, 50)),
+    "61 studies": (61, 0.90, (10, 30, 31)),
 }
 """Studies, the AUROC of the model, and how many studies have each label; the first one is too rare to be shown."""
 RARE = 0
@@ -146,13 +151,22 @@ def mean_gain(name: str, strategy: Strategy, n_draws: int, **options: Any) -> fl
     return float(np.mean(gains, axis=0)[RARE + 1 :].mean())
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", ["300 studies", "668 studies"])
+def quota_on(name: str) -> int:
+    """Answers that each team has by default."""
+    return SETTINGS.quota.on(KINDS["findings"].answers_on(WORLDS[name][0])).total
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        *itertools.product(["300 studies", "668 studies"], STRATEGIES),
+        *itertools.product(["61 studies", "100 studies", "299 studies"], ["focused"]),
+    ],
+)
 def test_five_teams_together_gain_next_to_nothing_within_their_quotas(name: str, strategy: Strategy) -> None:
-    attacks = [
-        attack_together(draw(name, seed), strategy, seed=seed, each=SETTINGS.quota.total)
-        for seed in range(DRAWS[strategy])
-    ]
+    """On the smallest holdouts, too, on which they have fewer answers; 61 studies have just two labels to show."""
+    each = quota_on(name)
+    attacks = [attack_together(draw(name, seed), strategy, seed=seed, each=each) for seed in range(DRAWS[strategy])]
     gain = np.mean([gain for gain, _ in attacks], axis=0)[RARE + 1 :].mean()
     assert gain <= MOST_GAINED
     assert not any(changed[RARE] for _, changed in attacks)  # nothing at all is learnt of what is hidden
@@ -181,7 +195,7 @@ def answers_until_watch(world: World) -> int:
 def test_the_meter_warns_before_much_is_gained(name: str) -> None:
     n_answers = answers_until_watch(draw(name, 0))
     each = math.ceil(n_answers / TEAMS)
-    assert each <= SETTINGS.quota.total, "five teams who spend their quotas are noticed"
+    assert each <= quota_on(name), "five teams who spend their quotas are noticed"
     assert mean_gain(name, "focused", 8, each=each) < MOST_GAINED
 
 

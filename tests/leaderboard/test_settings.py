@@ -34,7 +34,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_the_packaged_figures_are_those_of_the_policy() -> None:
     figures = load_settings().of("chexlocalize")
-    assert (figures.release.min_cell, figures.release.resolution, figures.quota.total) == (30, 0.01, 3)
+    assert (figures.release.min_cell, figures.release.resolution, figures.quota.total) == (30, 0.01, "by holdout")
     assert (figures.release, figures.quota, figures.exposure) == (ReleasePolicy(), QuotaPolicy(), ExposurePolicy())
     assert "Saporta" in figures.citation
 
@@ -107,8 +107,14 @@ RULES = {
         "`accounts` must be the same for all benchmarks, got `benchmarks.reveal-cxr.accounts`",
     ),
     "no quota": ("[quota]\ntotal = 0", "`quota.total` must be .* got 0"),
-    "more a day than ever": ("[quota]\nper_day = 11", "`quota.per_day` must not exceed quota.total, got 11"),
-    "more a team than all": ("[quota]\nboard_total = 2", "`quota.total` must not exceed quota.board_total, got 3"),
+    "more a day than ever": (
+        "[quota]\ntotal = 10\nper_day = 11",
+        "`quota.per_day` must not exceed quota.total, got 11",
+    ),
+    "more a team than all": (
+        "[quota]\ntotal = 3\nboard_total = 2",
+        "`quota.total` must not exceed quota.board_total, got 3",
+    ),
     "close before watch": ("[exposure]\nwatch_bits = 9", "`exposure.watch_bits` must not exceed exposure.close_bits"),
     "two lines": ('[about]\nterms = "a\\nb"', "`about.terms` must be one line"),
     "unknown benchmark": ("[benchmarks.chexlocalise.quota]\ntotal = 3", "must be of chexlocalize, .* 'chexlocalise'"),
@@ -184,7 +190,7 @@ def test_what_is_printed_is_what_is_in_force(tmp_path: Path) -> None:
 def test_the_document_is_json() -> None:
     document = json.loads(json.dumps(load_settings().document("reveal-cxr"), allow_nan=False))
     assert document["release"]["bands"] == [30, 60, 120]
-    assert document["quota"] == {"total": 3, "per_day": 2, "board_total": 150}
+    assert document["quota"] == {"total": "by holdout", "per_day": 2, "board_total": 150}
     assert document["reading"] == {"readers_per_answer": 2, "team": ""}
     assert set(document) == {"release", "quota", "exposure", "reading", "citation", "terms"}
 

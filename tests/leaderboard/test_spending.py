@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.settings import QuotaPolicy
-from reveal_leaderboard.store import spending
+from reveal_leaderboard.store import boards, spending
 from reveal_leaderboard.store.events import history
 from reveal_leaderboard.store.spending import QuotaExceededError
 from reveal_leaderboard.store.tables import ledger
@@ -29,7 +29,7 @@ def test_a_new_team_has_everything(database_url: str) -> None:
     assert (balance.total, balance.charged, balance.pending, balance.left) == (10, 0, 0, 10)
     assert (balance.per_day, balance.left_today, balance.board_left) == (2, 2, 500)
     assert balance.may_send
-    assert balance.why == "10 of 10 scored submissions are left to your organization, 2 of them today."
+    assert balance.why == "Scored submissions left to your organization: 10 of 10, 2 of them today."
 
 
 def test_pending_then_charged(database_url: str) -> None:
@@ -47,7 +47,7 @@ def test_the_day_is_full_until_midnight_utc(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=10, per_day=2, board_total=500))
     world.add(sha256=sha(1))
     world.add(sha256=sha(2))
-    with pytest.raises(QuotaExceededError, match=r"Today's 2 scored submissions .* 00:00 UTC") as error:
+    with pytest.raises(QuotaExceededError, match=r"used its 2 of today; .* 00:00 UTC") as error:
         world.add(sha256=sha(3))
     next_at = error.value.balance.next_at
     assert next_at is not None
@@ -69,7 +69,7 @@ def test_yesterdays_do_not_count_today_but_in_total(database_url: str) -> None:
     balance = world.balance()
     assert (balance.left, balance.left_today) == (1, 2)
     world.add(sha256=sha(3))
-    with pytest.raises(QuotaExceededError, match="All 3 scored submissions of your organization") as error:
+    with pytest.raises(QuotaExceededError, match=r"used all its scored submissions .*: 3") as error:
         world.add(sha256=sha(4))
     assert error.value.balance.next_at is None
 
@@ -163,6 +163,29 @@ def test_budgets_belong_to_a_version(database_url: str) -> None:
     world.add()
     with world.store.read() as connection:
         assert spending.balance(connection, "team1", BENCHMARK, "2.0", world.settings.quota).left == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "total"),
+    [
+        ({"kind": "findings", "n_studies": 99}, 1),
+        ({"kind": "findings", "n_studies": 299}, 2),
+        ({"kind": "findings", "n_studies": 300}, 3),
+        ({"kind": "localization", "n_images": 5000}, 1),
+        ({"kind": "detection", "n_images": 60}, 3),
+        ({"kind": "tasks", "n_tasks": 20}, 3),
+        ({}, 1),
+    ],
+)
+def test_by_itself_a_budget_follows_the_kind_and_the_size_of_the_holdout(
+    database_url: str, facts: dict[str, object], total: int
+) -> None:
+    world = World(database_url, quota=QuotaPolicy())
+    with world.store.write() as connection:
+        boards.register_version(connection, BENCHMARK, "3.0", "holdout", facts)
+        balance = spending.balance(connection, "team1", BENCHMARK, "3.0", QuotaPolicy())
+        assert (balance.total, balance.left_today) == (total, 2)
+        assert spending.balance(connection, "team1", BENCHMARK, "3.0", QuotaPolicy(total=7)).total == 7
 
 
 @pytest.mark.parametrize(

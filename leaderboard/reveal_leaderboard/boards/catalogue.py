@@ -24,6 +24,7 @@ from typing import Any
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
+from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 
@@ -31,9 +32,6 @@ __all__ = [
     "BoardKey", "Catalogue", "Published", "UnknownBenchmarkError", "read_published",
     "read_published_boards",
 ]  # fmt: skip
-
-FEW_ITEMS, TOTAL_OF_FEW = 300, 2
-"""A team's budget on a holdout of fewer items than the first should not exceed the second."""
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +57,8 @@ class Catalogue:
         """Say which boards give out more answers than their holdout bears; see "What colluding teams can learn" in the
         operator's guide."""
         for one in self._known.values():
-            total = self.store.settings.of(one.name).quota.total
-            most = KINDS[one.kind].most_answers
-            most = min(most, TOTAL_OF_FEW) if one.n_items < FEW_ITEMS else most
+            total = one.quota(self.store.settings.of(one.name)).total
+            most = KINDS[one.kind].answers_on(one.n_items)
             if one.scored_by == "program" and total > most:
                 log.warning(
                     "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
@@ -168,6 +165,10 @@ class Published:
     def scored_by(self) -> str:
         """Who scores: "program" or "readers"."""
         return KINDS[self.kind].scored_by
+
+    def quota(self, settings: BenchmarkSettings) -> Quota:
+        """How much may be scored on this version."""
+        return settings.quota.on(KINDS[self.kind].answers_on(self.n_items))
 
     @property
     def synthetic(self) -> bool:

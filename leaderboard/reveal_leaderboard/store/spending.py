@@ -21,10 +21,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from reveal_leaderboard.settings import QuotaPolicy
+from reveal_bench.kinds import KINDS
+from reveal_leaderboard.settings import Quota, QuotaPolicy
 from reveal_leaderboard.store import events
 from reveal_leaderboard.store.database import locked, moment
-from reveal_leaderboard.store.tables import ledger, submissions, teams
+from reveal_leaderboard.store.tables import ledger, submissions, teams, versions
 
 __all__ = ["Balance", "LedgerRow", "QuotaExceededError", "balance", "charge", "grant", "refund", "reserve", "statement"]
 
@@ -89,7 +90,7 @@ class LedgerRow:
 
 def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, policy: QuotaPolicy) -> Balance:
     """What a team has spent of its budget and what is left, now."""
-    at = moment(connection)
+    at, quota = moment(connection), _on_version(connection, benchmark, version, policy)
     ours = _account(benchmark, version) & (ledger.c.team_id == team_id)
     amount, kind = ledger.c.amount, ledger.c.kind
     by_kind = sa.select(kind, sa.func.sum(amount), sa.func.count()).where(ours).group_by(kind)
@@ -100,12 +101,12 @@ def balance(connection: sa.Connection, team_id: str, benchmark: str, version: st
     of_all = _sum(connection, amount, _account(benchmark, version) & (kind != "granted"))
     midnight = at - at % DAY
     today = _used_since(connection, ours, midnight)
-    total = policy.total + granted
-    left, left_today = max(0, total - used), max(0, policy.per_day - today)
-    board_left = max(0, policy.board_total - of_all)
-    next_at = None if not left or not board_left or not policy.per_day else at if left_today else midnight + DAY
-    why = _sentence(left, total, left_today, policy.per_day, board_left)
-    return Balance(total, charged, used - charged, left, policy.per_day, left_today, next_at, board_left, why)
+    total = quota.total + granted
+    left, left_today = max(0, total - used), max(0, quota.per_day - today)
+    board_left = max(0, quota.board_total - of_all)
+    next_at = None if not left or not board_left or not quota.per_day else at if left_today else midnight + DAY
+    why = _sentence(left, total, left_today, quota.per_day, board_left)
+    return Balance(total, charged, used - charged, left, quota.per_day, left_today, next_at, board_left, why)
 
 
 def reserve(
@@ -194,6 +195,14 @@ def statement(connection: sa.Connection, team_id: str, benchmark: str, version: 
     return [LedgerRow(**row._mapping) for row in connection.execute(query)]
 
 
+def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:
+    """`policy` in numbers, by the kind and the size of the version; one answer where these are not known."""
+    query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
+    facts = connection.execute(query).scalar_one_or_none() or {}
+    kind = KINDS.get(facts.get("kind", ""))
+    return policy.on(1 if kind is None else kind.answers_on(facts.get(f"n_{kind.items}", 0)))
+
+
 def _account(benchmark: str, version: str) -> sa.ColumnElement[bool]:
     return (ledger.c.benchmark == benchmark) & (ledger.c.version == version)
 
@@ -226,12 +235,12 @@ def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: 
 
 def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int) -> str:
     if not left:
-        return f"All {total} scored submissions of your organization for this version of the benchmark are used."
+        return f"Your organization has used all its scored submissions for this version of the benchmark: {total}."
     if not board_left:
         return "All scored submissions that this version of the benchmark has for everybody together are used."
     if not left_today:
-        return f"Today's {per_day} scored submissions of your organization are used; the next day starts at 00:00 UTC."
-    return f"{left} of {total} scored submissions are left to your organization, {min(left, left_today)} of them today."
+        return f"Your organization has used its {per_day} of today; the next day starts at 00:00 UTC."
+    return f"Scored submissions left to your organization: {left} of {total}, {min(left, left_today)} of them today."
 
 
 def _last(connection: sa.Connection, submission_id: str) -> sa.Row[Any] | None:

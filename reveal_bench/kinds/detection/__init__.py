@@ -35,7 +35,6 @@ class Detection(ImageKind):
         "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with scores; what "
         "is marked where nothing is counts against a model."
     )
-    most_answers: ClassVar = 1  # each detection asks about a place, and about absence
     intervals: ClassVar = ("shifted", "percentile")
     asked_in_words: ClassVar = (
         "A model is asked which findings an image shows, and where: every finding is asked of every image, and a false "

@@ -95,7 +95,7 @@ toml_values = st.sampled_from(
 def test_settings_of_any_value(lines: list[tuple[str, str, str]]) -> None:
     text = "\n".join(f"[{table}]\n{key} = {value}" for table, key, value in lines)
     with contextlib.suppress(SettingsError):
-        assert load_settings(place("settings.toml", text.encode())).of("reveal-cxr").quota.total >= 1
+        assert load_settings(place("settings.toml", text.encode())).of("reveal-cxr").quota.board_total >= 1
 
 
 @QUICK

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import sqlalchemy as sa
@@ -95,6 +96,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         shown = [row.version for row in stored_boards.list_versions(connection, published.name)]
     assert board is not None, "a benchmark that is served has a board"
     uses_grid = KINDS[published.kind].uses_grid
+    quota = published.quota(services.settings.of(published.name))
     return BenchmarkDocument(
         name=published.name,
         title=published.title,
@@ -110,7 +112,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         items=published.items,
         grid=published.info.grid if uses_grid else None,
         asks=published.info.asks if uses_grid else None,
-        settings=services.settings.document(published.name),
+        settings=services.settings.document(published.name) | {"quota": asdict(quota)},
     )
 
 

@@ -11,7 +11,7 @@ import gradio as gr
 
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
-from reveal_leaderboard.settings import BenchmarkSettings
+from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
@@ -104,13 +104,13 @@ def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str
     return {
         "title": one.title, "name": one.name, "version": one.version, "synthetic": one.synthetic, "state": state,
         "why": why, "scored_on": scored_on, "citation": settings.citation, "terms": settings.terms,
-        "policy": policy_sentences(settings),
+        "policy": policy_sentences(settings, one.quota(settings)),
     }  # fmt: skip
 
 
-def policy_sentences(settings: BenchmarkSettings) -> list[str]:
+def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
     """The figures of one benchmark's policy as sentences."""
-    release, quota = settings.release, settings.quota
+    release = settings.release
     ladder = (
         f"A new figure of a {release.ladder_per} is shown if it is {release.ladder_step:g} above its best."
         if release.ladder_step
@@ -125,7 +125,7 @@ def policy_sentences(settings: BenchmarkSettings) -> list[str]:
         f"Findings with at least {release.min_cell} cases. {rounding(asdict(release))} Intervals come from "
         f"{release.n_resamples:,} draws of patients.",
         ladder,
-        f"{quota.total} scored submissions per team and version, {quota.per_day} a day (UTC); "
+        f"{plural(quota.total, 'scored submission')} per team and version, at most {quota.per_day} a day (UTC); "
         f"{quota.board_total} for all teams together.",
         final,
     ]
