@@ -1,4 +1,7 @@
-"""docs/papers.md: what it says of papers 000 and 001 is written, on synthetic data, by the commands that it names."""
+"""docs/papers.md: what it names is written, on synthetic data, by the commands that it names.
+
+That of paper 002 is held to by tests/saliency/test_report.py, which runs the command.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from reveal_bench.cli import app
+from reveal_bench.curation.folder import CurationFolder
 from tests.conftest import ROOT, World
 from tests.dataset.card_folders import tasks_folder
 
@@ -20,7 +24,7 @@ def files_of_paper(number: str) -> set[str]:
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     part = re.split(r"(?m)^## Paper ", text)[1:]
     own = next(one for one in part if one.startswith(number))
-    return set(re.findall(r"`((?:figures|tables)/[\w.-]+)`", own))
+    return set(re.findall(r"`((?:figures|tables|report)/[\w.-]+)`", own))
 
 
 def test_the_files_of_paper_000_are_written(
@@ -42,3 +46,9 @@ def test_the_files_of_paper_001_are_written(tmp_path: Path) -> None:
     named = files_of_paper("001")
     assert len(named) == 6
     assert {name for name in named if not (out / name).is_file()} == set()
+
+
+def test_the_files_of_paper_004_are_written(curated: CurationFolder) -> None:
+    named = files_of_paper("004")
+    assert len(named) == 10
+    assert {name for name in named if not curated.path(name).is_file()} == set()

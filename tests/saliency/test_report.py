@@ -17,6 +17,7 @@ from reveal_bench.phantom import LAYOUTS
 from reveal_bench.reports.style import Illustration
 from tests.cli.test_score import call
 from tests.conftest import made_once
+from tests.reports.test_papers import files_of_paper
 
 CHAPTERS = [
     "Localization", "Decrease from human", "Example films", "Shapes of the references",
@@ -99,6 +100,9 @@ def test_one_command_makes_what_the_single_ones_make(phantom: Path, tmp_path: Pa
         "tuned_both_mask_iou", "gates", "gated_both_mask_iou_all",
     ]  # fmt: skip
     assert "Absent findings are not asked here" in page
+    named = files_of_paper("002")
+    assert len(named) == 16
+    assert {name for name in named if not (out / name).is_file()} == set()
     methods = rows_of(out / "tables" / "methods.csv")
     for system, file in (
         ("cam", made / "cam.jsonl"),
