@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ __all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info", "read
 
 
 FOLDER_INFO = "manifest/benchmark.json"
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def split_shards(folder: Path, config: str, split: str) -> list[Path]:
 
 def read_rows(
     path: Path, columns: Sequence[str] | None = None, *, leave_out: Collection[str] = ()
-) -> list[dict[str, Any]]:
-    """The rows of one Parquet file.
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one Parquet file; a few of them are held at a time.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ def read_rows(
     with pq.ParquetFile(path) as file:  # `pq.read_table` loads pyarrow.dataset, and with it pandas
         if leave_out:
             columns = [leaf for leaf in _leaves(file) if not any(_is_part(leaf, left) for left in leave_out)]
-        rows: list[dict[str, Any]] = file.read(columns=columns).to_pylist()
-    return rows
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns):
+            yield from batch.to_pylist()
 
 
 def _leaves(file: Any) -> list[str]:

@@ -17,7 +17,7 @@ unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,6 +37,8 @@ __all__ = [
     "Figures",
     "Resampled",
     "as_result",
+    "blocks_of_counts",
+    "bootstrap_columns",
     "bounds_of",
     "pooled_freedom_of",
     "bootstrap_means",
@@ -60,6 +62,9 @@ Counts = npt.NDArray[np.float32]
 
 _DRAWS = 1 << 17  # counted at a time: they fit in a cache
 _PRODUCTS = 1 << 18  # added up at a time: too few for BLAS to start threads, which would cost more than they save
+_LEAST_ROWS = 16  # of a product
+_MANY_UNITS = 1 << 14  # from here on, products have the least rows, so that whole ones of a block add up as all do
+_COUNTS_AT_ONCE = 1 << 24  # of so many units
 _UNITS_AT_ONCE = 256  # left out at a time: bounds the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
@@ -227,7 +232,19 @@ def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -
     """
     if n_units < 1 or n_resamples < 1:
         raise ValueError(f"`n_units` and `n_resamples` must be at least 1, got {n_units} and {n_resamples}")
+    return _next_counts(np.random.default_rng(seed), n_resamples, n_units)
+
+
+def blocks_of_counts(n_units: int, *, n_resamples: int, seed: int) -> Iterator[Counts]:
+    """Yield :func:`resampling_counts` by replicates: at once below 16,384 units, else at most 64 MiB at a time."""
     generator = np.random.default_rng(seed)
+    fitting = max(_LEAST_ROWS, _COUNTS_AT_ONCE // n_units // _LEAST_ROWS * _LEAST_ROWS)
+    step = n_resamples if n_units < _MANY_UNITS else fitting
+    for start in range(0, n_resamples, step):
+        yield _next_counts(generator, min(step, n_resamples - start), n_units)
+
+
+def _next_counts(generator: np.random.Generator, n_resamples: int, n_units: int) -> Counts:
     counts = np.empty((n_resamples, n_units), np.float32)
     step = max(1, _DRAWS // n_units)
     offsets = n_units * np.arange(step)[:, None]
@@ -271,21 +288,50 @@ def bootstrap_means(
     ValueError
         If lengths differ, a code is out of range, or a value is infinite.
     """
-    n_units = counts.shape[1]
+    (means,) = bootstrap_columns([values], groups, units, n_groups=n_groups, n_units=counts.shape[1], blocks=[counts])
+    return means
+
+
+def bootstrap_columns(
+    columns: Sequence[FloatArray],
+    groups: IntArray,
+    units: IntArray,
+    *,
+    n_groups: int,
+    n_units: int,
+    blocks: Iterable[Counts],
+) -> list[BootstrapMeans]:
+    """:func:`bootstrap_means` of each of `columns`, which have the same cases; all of a block of counts at once.
+
+    Raises
+    ------
+    ValueError
+        As :func:`bootstrap_means`.
+    """
+    held = [_sums_and_rows(values, groups, units, (n_units, n_groups)) for values in columns]
+    resampled = [[weighted_sums(counts, own) for own in held] for counts in blocks]
+    means = []
+    for own, drawn in zip(held, zip(*resampled, strict=True), strict=True):
+        replicates = np.concatenate([_divide(part[:, :n_groups], part[:, n_groups:]) for part in drawn])
+        sums, rows = own[:, :n_groups], own[:, n_groups:]
+        n = rows.sum(axis=0).astype(np.int64)
+        n_undefined = np.bincount(groups, minlength=n_groups) - n
+        values = _divide(sums.sum(axis=0), rows.sum(axis=0))
+        means.append(BootstrapMeans(values, replicates, n, n_undefined, sums, rows))
+    return means
+
+
+def _sums_and_rows(values: FloatArray, groups: IntArray, units: IntArray, shape: tuple[int, int]) -> FloatArray:
+    """What each unit holds of each group, (n_units, 2 n_groups): the sums of its defined values, then their numbers."""
+    n_units, n_groups = shape
     _check_codes("groups", groups, len(values), n_groups)
     _check_codes("units", units, len(values), n_units)
     if np.isinf(values).any():
         raise ArgumentError("values", "must be finite or NaN", values[np.isinf(values)][0])
     defined = ~np.isnan(values)
     cells = units[defined] * n_groups + groups[defined]
-    shape = (n_units, n_groups)
     sums = _add_up(values[defined], cells, shape)
-    rows = _add_up(np.ones(len(cells)), cells, shape)
-    resampled = weighted_sums(counts, np.concatenate([sums, rows], axis=1))
-    replicates = _divide(resampled[:, :n_groups], resampled[:, n_groups:])
-    n = rows.sum(axis=0).astype(np.int64)
-    n_undefined = np.bincount(groups, minlength=n_groups) - n
-    return BootstrapMeans(_divide(sums.sum(axis=0), rows.sum(axis=0)), replicates, n, n_undefined, sums, rows)
+    return np.concatenate([sums, _add_up(np.ones(len(cells)), cells, shape)], axis=1)
 
 
 def _add_up(weights: FloatArray, cells: IntArray, shape: tuple[int, int]) -> FloatArray:
@@ -298,7 +344,7 @@ def weighted_sums(counts: Counts, columns: FloatArray) -> FloatArray:
     exact = len(columns) * largest < _EXACT and np.array_equal(columns, np.rint(columns))
     factors: npt.NDArray[Any] = columns.astype(np.float32 if exact else np.float64)
     result = np.empty((len(counts), columns.shape[1]))
-    step = max(16, _PRODUCTS // max(1, columns.size))
+    step = max(_LEAST_ROWS, _PRODUCTS // max(1, columns.size))
     for start in range(0, len(counts), step):
         result[start : start + step] = counts[start : start + step].astype(factors.dtype, copy=False) @ factors
     return result

@@ -30,7 +30,18 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.geometry import Grid, is_inside
 from reveal_bench.masks import PackedMasks
 
-__all__ = ["Slice", "box_iou", "cell_coverage", "grid_chance", "grid_hit", "hit_cells", "mask_iou", "point_hit"]
+__all__ = [
+    "Slice",
+    "box_iou",
+    "cell_coverage",
+    "chance_among",
+    "grid_chance",
+    "grid_hit",
+    "hit_cells",
+    "hits_among",
+    "mask_iou",
+    "point_hit",
+]
 
 Slice = Literal["true_positive", "all"]
 
@@ -136,8 +147,12 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
     ([1.0, 0.0], [0.015625, 0.015625])
     """
     _check_length("predictions", len(predictions), len(references))
-    good = hit_cells(references, grid)
-    hits = np.zeros(len(references))
+    return hits_among(predictions, hit_cells(references, grid), grid)
+
+
+def hits_among(predictions: Sequence[Sequence[str]], good: BoolArray, grid: Grid) -> FloatArray:
+    """:func:`grid_hit` where :func:`hit_cells` are known."""
+    hits = np.zeros(len(good))
     for i, cells in enumerate(predictions):
         for cell in cells:
             column, row = grid.parse(cell)
@@ -160,7 +175,12 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
     >>> grid_chance(pack_masks([encode_mask(np.ones((16, 16)))])).tolist()
     [1.0]
     """
-    shares: FloatArray = hit_cells(references, grid).mean(axis=(1, 2))
+    return chance_among(hit_cells(references, grid))
+
+
+def chance_among(good: BoolArray) -> FloatArray:
+    """:func:`grid_chance` where :func:`hit_cells` are known."""
+    shares: FloatArray = good.mean(axis=(1, 2))
     shares[shares == 0] = np.nan
     return shares
 

@@ -11,6 +11,8 @@ import pytest
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     Estimate,
+    blocks_of_counts,
+    bootstrap_columns,
     bootstrap_means,
     estimate_cases,
     estimate_means,
@@ -65,6 +67,24 @@ def test_replicates_equal_a_plain_loop_with_the_same_draws(rng: np.random.Genera
     for g, estimate in enumerate(estimates[1:]):
         column = [row[g] for row in loop if not math.isnan(row[g])]
         assert (estimate.low, estimate.high) == pytest.approx(tuple(np.percentile(column, [2.5, 97.5])), rel=1e-12)
+
+
+def test_many_patients_are_drawn_in_blocks_and_nothing_changes(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_units, n_groups = 20_000, 3
+    hits, shares = (rng.random(30_000) < 0.3).astype(float), np.where(rng.random(30_000) < 0.1, NAN, rng.random(30_000))
+    groups, units = rng.integers(0, n_groups, 30_000), rng.integers(0, n_units, 30_000)
+    counts = resampling_counts(n_units, n_resamples=50, seed=3)
+    monkeypatch.setattr("reveal_bench.metrics.bootstrap._COUNTS_AT_ONCE", 20 * n_units)
+    blocks = list(blocks_of_counts(n_units, n_resamples=50, seed=3))
+    assert [len(block) for block in blocks] == [16, 16, 16, 2]
+    assert np.array_equal(np.concatenate(blocks), counts)
+    found = bootstrap_columns([hits, shares], groups, units, n_groups=n_groups, n_units=n_units, blocks=blocks)
+    for got, values in zip(found, (hits, shares), strict=True):
+        wanted = bootstrap_means(values, groups, units, n_groups=n_groups, counts=counts)
+        assert np.array_equal(got.replicates, wanted.replicates)
+        assert np.array_equal(got.values, wanted.values)
 
 
 def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:

@@ -47,14 +47,14 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
     Estimate,
-    bootstrap_means,
+    blocks_of_counts,
+    bootstrap_columns,
     code_cases,
     estimates_from,
-    resampling_counts,
     signature,
 )
 from reveal_bench.metrics.intervals import Interval, check_interval
-from reveal_bench.metrics.localization import box_iou, grid_chance, grid_hit, mask_iou, point_hit
+from reveal_bench.metrics.localization import box_iou, chance_among, hit_cells, hits_among, mask_iou, point_hit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -466,11 +466,12 @@ def _batch_values(
         for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))
     ]
     cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
+    good_cells = hit_cells(regions, grid)
     values = {
         _SHARE: regions.areas / [height * width for height, width in sizes],
-        "grid_chance": grid_chance(regions, grid=grid),
+        "grid_chance": chance_among(good_cells),
         "point_hit": point_hit(points, regions),
-        "grid_hit": grid_hit(cells, regions, grid=grid),
+        "grid_hit": hits_among(cells, good_cells, grid),
     }
     if "box_iou" in names:
         boxes = [(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen]
@@ -481,8 +482,9 @@ def _batch_values(
         values["box_iou"] = box_iou(boxes, tight)
     if "mask_iou" in names:
         is_mask = np.array([reference.is_mask for reference in references], bool)
-        for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
-            iou = mask_iou(masks, regions, slice=part)  # type: ignore[arg-type]
+        iou_all = mask_iou(masks, regions, slice="all")
+        iou_drawn = np.where((masks.areas > 0) & (regions.areas > 0), iou_all, np.nan)
+        for name, iou in (("mask_iou", iou_drawn), ("mask_iou_all", iou_all)):
             values[name] = np.where(is_mask, np.where(~has_mask & (regions.areas > 0), 0.0, iou), np.nan)
     return values
 
@@ -567,15 +569,12 @@ def resample_systems(
             stray = min(images ^ set(rows.all_images))
             raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in some of them alone")
     units = sorted({image[1 if unit == "patient" else 0] for image in images})
-    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
     results = []
     for rows in systems:
         of_case = rows.patient_ids if unit == "patient" else rows.image_ids
         kept, groups, codes = code_cases(rows.case_findings, of_case, findings=findings, units=units)
-        results.append(
-            {
-                name: bootstrap_means(rows.values[name][kept], groups, codes, n_groups=len(findings), counts=counts)
-                for name in metrics
-            }
-        )
+        blocks = blocks_of_counts(len(units), n_resamples=n_resamples, seed=seed)
+        columns = [rows.values[name][kept] for name in metrics]
+        means = bootstrap_columns(columns, groups, codes, n_groups=len(findings), n_units=len(units), blocks=blocks)
+        results.append(dict(zip(metrics, means, strict=True)))
     return results

@@ -1,0 +1,104 @@
+"""How time and memory of ``reveal-bench score`` and ``lint`` grow with the number of images: 1,000, 10,000 and 100,000.
+
+Images of 512 x 512 pixels with 10 findings, of which two are drawn on each, as masks of 20 to 200 columns that are all
+different. The file answers each question with a mask, a point and a score, about 700 characters. The work is per image,
+so a row says what the start-up and an image take; the peak is that of the whole process.
+
+``python benchmarks/growth.py FOLDER [N ...]`` makes the cases in FOLDER, or uses those that are there.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import orjson
+import ragged  # the benchmark beside this one
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
+from reveal_bench.masks import PackedMasks, Rle, union_masks
+
+SIDE, N_DRAWN = 512, 2
+NUMBERS = (1_000, 10_000, 100_000)
+GOAL_MIB = 1024
+
+
+def ellipse(rng: np.random.Generator) -> tuple[Rle, tuple[float, float, float, float], int]:
+    """A mask, its tight box and its area."""
+    n_columns = int(rng.integers(20, 200))
+    left, middle = int(rng.integers(0, SIDE - n_columns)), int(rng.integers(120, SIDE - 120))
+    half = 1 + np.sqrt(1 - np.linspace(-1, 1, n_columns) ** 2) * rng.uniform(10, 100) + rng.uniform(0, 5, n_columns)
+    tall = half.astype(np.int64)
+    columns = (left + np.arange(n_columns)) * SIDE + middle
+    ends = np.append(np.stack([columns - tall, columns + tall], axis=1).ravel(), SIDE * SIDE).astype(np.int32)
+    rle = union_masks(PackedMasks(np.array([[SIDE, SIDE]]), ends, np.array([0, len(ends)])))
+    box = float(left), float(middle - tall.max()), float(n_columns), float(2 * tall.max())
+    return rle, box, int(2 * tall.sum())
+
+
+def records(n_images: int) -> Iterator[LocalizationRecord]:
+    rng = np.random.default_rng(0)
+    for i in range(n_images):
+        annotations = []
+        for k in range(N_DRAWN):
+            rle, box, area = ellipse(rng)
+            finding = CHEXLOCALIZE_FINDINGS[(i + 3 * k) % len(CHEXLOCALIZE_FINDINGS)]
+            annotations.append(Annotation(finding, "ground_truth", rle, (), box, 1, area))
+        yield LocalizationRecord(
+            image_id=f"i{i}",
+            patient_id=f"p{i * 3 // 4}",
+            study_id=f"s{i}",
+            view="FRONTAL",
+            width=SIDE,
+            height=SIDE,
+            label_status=dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {a.finding: 1 for a in annotations},
+            annotations=tuple(annotations),
+        )
+
+
+def write(folder: Path, n_images: int) -> None:
+    """A dataset folder and a prediction file."""
+    data = folder / f"data-{n_images}"
+    build_folder({"test": records(n_images)}, data, BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
+    rng = np.random.default_rng(1)
+    with (folder / f"predictions-{n_images}.jsonl").open("wb") as file:
+        for i in range(n_images):
+            for k in range(N_DRAWN):
+                rle, box, _ = ellipse(rng)
+                line = {
+                    "image_id": f"i{i}",
+                    "finding": CHEXLOCALIZE_FINDINGS[(i + 3 * k) % len(CHEXLOCALIZE_FINDINGS)],
+                    "rle": {"size": [SIDE, SIDE], "counts": rle.counts},
+                    "point": [box[0] + box[2] / 2, box[1] + box[3] / 2],
+                    "score": float(rng.uniform()),
+                }
+                file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def measure_in(folder: Path, numbers: Sequence[int]) -> Iterator[dict[str, float | str]]:
+    for n_images in numbers:
+        if not (folder / f"predictions-{n_images}.jsonl").exists():
+            write(folder, n_images)
+        for command in ("lint", "score"):
+            file, data = folder / f"predictions-{n_images}.jsonl", folder / f"data-{n_images}"
+            seconds, mib = ragged.run([command, str(file), str(data), "--split", "test"])
+            work = f"whole {command} command, {n_images:,} images"
+            yield {"work": work, "ours_s": seconds, "peak_mib": round(mib), "goal_mib": GOAL_MIB}
+
+
+def measure() -> Iterator[dict[str, float | str]]:
+    with tempfile.TemporaryDirectory() as name:
+        yield from measure_in(Path(name), NUMBERS)
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    place.mkdir(parents=True, exist_ok=True)
+    for found in measure_in(place, [int(word) for word in sys.argv[2:]] or NUMBERS):
+        print(ragged.shown(found), flush=True)
