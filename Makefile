@@ -13,6 +13,7 @@ LMMS_TORCH ?= torch
 CFF := .venv-cff
 EXCHANGE := .venv-exchange
 PEERS := .venv-peers
+COCO := .venv-coco
 
 .PHONY: demo test soak load lint docs bench clean
 
@@ -45,7 +46,7 @@ docs: $(VENV)/.installed-docs
 load: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/load.py
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-dev $(COCO)/.installed
 	$(BIN)/python benchmarks
 
 $(BIN)/python:
@@ -79,6 +80,12 @@ $(EXCHANGE)/.installed:
 	@command -v dciodvfy >/dev/null || .ci/install-dicom3tools
 	touch $@
 
+# Libraries that compare run-length masks, which the bench measures beside ours.
+$(COCO)/.installed:
+	$(PYTHON) -m venv $(COCO)
+	$(COCO)/bin/python -m pip install --quiet --disable-pip-version-check pycocotools==2.0.11 faster-coco-eval==1.8.0 hotcoco==1.3.0 RLEMaskLib==0.8.1
+	touch $@
+
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
 	$(INSTALL) --editable '.[curate,dicom,receipts,report]' --editable ./leaderboard
 	touch $@
@@ -107,4 +114,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf site $(VENV) $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site $(VENV) $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) $(COCO) .pytest_cache .mypy_cache .ruff_cache

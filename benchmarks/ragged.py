@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 import orjson
-from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, peer_iou  # the benchmark beside this one
+from goals import shown  # the benchmark's files beside this one
+from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, peer_iou
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -178,11 +179,6 @@ def row(work: str, pairs: list[tuple[float, float]]) -> dict[str, float | str]:
     return {"work": work, "ratio": ratio, "peer_s": statistics.median(peers), "ours_s": statistics.median(ours)}
 
 
-def shown(found: dict[str, float | str]) -> str:
-    peak = f", at most {found['peak_mib']} MiB" if "peak_mib" in found else ""
-    return f"  {found['work']:<62} {found['ratio']:>7} x as fast as its peer{peak}"
-
-
 def measure() -> list[dict[str, float | str]]:
     with tempfile.TemporaryDirectory() as name:
         write(Path(name))
@@ -194,4 +190,4 @@ if __name__ == "__main__":
     if not (place / "masks.json").exists():
         write(place)
     for found in measure_in(place):
-        print(shown(found), f"({found['ours_s']:.3f} s)")
+        print(shown(found))
