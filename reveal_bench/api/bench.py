@@ -16,12 +16,10 @@ from reveal_bench.api.loaded import Loaded, is_loaded, origin_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import kind_of
-from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, chosen_split, read_folder_info
 from reveal_bench.kinds.kind import Kind, Manifest
 
-__all__ = ["DEFAULT_SPLIT", "AnyBench", "Bench", "Cases", "References", "as_bench", "load"]
-
-DEFAULT_SPLIT = "released"
+__all__ = ["AnyBench", "Bench", "Cases", "References", "as_bench", "load"]
 
 _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -171,11 +169,7 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
         if not (isinstance(source, str) and _ON_HUB.fullmatch(source)):
             raise ArgumentError("source", "must be a dataset folder that exists", source)
         folder = _download(source, revision)
-    info = read_folder_info(folder)
-    if split is None:
-        split = DEFAULT_SPLIT if DEFAULT_SPLIT in info.splits or len(info.splits) != 1 else next(iter(info.splits))
-    check_split(info, folder, split)
-    return Bench(folder, split, info)
+    return Bench(folder, chosen_split(folder, split), read_folder_info(folder))
 
 
 def as_bench(bench: AnyBench, split: str | None = None) -> Bench:

@@ -63,9 +63,12 @@ class Scores(Shown):
 
     @property
     def caption(self) -> str:
-        """What was scored on what, and how intervals were made."""
+        """What was scored on what, how intervals were made, and whether the linter warns of anything."""
         how = {name: self.scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
-        return f"{self.scored.report.file} on {self.scored.place}: {intervals_text(**how)}"
+        report = self.scored.report
+        n = sum(problem.severity == "warning" for problem in report.problems)
+        warned = f"; {n} warning{'s' * (n > 1)} of the linter: scored.report" if n else ""
+        return f"{report.file} on {self.scored.place}: {intervals_text(**how)}{warned}"
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""

@@ -16,10 +16,10 @@ from reveal_bench.cli.output import (
     AsLatex,
     AsMarkdown,
     Folder,
-    GivenSplit,
     Metadata,
     Missing,
     PredictionFile,
+    Split,
 )
 from reveal_bench.cli.score import thresholds_of
 
@@ -36,7 +36,7 @@ class Bins(StrEnum):
 def confidence(
     file: PredictionFile,
     folder: Folder,
-    split: GivenSplit = None,
+    split: Split = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
     ] = None,
@@ -77,7 +77,7 @@ def confidence(
 def curves(
     file: PredictionFile,
     folder: Folder,
-    split: GivenSplit = None,
+    split: Split = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
     ] = None,
@@ -117,7 +117,7 @@ def shapes(
     human: Annotated[
         Path | None, typer.Option(help="That of `baseline human`: also regress the gap from it to the model.")
     ] = None,
-    split: GivenSplit = None,
+    split: Split = None,
     missing: Missing = None,
     scale: Annotated[FeatureScale, typer.Option(help="How features are scaled.")] = FeatureScale.MINMAX,
     score_scale: Annotated[

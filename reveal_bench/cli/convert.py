@@ -41,7 +41,7 @@ class Boxes(StrEnum):
 def convert(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="New folder to write, or the prediction file that --from makes.")],
-    split: Split = "released",
+    split: Split = None,
     to: Annotated[ExchangeForm | None, typer.Option(help="Form to write.", show_default=False)] = None,
     form: Annotated[
         ExchangeForm | None,
@@ -73,8 +73,11 @@ def convert(
     ] = False,
 ) -> None:
     """Write references or predictions for annotation tools; read annotations, or what models write, as predictions."""
+    from reveal_bench.kinds.folder import chosen_split
+
     if (to is None) == (form is None):
         raise ArgumentError("to", "must be given, or `form`, and not both", others=("form",))
+    split = chosen_split(folder, split)
     if to is not None:
         _write(to, folder, split, out, predictions, pictures)
         return

@@ -50,10 +50,7 @@ _UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
-GivenSplit = Annotated[
-    str | None, typer.Option("--split", help="Split of the dataset folder: released, or its only one, unless given.")
-]
+Split = Annotated[str | None, typer.Option(help="Split of the folder; else `released`, or the only one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
 Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")]

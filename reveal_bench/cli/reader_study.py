@@ -112,7 +112,7 @@ def readers(
 def readings(
     file: PredictionFile,
     folder: Folder,
-    split: Split = "released",
+    split: Split = None,
     finding: Annotated[str | None, typer.Option(help="Label whose readings are printed; all by default.")] = None,
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,

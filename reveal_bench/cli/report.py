@@ -145,16 +145,14 @@ def report(
             asked |= {"human": human, "tune_split": tune_split, "n_processes": processes}
             maps = [labelled(one) for one in what]
             with terminal.progress("reading") as progress:
-                written = api.report(
-                    maps, folder, out=out, split=split or "released", saliency=True, progress=progress, **asked
-                )
+                written = api.report(maps, folder, out=out, split=split, saliency=True, progress=progress, **asked)
             terminal.warn(written.warnings)
             typer.echo(f"wrote {written.path}")
             return
         if human is not None:
             if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
                 raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
-            written = api.report(what[0], folder, out=out, split=split or "released", human=human, **asked)
+            written = api.report(what[0], folder, out=out, split=split, human=human, **asked)
             terminal.warn(written.warnings)
             typer.echo(f"wrote {written.path}")
             return
@@ -191,17 +189,18 @@ def view(
         list[str] | None,
         typer.Argument(metavar="[[NAME=]FILE...]", help="Answers of systems, prediction files.", show_default=False),
     ] = None,
-    split: Split = "released",
+    split: Split = None,
     most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,
 ) -> None:
     """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
+    from reveal_bench.kinds.folder import chosen_split
     from reveal_bench.viewer.gallery import CaseSource, named_files
     from reveal_bench.viewer.serving import PATH, Galleries, Gallery, loopback_server
 
     files = named_files(predictions or [])
-    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
+    source = CaseSource(folder, chosen_split(folder, split), files, max_side=max_side, most=most, private=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
         source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
         typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")

@@ -39,7 +39,7 @@ def saliency(
     maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
     folder: Folder,
     out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
-    split: Split = "released",
+    split: Split = None,
     threshold: Annotated[
         str,
         typer.Option(help="otsu; a number; a table finding,threshold; tuned, with --tune-split; none: points alone."),
@@ -81,8 +81,10 @@ def saliency(
 ) -> None:
     """Make a prediction file from heat maps: a point, a mask and the probability of each finding asked."""
     from reveal_bench import api
+    from reveal_bench.kinds.folder import chosen_split
 
     terminal.check_outside_datasets(out, "--out")
+    split = chosen_split(folder, split)
     if ("tuned" in (threshold, gate)) != (tune_split is not None):
         rule = "must be given with `threshold` or `gate` tuned, and one of them with this"
         raise ArgumentError("tune_split", rule, others=("threshold", "gate"))
@@ -147,7 +149,7 @@ def saliency(
 def score_maps(
     maps: Annotated[Path, typer.Argument(help="Folder of heat maps: <image>_<finding>.npy ...", show_default=False)],
     folder: Folder,
-    split: Split = "released",
+    split: Split = None,
     tolerance: Annotated[float, typer.Option(min=0, help="How far off a point may be, in pixels.")] = 15,
     in_mm: Annotated[bool, typer.Option("--mm", help="The tolerance is in mm, by the spacing of each image.")] = False,
     name: Annotated[

@@ -22,7 +22,6 @@ from reveal_bench.cli.output import (
     AsLatex,
     AsMarkdown,
     Folder,
-    GivenSplit,
     GridSize,
     Metadata,
     Missing,
@@ -69,7 +68,7 @@ def baseline(
     name: Annotated[Baseline, typer.Argument(help="Which baseline.", show_default=False)],
     folder: Folder,
     out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
-    split: Split = "released",
+    split: Split = None,
     fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
     seed: Seed = 0,
 ) -> None:
@@ -81,8 +80,9 @@ def baseline(
         location_prior_baseline,
     )
     from reveal_bench.kinds import kind_of
-    from reveal_bench.kinds.folder import check_split, read_folder_info
+    from reveal_bench.kinds.folder import check_split, chosen_split, read_folder_info
 
+    split = chosen_split(folder, split)
     kind = kind_of(read_folder_info(folder))
     if not kind.names_places:
         raise ValueError(f"baselines name a place on an image: {folder} is of {kind.name}, which has none")
@@ -121,7 +121,7 @@ def baseline(
 def lint(
     file: PredictionFile,
     folder: Folder,
-    split: GivenSplit = None,
+    split: Split = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     every: Annotated[bool, typer.Option("--all", help="Show each problem, not one line per rule.")] = False,
@@ -140,7 +140,7 @@ def lint(
 def score(
     file: PredictionFile,
     folder: Folder,
-    split: GivenSplit = None,
+    split: Split = None,
     allow_missing: AllowMissing = False,
     missing: Missing = None,
     criterion: Annotated[
@@ -290,7 +290,7 @@ def compare(
     file_a: PredictionFile,
     file_b: PredictionFile,
     folder: Folder,
-    split: GivenSplit = None,
+    split: Split = None,
     metric: Annotated[str | None, typer.Option(help="Metric to compare by; all that apply by default.")] = None,
     relative: Annotated[
         bool, typer.Option("--relative", help="Show the relative decrease from B, (B - A) / B, not A - B.")
@@ -365,7 +365,7 @@ def rank(
         ),
     ],
     folder: Folder,
-    split: GivenSplit = None,
+    split: Split = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric to rank by; that of the leaderboard by default.", show_default=False)
     ] = None,

@@ -20,7 +20,17 @@ _SEARCHED_CHARACTERS = 100
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """Known names that look like `name`, or all of them."""
+    """What `name` looks like: an index that was written, a header with another separator, a known name; or all of them.
+
+    Examples
+    --------
+    >>> name_hint("Unnamed: 0", ["x", "y"]), name_hint("X", ["x", "y"])
+    ('an index that was written? leave it out: df.to_csv(..., index=False)', 'did you mean x?')
+    """
+    if not name or name.startswith("Unnamed: "):
+        return "an index that was written? leave it out: df.to_csv(..., index=False)"
+    if ";" in name or "\t" in name:
+        return "columns separated by something else? separate them with commas"
     near = nearest_names(name[:_SEARCHED_CHARACTERS], known)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
 

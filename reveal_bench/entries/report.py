@@ -36,7 +36,10 @@ _CONVERTED = {
     "normalised-boxes",
     "format",
     "not-an-object",
+    "column-type",
 }
+_CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
+"""Rules that another program's table breaks, where a prediction file with a line per prediction has a slip."""
 _CONVERT = (
     "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
     "reads many, and says what it read as what; numbers of COCO need `--instances INSTANCES.json`, shares of the image "
@@ -185,7 +188,8 @@ class LintReport:
             lines.append(problem.told(self.format) + (f"  ({n:,} such {problem.severity}s)" if n > 1 else ""))
         if len(shown) > most:
             lines.append(f"... and {len(shown) - most} more")
-        if any(problem.rule in _CONVERTED for problem in self.problems):
+        converted = _CONVERTED if self.format == "jsonl" else _CONVERTED | _CONVERTED_TABLES
+        if any(problem.rule in converted for problem in self.problems):
             lines.append(_CONVERT)
         verdict = "accepted" if self.ok else "refused"
         read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"

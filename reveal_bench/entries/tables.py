@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from reveal_bench.entries.hints import name_hint
 from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
-from reveal_bench.findings import nearest_names
 
 __all__ = ["parse_number", "read_csv", "read_parquet"]
 
@@ -139,15 +139,13 @@ def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> boo
     before = len(log.problems)
     for name in names:
         if name not in _COLUMNS:
-            near = nearest_names(name[: limits.id_characters], _COLUMNS)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"known columns: {', '.join(_COLUMNS)}"
             log.error(
                 "unknown-column",
                 "is not a column of a prediction table",
                 line=1,
                 field=name[:50],
                 value=name,
-                hint=hint,
+                hint=name_hint(name, _COLUMNS),
             )
     for name in sorted({name for name in names if names.count(name) > 1}):
         log.error("duplicate-column", "a column may stand only once", line=1, field=name[:50], value=name)

@@ -10,11 +10,12 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info", "read_rows", "split_shards"]
+__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "chosen_split", "read_folder_info", "read_rows", "split_shards"]
 
 
 FOLDER_INFO = "manifest/benchmark.json"
 _ROWS_AT_ONCE = 1024
+DEFAULT_SPLIT = "released"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,21 @@ def check_split(info: FolderInfo, folder: Path, split: str, *, argument: str = "
     if split not in info.splits:
         known = ", ".join(info.splits)
         raise ArgumentError(argument, f"must be one of the splits of {folder} ({known})", repr(split))
+
+
+def chosen_split(folder: Path, split: str | None = None) -> str:
+    """`split`, if the folder has it; without one "released" where there is one, or the only one.
+
+    Raises
+    ------
+    ValueError
+        If `folder` is not a dataset folder, or has no such split.
+    """
+    info = read_folder_info(folder)
+    if split is None:
+        split = DEFAULT_SPLIT if DEFAULT_SPLIT in info.splits or len(info.splits) != 1 else next(iter(info.splits))
+    check_split(info, folder, split)
+    return split
 
 
 def split_shards(folder: Path, config: str, split: str) -> list[Path]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reveal_bench.kinds.folder import FOLDER_INFO
+
 __all__ = ["SUFFIXES", "prediction_file", "prediction_files", "stem_of"]
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _BESIDE = {"submission.json", "run.json", "transcript.jsonl", "summary.json", "answers.jsonl"}
 """What stands beside predictions, in a run folder too."""
+_MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
 
 
@@ -40,8 +43,17 @@ def prediction_file(path: Path) -> Path:
     if not path.is_dir():
         return path
     found = sorted(filter(_is_prediction_file, path.iterdir()))
+    if not found and (path / "run.json").exists():
+        raise ValueError(
+            f"{path} must hold predictions, got a run without any: the same `reveal-bench run` goes on with it"
+        )
+    if (path / FOLDER_INFO).exists():
+        raise ValueError(
+            f"{path} must be a prediction file or a run folder, got a dataset folder: predictions come first"
+        )
     if len(found) != 1:
-        got = ", ".join(one.name for one in found) or "none"
+        got = ", ".join(one.name for one in found[:_MOST_NAMED]) or "none"
+        got += f" and {len(found) - _MOST_NAMED} more" * (len(found) > _MOST_NAMED)
         raise ValueError(f"{path} must hold one prediction file, got {got}")
     return found[0]
 

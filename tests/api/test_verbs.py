@@ -314,7 +314,7 @@ def test_a_metric_has_its_name_and_its_title(places: tuple[Path, Path]) -> None:
     folder, path = places
     named, titled = (rb.compare(path, path, folder, metric=metric, **FEW) for metric in ("point_hit", "hit rate"))
     assert named.records == titled.records
-    with pytest.raises(ArgumentError, match=r"`metric` must be one of point_hit, .*, got 'accuracy'"):
+    with pytest.raises(ArgumentError, match=r"`metric` must be one that applies: point_hit, .*, got 'accuracy'"):
         rb.compare(path, path, folder, metric="accuracy", **FEW)
 
 

@@ -203,7 +203,7 @@ def test_byte_order_mark_is_skipped_and_said(lint, prediction):
         (gzip.compress(gzip.compress(b"abc", mtime=0), mtime=0), "compression", "once"),
         (b"\x28\xb5\x2f\xfdnonsense", "compression", ""),
         (b"image_id,finding,cell\n\xff,b,c", "encoding", "UTF-8"),
-        (b"just some words", "unknown-column", "known columns"),
+        (b"just some words", "unknown-column", "known: image_id"),
     ],
 )
 def test_files_of_other_kinds_are_refused_with_a_reason(lint, content, rule, hint):

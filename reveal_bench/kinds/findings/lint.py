@@ -229,8 +229,7 @@ class _Checker:
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
             elif not 0 <= value <= 1:  # whole numbers of hundreds of digits too, which are no float
-                hint = "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"
-                self._error(entry, "score-range", field, "must lie in [0, 1]", value, hint)
+                self._error(entry, "score-range", field, "must lie in [0, 1]", value, _score_hint(value))
             else:
                 values[label] = float(value)
             values.setdefault(label, 0.0)
@@ -282,3 +281,10 @@ def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
         )
         lines.append(json.dumps({"study_id": prediction.study_id, **answer}) + "\n")
     return "".join(lines)
+
+
+def _score_hint(value: float) -> str:
+    """What a number outside [0, 1] may stand for."""
+    if value == -1:
+        return "CheXpert's -1? what is uncertain needs a probability, too"
+    return "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.kind import deferred
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
@@ -87,7 +88,8 @@ class Localization(ImageKind):
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
         if not isinstance(answer, Mapping):
-            return super().entries(key, answer)
+            rule = "must map an image to its findings and these to places, as {image: {finding: (x, y)}}"
+            raise ArgumentError("predictions", rule, f"{type(answer).__name__} for {key!r}")
         from reveal_bench.kinds.localization.formats import place_fields
 
         return [self.entry({"image_id": key, "finding": finding, **place_fields(place)})
