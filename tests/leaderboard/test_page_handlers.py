@@ -480,6 +480,6 @@ def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: A
     *_, opening = board._Handlers(world.services).open(asking(world, None, benchmark=IMAGES))
     words = " ".join(re.sub("<[^>]+>", " ", opening).split())
     assert words.startswith("Where is each finding of a chest radiograph?")
-    assert "No model has a place yet." in words  # nobody ranked them here
+    assert "No entry has a place yet." in words  # nobody ranked them here
     *_, shown, _, _, _ = board._Handlers(world.services).open(asking(world, None, benchmark="nope"))
     assert "There is no board of &#39;nope&#39; here." in shown

@@ -116,6 +116,7 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
         if release.ladder_step
         else "Every figure is shown, better or not."
     )
+    a_day = f", {quota.per_day} a day (UTC)" if quota.per_day < quota.total else ""
     final = (
         f"{100 * release.final_share:.0f} % of the patients are kept for final figures at announced rounds."
         if release.final_share
@@ -125,8 +126,8 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
         f"Findings with at least {release.min_cell} cases. {rounding(asdict(release))} Intervals come from "
         f"{release.n_resamples:,} draws of patients.",
         ladder,
-        f"{plural(quota.total, 'scored submission')} per team and version, at most {quota.per_day} a day (UTC); "
-        f"{quota.board_total} for all teams together.",
+        f"{plural(quota.total, 'scored submission')} per team and version{a_day}; {quota.board_total} for all teams "
+        "together.",
         final,
     ]
 

@@ -1,0 +1,85 @@
+"""Walk a board's pages as visitors see them: pictures, what axe-core finds, what moves, and how long rows take.
+
+Every page at four widths, light and dark: a picture of each, serious findings of axe-core, layout shift, overflow. Then
+the board once at 1.6 Mbit/s with a quarter of the processor: seconds until its first row is seen (2.5 are promised).
+
+    reveal-leaderboard demo                                    # in another terminal
+    python -m benchmarks.pages http://127.0.0.1:7860 /tmp/pictures
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.leaderboard.browser.browsing import faults, running_browser
+from tests.leaderboard.browser.test_look import NOTE_SHIFTS
+
+WIDTHS, SCHEMES = (1920, 1440, 1024, 390), ("light", "dark")
+PAGES = {
+    "board": "/", "submit": "/submit", "compare": "/compare", "mine": "/mine", "about": "/about", "admin": "/admin",
+    "entry": "/entry?id={id}", "submission": "/submission?id={id}", "unknown": "/no-such-page",
+}  # fmt: skip
+SLOW = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 93_750}
+"""1.6 Mbit/s down, .75 up, in bytes; Chromium's "slow 4G"."""
+SLOWED, PATIENCE_MS = 4, 60_000
+SETTLED = 1500
+"""Milliseconds after the network is quiet, for what is still drawn."""
+
+
+def first_entry(page: Any, address: str) -> str:
+    """The id of an entry on the board."""
+    board = page.request.get(f"{address}/api/v1/benchmarks").json()["benchmarks"][0]["name"]
+    found = page.request.get(f"{address}/api/v1/leaderboard?benchmark={board}").json()
+    return str(found["entries"][0]["submission_id"])
+
+
+def walk(browser: Any, address: str, out: Path) -> None:
+    """Print one line per page, width and scheme, and keep its picture."""
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            context.add_init_script(NOTE_SHIFTS)
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            entry = first_entry(page, address)
+            for name, path in PAGES.items():
+                page.goto(address + path.format(id=entry))
+                page.wait_for_load_state("networkidle")
+                page.wait_for_timeout(SETTLED)
+                wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+                shift = page.evaluate("window.shift")
+                page.screenshot(path=out / f"{name}-{width}-{scheme}.png")
+                page.screenshot(path=out / f"{name}-{width}-{scheme}-whole.png", full_page=True)
+                told = "; ".join(faults(page)) or "nothing serious"
+                print(f"{name:<11} {width:>4} {scheme:<5} shift {shift:.3f} wider by {max(0, wide):>3} axe: {told}")
+            context.close()
+
+
+def seconds_to_rows(browser: Any, address: str) -> float:
+    """Of a first visit on a slow line and a slow processor."""
+    context = browser.new_context(viewport={"width": 390, "height": 900})
+    page = context.new_page()
+    devtools = context.new_cdp_session(page)
+    devtools.send("Network.enable")
+    devtools.send("Network.emulateNetworkConditions", SLOW)
+    devtools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWED})
+    start = time.perf_counter()
+    page.goto(address, wait_until="commit")
+    page.get_by_role("row").nth(1).or_(page.locator("table tbody tr").first).first.wait_for(timeout=PATIENCE_MS)
+    seconds = time.perf_counter() - start
+    context.close()
+    return seconds
+
+
+def main(address: str, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with running_browser() as browser:
+        print(f"first row after {min(seconds_to_rows(browser, address) for _ in range(3)):.2f} s on a slow line")
+        walk(browser, address, out)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].rstrip("/"), Path(sys.argv[2]))
