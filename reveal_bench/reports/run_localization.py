@@ -39,6 +39,7 @@ from reveal_bench.reports.run_errors import CATEGORIES, CaseErrors, Share, categ
 from reveal_bench.reports.run_errors import shares as shares_of
 from reveal_bench.reports.run_examples import draw_examples
 from reveal_bench.reports.run_hits import HitRun, Scores, core_runs, hit_runs, macro_of, score_runs
+from reveal_bench.reports.run_published import OwnScores
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.run_tables import errors_table, heat_rows, means_table, rates_table
 from reveal_bench.reports.runs import World, short_names
@@ -90,6 +91,15 @@ class HitReport(RunReport):
         """Mean hit rate by epoch."""
         found = self.scores.findings
         return {run.label: [macro_of(rows, run.metric, found) for rows in run.epochs] for run in self.scores.runs}
+
+    def own_scores(self) -> list[OwnScores]:
+        """Hit rates by finding."""
+        runs = self.scores.runs
+        found = [self.scores.estimates(i) for i in range(len(runs))]
+        return [
+            OwnScores(run.label, run.metric, {name: of_run[name].value for name in self.scores.findings}, run.grid)
+            for run, of_run in zip(runs, found, strict=True)
+        ]
 
     @cached_property
     def cases(self) -> dict[str, list[CaseErrors]]:

@@ -5,7 +5,7 @@ A report of one kind is a subclass of :class:`RunReport` with sections and a sum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Csv, Figure, Note, Page, Part, Section, Table, Text, render_page
 from reveal_bench.reports.run_controls import EXPLAINED, controlled_runs, controls_table, draw_controls
 from reveal_bench.reports.run_errors import Reviews
+from reveal_bench.reports.run_published import OwnScores, published_parts
 from reveal_bench.reports.run_tables import costs_table, runs_table
 from reveal_bench.reports.runs import Progress, ReportRun, World
 from reveal_bench.reports.style import Illustration, missing_glyphs
@@ -64,6 +65,7 @@ class RunReport:
         info, world = self.world.info, self.world
         sections = [
             *self.sections(),
+            *self.published_sections(),
             *self.control_sections(),
             self.run_section(),
             Section("methods", "Methods", self.methods()),
@@ -97,6 +99,19 @@ class RunReport:
     def means_by_epoch(self) -> Mapping[str, Sequence[float]]:
         """Label -> the score of each epoch of a run, for the table of costs."""
         return {}
+
+    def own_scores(self) -> Sequence[OwnScores]:
+        """What stands beside published rows."""
+        return ()
+
+    def published_sections(self) -> list[Section]:
+        """Published rows of the same dataset and metric, or why there are none beside these runs."""
+        parts = [self.table(part) if isinstance(part, Table) else part for part in self._published()]
+        return [Section("published", "Beside published rows", parts)] if parts else []
+
+    def _published(self) -> Iterator[Part]:
+        own = self.own_scores()
+        return published_parts(own, self.world) if own else iter(())
 
     def control_sections(self) -> list[Section]:
         """Whether the models look at the film, if controls were asked for."""

@@ -22,6 +22,7 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.words import intervals_text
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text
+from reveal_bench.reports.run_published import OwnScores
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
@@ -97,6 +98,14 @@ class ScoreReport(RunReport):
         """How intervals are made: as `score` and `compare` make them unless told otherwise."""
         asked, interval = self.options, self.world.kind.intervals[0]
         return {"n_resamples": asked.n_resamples, "seed": asked.seed, "unit": "patient", "interval": interval}
+
+    def own_scores(self) -> list[OwnScores]:
+        """The metrics of all runs by finding."""
+        return [
+            OwnScores(self.runs[place].label, metric, {name: of_run[name].value for name in self.groups})
+            for metric, by_run in self.scores.items()
+            for place, of_run in by_run.items()
+        ]
 
     def sections(self) -> list[Section]:
         """Means and differences, then every finding."""

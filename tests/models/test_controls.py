@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -120,11 +121,12 @@ class Phantom:
 
     folder: Path
     counterfactuals: Path
+    findings: Sequence[str] = LOCAL
 
     @cached_property
     def questions(self) -> list[Question]:
         every = list_questions(self.folder, "test", AskSettings("point", side=SIDE))
-        return [question for question in every if question.finding in LOCAL]
+        return [question for question in every if question.finding in self.findings]
 
     @cached_property
     def shown(self) -> dict[str | None, dict[str, Grey | None]]:
@@ -163,15 +165,17 @@ class Phantom:
         }
 
 
+def make_phantom(root: Path, n_films: int) -> None:
+    """Films with counterfactuals, below `root`."""
+    write_chexlocalize(root / "download", n_images=n_films, n_val=None, seed=7, long_side=256, traps=False)
+    write_counterfactuals(root / "without", n_films, seed=7, long_side=256)
+    splits = chexlocalize.read(root / "download").splits
+    build_folder(splits, root / "public", BENCHMARKS["chexlocalize"], seed=3, synthetic=True)
+
+
 @pytest.fixture(scope="module")
 def phantom(tmp_path_factory: pytest.TempPathFactory) -> Phantom:
-    def make(root: Path) -> None:
-        write_chexlocalize(root / "download", n_images=N_FILMS, n_val=None, seed=7, long_side=256, traps=False)
-        write_counterfactuals(root / "without", N_FILMS, seed=7, long_side=256)
-        splits = chexlocalize.read(root / "download").splits
-        build_folder(splits, root / "public", BENCHMARKS["chexlocalize"], seed=3, synthetic=True)
-
-    root = made_once(tmp_path_factory, "controls", make)
+    root = made_once(tmp_path_factory, "controls", partial(make_phantom, n_films=N_FILMS))
     return Phantom(root / "public", root / "without")
 
 
@@ -231,11 +235,13 @@ class Guessing:
 class Looking(Guessing):
     """A model that points at the pixel deepest in the reference where the picture shows the finding, mirrored or not.
 
-    Where it sees none it answers what is usual. At 30 of 100 questions, the same under every control, it does not look.
+    Where it sees none it answers what is usual. It looks at a share of the questions, the same under every control.
     """
 
+    share: float = 0.7
+
     def point(self, question: Question, picture: Grey | None) -> tuple[int, int]:
-        if picture is not None and np.random.default_rng(list(question.id.encode())).random() < 0.7:
+        if picture is not None and np.random.default_rng(list(question.id.encode())).random() < self.share:
             x, y = self.phantom.deepest[question.id]
             if self.sees(question, picture):
                 return x, y

@@ -13,10 +13,14 @@ import pytest
 
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
+from reveal_bench.reports import runs as reports
 from reveal_bench.reports import style
 from reveal_bench.reports.heat import AveragePicture
-from reveal_bench.reports.page import Csv
+from reveal_bench.reports.page import Csv, Table, Text
+from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_page import PAGE, write_run_report
+from reveal_bench.reports.run_published import OwnScores, published_parts
+from reveal_bench.reports.run_report import Options
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
 from tests.reports.conftest import SPLIT, guesses, write_run
@@ -76,6 +80,44 @@ def test_hit_rates_are_those_of_score(report: Path, world: World, run_paths: Pat
     assert {run: row["metric"] for run, row in by_run.items()} == {
         HOSTILE: "grid_hit", "three": "grid_hit", "fine": "grid_hit", "few": "grid_hit", "points": "point_hit"
     }  # fmt: skip
+
+
+def as_real(world: World) -> reports.World:
+    opened = reports.open_world(world.folder, [], SPLIT)
+    return replace(opened, info=replace(opened.info, synthetic=False))
+
+
+def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World, run_paths: Paths) -> None:
+    opened = as_real(world)
+    runs = reports.load_runs([(name, run_paths[name]) for name in ("three", "fine", "points")], opened)
+    made = HitReport(opened, runs, Options(0, findings=TWO, n_resamples=20))
+    (section,) = made.published_sections()
+    cells, points = (
+        {(row["system"], row["finding"]): float(row["value"]) for row in csv.DictReader(str(text).splitlines())}
+        for text in (made.files[f"tables/published-{name}-hit.csv"] for name in ("grid", "point"))
+    )
+    assert cells["GPT-5, few-shot", "Edema"] == 0.747  # paper 000, Table 2
+    assert cells["GPT-5, few-shot", "Cardiomegaly"] == 0.846
+    assert cells["GPT-5, few-shot", "mean"] == pytest.approx((0.747 + 0.846) / 2)
+    assert cells["three", "Edema"] == made.scores.estimates(0)["Edema"].value
+    assert ("fine", "Edema") not in cells  # on 16 x 16 cells
+    assert {("points", "mean"), ("Human benchmark", "mean"), ("Grad-CAM", "mean")} <= points.keys()
+    told = [part.words for part in section.parts if isinstance(part, Text)]
+    assert told == ["Not comparable: fine, on another grid than the 8 × 8 of the published rows."]
+    captions = [part.caption for part in section.parts if isinstance(part, Table)]
+    assert all(f"these runs answer its part released, of {len(opened.records)} images" in text for text in captions)
+
+
+def test_why_nothing_published_stands_beside_is_said(world: World) -> None:
+    own = [OwnScores("mine", "grid_hit", {"Edema": 0.5}, 8)]
+    opened = as_real(world)
+    (told,) = published_parts(own, replace(opened, split="validation"))
+    assert isinstance(told, Text)
+    assert "Not comparable with split validation: the published rows (Human benchmark" in told.words
+    (told,) = published_parts(own, replace(opened, info=replace(opened.info, synthetic=True)))
+    assert isinstance(told, Text)
+    assert "do not stand beside runs on a synthetic stand-in" in told.words
+    assert list(published_parts(own, replace(opened, info=replace(opened.info, benchmark="vindr-cxr")))) == []
 
 
 def test_differences_are_from_the_reference(report: Path) -> None:

@@ -26,11 +26,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.catalogue import Published
-from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import VersionRow

@@ -9,10 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message

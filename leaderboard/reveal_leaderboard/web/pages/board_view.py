@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
 from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.store.metadata import KINDS

@@ -13,8 +13,8 @@ from typing import Any
 
 import gradio as gr
 
+from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
 from reveal_leaderboard.accounts.people import Actor
-from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.boards.standings import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS

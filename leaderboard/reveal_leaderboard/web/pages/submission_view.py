@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.queue import Waiting
