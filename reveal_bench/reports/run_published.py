@@ -21,6 +21,8 @@ from reveal_bench.reports.style import NOTHING
 __all__ = ["OwnScores", "published_parts"]
 
 PARTS_OF_TEST = ("test", "released", "holdout")
+OWN = "this report"
+"""In the place of a paper."""
 PUBLISHED_GRID = 8
 """Cells per side of the published cell hits (paper 000, section 3.2)."""
 
@@ -57,9 +59,9 @@ def published_parts(own: Sequence[OwnScores], world: World) -> Iterator[Part]:
             yield Text(f"Not comparable: {', '.join(others)}, on another grid than the {cells} of the published rows.")
     left = [row for row in rows if id(row) not in shown]
     if left:
-        metrics = " and ".join(sorted({METRICS[name].title for row in left for name in row.figures}))
+        metrics = "; ".join(sorted({METRICS[name].title for row in left for name in row.figures}))
         names = "; ".join(dict.fromkeys(row.name for row in left))
-        yield Text(f"Published of others is only what these runs are not scored by, {metrics}: {names}.")
+        yield Text(f"Of other systems only metrics are published that no run here is scored by ({metrics}): {names}.")
 
 
 def _why_nothing_compares(rows: Sequence[ReferenceRow], world: World) -> str:
@@ -76,24 +78,24 @@ def _why_nothing_compares(rows: Sequence[ReferenceRow], world: World) -> str:
 def _table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], world: World) -> Table:
     columns: list[Mapping[str, float]] = [*(one.values for one in own), *(row.figures[metric] for row in beside)]
     findings = [name for name in own[0].values if all(name in values for values in columns)]
-    told = [*((one.label, "this report") for one in own), *((_name(row), _paper(row)) for row in beside)]
+    told = [*((one.label, OWN) for one in own), *((_name(row), _paper(row)) for row in beside)]
     rows, plain = [], []
     for (name, source), values in zip(told, columns, strict=True):
         figures = [values[finding] for finding in findings]
         mean = sum(figures) / len(figures) if figures else math.nan
-        rows.append((name, source, _percent(mean), *map(_percent, figures)))
+        rows.append((name if source == OWN else f"{name} ({source})", _percent(mean), *map(_percent, figures)))
         plain.append((name, source, metric, "mean", mean))
         plain += [(name, source, metric, finding, value) for finding, value in zip(findings, figures, strict=True)]
     part = f"; these runs answer its part {world.split}, of {len(world.records):,} images" * (world.split != "test")
     caption = (
         f"{METRICS[metric].title} in percent; published rows as printed, of the whole test split{part}. Mean: over the "
-        f"{len(findings)} findings that every row has. Published rows were not run here, and their prompts, examples "
-        f"and grids are those of their papers: {'; '.join(dict.fromkeys(row.protocol for row in beside))}"
+        f"{len(findings)} findings that every row has. How the papers measured: "
+        f"{' '.join(dict.fromkeys(row.protocol for row in beside))}"
     )
     heads = ("system", "source", "metric", "finding", "value")
     return Table(
-        ("System", "Source", "Mean", *findings), rows, caption, f"Published {METRICS[metric].title.lower()}",
-        groups=(), plain=Csv(f"published-{metric.replace('_', '-')}", heads, plain),
+        ("System", "Mean", *(name.replace("mediastinum", "\u00admediastinum") for name in findings)), rows, caption, f"Published {METRICS[metric].title.lower()}",
+        plain=Csv(f"published-{metric.replace('_', '-')}", heads, plain),
     )  # fmt: skip
 
 
