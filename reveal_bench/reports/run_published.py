@@ -92,11 +92,9 @@ def _table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores]
         f"{len(findings)} findings that every row has. How the papers measured: "
         f"{' '.join(dict.fromkeys(row.protocol for row in beside))}"
     )
-    heads = ("system", "source", "metric", "finding", "value")
-    return Table(
-        ("System", "Mean", *(name.replace("mediastinum", "\u00admediastinum") for name in findings)), rows, caption, f"Published {METRICS[metric].title.lower()}",
-        plain=Csv(f"published-{metric.replace('_', '-')}", heads, plain),
-    )  # fmt: skip
+    csv = Csv(f"published-{metric.replace('_', '-')}", ("system", "source", "metric", "finding", "value"), plain)
+    head = ("System", "Mean", *(name.replace("mediastinum", "\u00admediastinum") for name in findings))
+    return Table(head, rows, caption, f"Published {METRICS[metric].title.lower()}", plain=csv)
 
 
 def _name(row: ReferenceRow) -> str:
