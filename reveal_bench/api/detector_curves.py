@@ -29,10 +29,14 @@ class DetectorCurves(ShownTables):
     ----------
     scored : the detections as they were scored
     curves : every curve with its bands
+    name : of the system, in figures
+    beside : name -> curves of the other systems that figures show
     """
 
     scored: ScoredFile
     curves: Curves
+    name: str
+    beside: Mapping[str, Curves]
 
     @property
     def caption(self) -> str:
@@ -72,7 +76,7 @@ class DetectorCurves(ShownTables):
         """The figures of the tables."""
         from reveal_bench.reports.detection import figures_of
 
-        return figures_of(self.curves)
+        return figures_of({self.name: self.curves, **self.beside})
 
 
 def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]:
@@ -93,6 +97,7 @@ def curves(
     seed: int = 0,
     unit: str = "patient",
     name: str | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> DetectorCurves:
     """What a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size.
 
@@ -101,6 +106,7 @@ def curves(
     predictions, bench, split, name : as of :func:`lint`
     thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
     n_resamples, seed, unit : as of :func:`score`
+    beside : name -> predictions of other systems, which the figures show too; tables are of `predictions` alone
 
     Raises
     ------
@@ -111,9 +117,14 @@ def curves(
     """
     opened = as_bench(bench, split)
     name = name_of(predictions, "predictions") if name is None else name
+    if name in (beside or {}):
+        raise ArgumentError("beside", "must name other systems", repr(name))
     options = {**ONE_REPLICATE, "thresholds": thresholds}
-    scored = score_given(predictions, opened, "predictions", name, None, False, None, options)
-    found = opened.kind.curves(scored.rows, n_resamples=n_resamples, seed=seed, unit=unit)
-    if found is None or not found.bands:
-        raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
-    return DetectorCurves(scored, found)
+    scored, found = {}, {}
+    for system, given in {name: predictions, **(beside or {})}.items():
+        scored[system] = score_given(given, opened, "predictions", system, None, False, None, options)
+        curved = opened.kind.curves(scored[system].rows, n_resamples=n_resamples, seed=seed, unit=unit)
+        if curved is None or not curved.bands:
+            raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
+        found[system] = curved
+    return DetectorCurves(scored[name], found.pop(name), name, found)

@@ -82,6 +82,9 @@ def curves(
         Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
     ] = None,
     metadata: Metadata = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Prediction file of another detector, for the figures alone; repeatable.")
+    ] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -90,10 +93,12 @@ def curves(
 ) -> None:
     """Show what a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size."""
     from reveal_bench import api
+    from reveal_bench.api.given import name_of
 
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)
-    result = api.curves(file, folder, split=split, thresholds=thresholds, n_resamples=resamples)
+    others = {name_of(other, "other"): other for other in beside or ()}
+    result = api.curves(file, folder, split=split, thresholds=thresholds, n_resamples=resamples, beside=others)
     terminal.write_tables(result, out)
     if as_json:
         terminal.print_tables(result)

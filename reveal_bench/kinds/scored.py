@@ -292,12 +292,16 @@ class Curves:
     Attributes
     ----------
     froc : finding -> false alarms per image, and share of lesions found
-    bands : of every finding at the rates of FROC, in order of findings
+    bands : of the macro, then of every finding at the rates of FROC
     precision : finding -> recall, and precision, of hits by an IoU of a half
+    average_precision : finding -> of the same hits
     sizes : of the macro, then of every finding
+    threshold : score from which a detection counts in `sizes`; NaN where findings have their own
     """
 
     froc: Mapping[str, Curve]
     bands: Sequence[Band]
     precision: Mapping[str, Curve]
+    average_precision: Mapping[str, float]
     sizes: Sequence[OfSize]
+    threshold: float

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from reveal_bench.kinds.scored import Curves
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.panels import panels
-from reveal_bench.reports.style import INK, Illustration, check_extra, paints
+from reveal_bench.reports.style import DASHED, INK, Illustration, Paint, check_extra, paints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,13 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["figures_of"]
 
-_LEAST, _MOST = 1 / 32, 8.0  # false alarms per image between which FROC is drawn
-
+_LEAST, _MOST = 1 / 8, 8.0  # false alarms per image between which FROC is drawn, as LUNA16 does
 _FEWEST = 5  # lesions, or findings of a macro, with an interval
 
 
-def figures_of(curves: Curves) -> list[Illustration]:
-    """FROC, precision and recall, and sensitivity by size.
+def figures_of(systems: Mapping[str, Curves]) -> list[Illustration]:
+    """FROC, precision and recall, and sensitivity by size of one system or several, by name.
 
     Raises
     ------
@@ -33,100 +35,127 @@ def figures_of(curves: Curves) -> list[Illustration]:
         Illustration(
             "froc",
             "FROC",
-            "Share of lesions found against false alarms per image, over all thresholds; bands are 95 % intervals, "
-            "taken at 1/8 to 8 false alarms per image.",
+            "Share of lesions found against false alarms of the finding per image, over all thresholds; bands are 95 % "
+            "intervals, taken at 1/8 to 8. Dashed: no threshold gives more false alarms.",
             "Per finding, the share of lesions found over false alarms per image.",
-            lambda width: _froc(curves, width),
+            lambda width: _froc(systems, width),
         ),
         Illustration(
             "precision_recall",
             "Precision and recall",
-            "Precision against recall of hits by an IoU of 0.5 or more, after every hit by falling score.",
+            "Precision against recall of hits by an IoU of 0.5 or more: after every hit by falling score (thin), and "
+            "the best at that recall or a higher one (thick), whose mean is AP.",
             "Per finding, the precision over the recall.",
-            lambda width: _precision(curves, width),
+            lambda width: _precision(systems, width),
         ),
     ]
-    if curves.sizes:
+    if any(curves.sizes for curves in systems.values()):
         drawn.append(
             Illustration(
                 "sizes",
                 "Sensitivity by size of lesions",
                 "Share of lesions found at the threshold fixed beforehand, by the share of the image that their box "
-                "covers, with 95 % intervals where there are five or more; numbers are lesions.",
+                "covers, with 95 % intervals where there are five or more, hollow else; numbers are lesions.",
                 "Per finding, the share of lesions found, by size.",
-                lambda width: _sizes(curves, width),
+                lambda width: _sizes(systems, width),
             )
         )
     return drawn
 
 
-def _froc(curves: Curves, width: float) -> Figure:
-    colour, _, light = (paint.colour for paint in paints(3))
+def _looks(systems: Mapping[str, Curves]) -> list[tuple[str, Paint]]:
+    return list(zip(systems, paints(len(systems)), strict=True))
+
+
+def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
+    looks = _looks(systems)
 
     def draw(axes: Axes, name: str) -> None:
-        alarms, shares = curves.froc[name]
-        bands = [one for one in curves.bands if one.finding == name]
-        axes.fill_between(
-            [one.false_alarms for one in bands],
-            [100 * one.low for one in bands],
-            [100 * one.high for one in bands],
-            color=light,
-            alpha=0.5,
-            linewidth=0,
-        )
-        # From the last threshold on the curve is level
-        ends = [max(_LEAST, float(alarms[-1])), _MOST]
-        axes.plot(alarms, 100 * shares, color=colour, linewidth=1.4)
-        axes.plot(ends, [100 * shares[-1]] * 2, color=colour, linewidth=1.4)
+        for system, paint in looks:
+            curves = systems[system]
+            bands = [one for one in curves.bands if one.finding == name]
+            rates = [one.false_alarms for one in bands]
+            low, high = [100 * one.low for one in bands], [100 * one.high for one in bands]
+            axes.fill_between(rates, low, high, color=paint.colour, alpha=0.2, linewidth=0)
+            # The macro is drawn at the rates at which it is told
+            alarms, shares = curves.froc.get(name, (np.array(rates), np.array([one.sensitivity for one in bands])))
+            last = max(float(curves.froc[one][0][-1]) for one in ([name] if name in curves.froc else curves.froc))
+            level = np.interp(last, alarms, shares)
+            x, y = (np.append(side[alarms <= last], end) for side, end in ((alarms, last), (shares, level)))
+            axes.plot(x, 100 * y, color=paint.colour, linewidth=1.4)
+            rest = [100 * level, 100 * shares[-1]]
+            axes.plot([last, _MOST], rest, color=paint.colour, linewidth=1.2, linestyle=DASHED)
         axes.set_ylim(0, 100)
 
     def scale(axes: Axes) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xlim(_LEAST, _MOST)
-        axes.set_xticks([1 / 32, 1 / 8, 1 / 2, 2, 8], ["1/32", "1/8", "1/2", "2", "8"])
+        axes.set_xticks([1 / 8, 1 / 2, 2, 8], ["1/8", "1/2", "2", "8"])
         axes.minorticks_off()
 
-    return panels(list(curves.froc), width, draw, "False alarms per image", "Lesions found (%)", scale=scale)
+    names = list(dict.fromkeys(one.finding for curves in systems.values() for one in curves.bands))
+    return panels(
+        names, width, draw, "False alarms of the finding per image; dashed: no threshold gives more",
+        "Lesions found (%)", scale=scale, series=looks,
+    )  # fmt: skip
 
 
-def _precision(curves: Curves, width: float) -> Figure:
-    colour = paints(1)[0].colour
+def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
+    looks = _looks(systems)
 
     def draw(axes: Axes, name: str) -> None:
-        recall, precision = curves.precision[name]
-        axes.plot(100 * recall, 100 * precision, color=colour, linewidth=1.4, clip_on=False)
-        if len(recall) == 1:
-            axes.plot(100 * recall, 100 * precision, "o", color=colour, markersize=3, clip_on=False)
+        for i, (system, paint) in enumerate(looks):
+            curves = systems[system]
+            recall, precision = (100 * side for side in curves.precision[name])
+            axes.plot(recall, precision, color=paint.colour, linewidth=0.6, alpha=0.7, clip_on=False)
+            best = np.maximum.accumulate(precision[::-1])[::-1]
+            axes.step(np.append(0, recall), np.append(best[:1], best), color=paint.colour, linewidth=1.4, clip_on=False)
+            if name in curves.average_precision:
+                told = f"AP {100 * curves.average_precision[name]:.1f}"
+                place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}
+                axes.text(0.97, 0.95 - 0.13 * i, told, color=paint.colour, fontsize=7, **place)
         axes.set_ylim(0, 100)
 
-    return panels(list(curves.precision), width, draw, "Recall (%)", "Precision (%)")
+    names = list(dict.fromkeys(name for curves in systems.values() for name in curves.precision))
+    return panels(
+        names, width, draw,
+        "Recall (%) of hits by an IoU of 0.5; thick: best precision from there on, thin: as measured", "Precision (%)",
+        series=looks,
+    )  # fmt: skip
 
 
-def _sizes(curves: Curves, width: float) -> Figure:
-    colour = paints(1)[0].colour
-    sizes = list(dict.fromkeys(one.size for one in sorted(curves.sizes, key=lambda one: _by_size(one.size))))
-    short = {size: _short(size) for size in sizes}
-    names = list(dict.fromkeys(one.finding for one in curves.sizes))
+def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
+    looks = _looks(systems)
+    found = [one for curves in systems.values() for one in curves.sizes]
+    sizes = list(dict.fromkeys(one.size for one in sorted(found, key=lambda one: _by_size(one.size))))
+    names = list(dict.fromkeys(one.finding for one in found))
 
     def draw(axes: Axes, name: str) -> None:
-        for one in curves.sizes:
-            if one.finding == name:
-                x = sizes.index(one.size)
-                if one.n >= _FEWEST:
-                    axes.plot([x, x], [100 * one.low, 100 * one.high], color=colour, linewidth=1.4)
-                axes.plot(x, 100 * one.sensitivity, "o", color=colour, markersize=4, clip_on=False)
-                told = "" if name == MACRO else str(one.n)
-                axes.annotate(
-                    told, (x, 100 * one.sensitivity), (5, 0), textcoords="offset points", fontsize=6, color=INK,
-                    va="center",
-                )  # fmt: skip
+        for i, (system, paint) in enumerate(looks):
+            for one in (one for one in systems[system].sizes if one.finding == name):
+                x = sizes.index(one.size) + 0.18 * (i - (len(looks) - 1) / 2)
+                y, is_few = 100 * one.sensitivity, one.n < _FEWEST
+                if not is_few:
+                    axes.plot([x, x], [100 * one.low, 100 * one.high], color=paint.colour, linewidth=1.4)
+                face = "white" if is_few else paint.colour
+                axes.plot(x, y, "o", color=paint.colour, markerfacecolor=face, markersize=4, clip_on=False)
+                if name != MACRO and i == len(looks) - 1:
+                    axes.annotate(
+                        str(one.n), (x, y), (5, 0), textcoords="offset points", fontsize=6, color=INK, va="center"
+                    )
         axes.set_ylim(0, 100)
 
     def scale(axes: Axes) -> None:
         axes.set_xlim(-0.5, len(sizes) - 0.3)
-        axes.set_xticks(range(len(sizes)), [short[size] for size in sizes], fontsize=6)
+        axes.set_xticks(range(len(sizes)), [_short(size) for size in sizes], fontsize=6)
 
-    return panels(names, width, draw, "Box of the lesion, share of the image", "Lesions found (%)", scale=scale)
+    threshold = next(iter(systems.values())).threshold
+    at = "each finding's threshold" if threshold != threshold else f"a score of {threshold:g} or more"
+    return panels(
+        names, width, draw,
+        f"Box of the lesion, share of the image; numbers: lesions; hollow: fewer than {_FEWEST}, no interval",
+        f"Lesions found at {at} (%)", scale=scale, series=looks,
+    )  # fmt: skip
 
 
 def _short(size: str) -> str:

@@ -367,6 +367,26 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
     assert "point_hit" not in metrics
 
 
+def test_figures_name_systems_thresholds_and_what_is_measured(
+    root: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    words = ("--split", "released", "--resamples", 20, "--beside", files[1], "--out", tmp_path / "curves")
+    table = call("curves", files[0], root / "public", *words).stdout
+    assert re.search("macro +[0-9.]+", table)
+    drawn = {path.stem: path.read_text() for path in (tmp_path / "curves").glob("*.svg")}
+    shown = {
+        "froc": ("macro", "False alarms of the finding per image; dashed: no threshold gives more"),
+        "precision_recall": ("AP ", "thick: best precision from there on"),
+        "sizes": ("Lesions found at a score of 0.5 or more (%)", "numbers: lesions; hollow: fewer than 5"),
+    }
+    assert drawn.keys() == shown.keys()
+    for name, told in shown.items():
+        assert all(words in drawn[name] for words in ("sharp", "fair", "Nodule", *told))
+    document = json.loads(call("score", files[0], root / "public", *words[:4], "--json").stdout)
+    (ap,) = [e for e in document["estimates"] if (e["metric"], e["finding"]) == ("ap_50", "Nodule")]
+    assert f"AP {100 * ap['value']:.1f}" in drawn["precision_recall"]
+
+
 def scored(root: Path, file: Path) -> DetectionRows:
     rows = score_file(file, root / "public", "released", n_resamples=5).rows
     assert isinstance(rows, DetectionRows)

@@ -83,18 +83,21 @@ def ask(cases: list[dict[str, Any]]) -> list[Any]:
 @needs_peers
 def test_2000_cases_of_boxes() -> None:
     rng = np.random.default_rng(0)
-    cases = [one for one in (case_of_boxes(rng) for _ in range(3500))
+    cases = [one for one in (case_of_boxes(rng) for _ in range(4000))
              if any(image["lesions"] for image in one["images"]) and not is_cut_short(one["images"])]  # fmt: skip
     assert len(cases) >= 2000
+    n_panoptic = 0
     for case, (rates, panoptic) in zip(cases, ask(cases), strict=True):
         np.testing.assert_allclose(figures(case["images"], *FROC_RATES), rates, atol=1e-6)
         first = case["images"][:1]
         if first[0]["lesions"] and first[0]["marks"] and not has_a_half(first[0]):
+            n_panoptic += 1
             own = figures(first, "pq", "sq", "rq")
             if own[2] == 0:
                 assert panoptic[0] == 0
             else:
                 np.testing.assert_allclose(own, panoptic, atol=1e-6)
+    assert n_panoptic >= 2000
 
 
 def case_of_masks(rng: np.random.Generator) -> dict[str, Any]:

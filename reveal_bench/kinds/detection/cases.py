@@ -5,6 +5,7 @@ What is made into detections: the places that baselines name, what readers drew,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ from reveal_bench.kinds.localization.cases import Drawn
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.kinds.scored import Band, Curves, OfSize
 from reveal_bench.masks import rasterize_polygons
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection import FROC_RATES, froc_points, precision_recall
 
 __all__ = [
@@ -81,7 +83,7 @@ def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, un
     by_name = {(one.metric, one.finding): one for one in estimates}
     bands = [
         Band(finding, rate, one.value, one.low, one.high)
-        for finding in shown
+        for finding in ((MACRO, *shown) if shown else ())
         for name, rate in FROC_RATES.items()
         for one in [by_name[name, finding]]
     ]
@@ -95,12 +97,15 @@ def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, un
                 for one in of_size
                 if one.metric == "lesion_sensitivity" and one.n
             ]
-    order = {finding: i for i, finding in enumerate(("macro", *shown))}
+    order = {finding: i for i, finding in enumerate((MACRO, *shown))}
+    thresholds = set(rows.thresholds.tolist())
     return Curves(
         {finding: froc_points(found[finding]) for finding in shown},
         bands,
         {finding: precision_recall(found[finding], "iou_50") for finding in shown},
+        {finding: by_name["ap_50", finding].value for finding in shown if ("ap_50", finding) in by_name},
         sorted(sizes, key=lambda one: order[one.finding]),
+        thresholds.pop() if len(thresholds) == 1 else math.nan,
     )
 
 
