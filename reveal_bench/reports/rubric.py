@@ -50,6 +50,7 @@ from reveal_bench.reports.style import (
     paints,
     percent,
 )
+from reveal_bench.reports.task_questions import questions_chapter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,6 +203,7 @@ class Rated:
 
 
 def _chapters(rated: Rated) -> Iterator[Chapter]:
+    yield questions_chapter(rated.tasks)
     yield Chapter(
         "answers",
         "Answers",
@@ -409,14 +411,19 @@ def _draw_distributions(
     looks = paints(len(models))
     thick = 0.42 / len(models)
     by_title = {_title(criterion): criterion for criterion in criteria}
+    top = 105 * max(float(np.nan_to_num(one).max()) for one in shares.values())
 
     def draw(axes: Axes, title: str) -> None:
         for k, (model, look) in enumerate(zip(models, looks, strict=True)):
             left = BINS - 0.21 + k * thick
             axes.bar(left, 100 * shares[by_title[title], model], thick, align="edge", **look.options)
 
+    def scale(axes: Axes) -> None:
+        _scores_below(axes)
+        axes.set_ylim(0, top)
+
     return panels(
-        list(by_title), width, draw, "Score", "Share of answers (%)", scale=_scores_below,
+        list(by_title), width, draw, "Score", "Share of answers (%)", scale=scale,
         series=list(zip(models, looks, strict=True)),
     )  # fmt: skip
 

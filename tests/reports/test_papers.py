@@ -44,7 +44,7 @@ def test_the_files_of_paper_001_are_written(tmp_path: Path) -> None:
     words = ["report", str(folder), "--ratings", str(folder), "--split", "test", "--out", str(out)]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     named = files_of_paper("001")
-    assert len(named) == 6
+    assert len(named) == 8
     assert {name for name in named if not (out / name).is_file()} == set()
 
 

@@ -133,3 +133,16 @@ def test_ratings_of_what_was_not_asked_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`ratings` must hold at least one rating"):
         api.report([], folder, out=tmp_path / "report", split="test", ratings=[])
     assert not (tmp_path / "report").exists()
+
+
+def test_tags_and_scores_of_the_questions_are_counted(reported: tuple[list[Rating], Path]) -> None:
+    _, report = reported
+    rows = {(row["tag"], row["value"]): (row["tasks"], row["share"]) for row in rows_of(report, "tags")}
+    half = (str(N // 2), "0.5")  # every other task is temporal
+    assert rows == {
+        ("category", "diagnosis support"): half,
+        ("category", "measurement temporal"): half,
+        ("laterality", "left"): (str(N), "1.0"),
+    }
+    page = (report / "report.html").read_text(encoding="utf-8")
+    assert "Means: Clinical relevance 5.00; Answerability 4.00; Complexity 3.00; Clarity 2.00." in page
