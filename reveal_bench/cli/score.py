@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -179,6 +179,10 @@ def score(
     pixels: Annotated[
         Path | None, typer.Option(help="Also write precision, recall, specificity and NPV of pixels to this CSV file.")
     ] = None,
+    boundaries: Annotated[
+        Path | None,
+        typer.Option(help="Also write Dice and how boundaries of masks agree (NSD, HD95) to this CSV file."),
+    ] = None,
     metadata: Metadata = None,
     compat: Annotated[
         Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
@@ -188,6 +192,8 @@ def score(
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
+    from reveal_bench.api.shown import FigureTable
+    from reveal_bench.evaluation.boundaries import boundary_means
     from reveal_bench.kinds import KINDS
     from reveal_bench.metrics.words import intervals_text
 
@@ -229,6 +235,11 @@ def score(
         counted = api.pixels(file, folder, split=split, allow_missing=scored.report.allow_missing)
         with _replacing(pixels) as new:
             new.write_text(counted.to_csv(), encoding="utf-8")
+    if boundaries is not None:
+        records = KINDS[result.rows.kind].read_references(folder, scored.manifest.split)
+        means = boundary_means(scored.report.predictions, records, result.rows.groups)
+        with _replacing(boundaries) as new:
+            new.write_text(FigureTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(result.to_document(), indent=2))
         return

@@ -10,10 +10,16 @@ import pytest
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.boundaries import boundary_means
 from reveal_bench.evaluation.pixels import STATISTICS, PixelStatistic, pixel_statistics
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
+from reveal_bench.kinds.localization.records import (
+    Annotation,
+    LocalizationPrediction,
+    LocalizationRecord,
+    read_localization,
+)
 from reveal_bench.masks import decode_mask, encode_mask
 from tests.cli.test_score import call
 from tests.conftest import World
@@ -75,7 +81,10 @@ def test_pooled_figures_are_those_of_decoded_masks(world: World, rng: np.random.
             ]
     file = tmp_path / "masks.jsonl"
     file.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
-    call("score", file, world.folder, "--pixels", tmp_path / "pixels.csv")
+    call("score", file, world.folder, "--pixels", tmp_path / "pixels.csv", "--boundaries", tmp_path / "edges.csv")
+    edges = pd.read_csv(tmp_path / "edges.csv")
+    assert set(edges["metric"]) == {"dice", "boundary_iou", "surface_distance", "hausdorff_95"}
+    assert edges["finding"][0] == "macro"
     written = pd.read_csv(tmp_path / "pixels.csv").set_index(["finding", "statistic"])
     for finding, (tp, fp, fn, tn) in counts.items():
         expected = {
@@ -93,6 +102,43 @@ def test_pooled_figures_are_those_of_decoded_masks(world: World, rng: np.random.
     assert macro["pooled"] == pytest.approx(written.xs("recall", level=1)["pooled"][1:].mean(), rel=1e-12)
     table = rb.pixels(file, world.folder).rows_shown()
     assert [row["finding"] for row in table] == ["macro", *CHEXLOCALIZE_FINDINGS]
+
+
+@pytest.mark.parametrize(
+    ("spacing", "unit", "far", "near"), [(None, "pixels", 3.0, 44 / 72), ((0.5, 0.5), "mm", 1.5, 1)]
+)
+def test_boundaries_by_hand(spacing: tuple[float, float] | None, unit: str, far: float, near: float) -> None:
+    """Edema: found as drawn, and not at all. Atelectasis: a square of 10 x 10 that is found 3 columns to the right.
+
+    There 70 of 100 pixels are shared: Dice 140 / 200. Of 36 pixels of either boundary 14 are 3 pixels from the other:
+    the 10 of the outer side, and of the inner side the 4 in its middle, which upper and lower edge are not nearer to.
+    """
+    square, moved = np.zeros((2, 40, 40), bool)
+    square[10:20, 10:20] = moved[10:20, 13:23] = True
+    drawn, found = encode_mask(square), encode_mask(moved)
+
+    def image(name: str, *findings: str) -> LocalizationRecord:
+        status: dict[str, int | None] = {one: int(one in findings) for one in ("Edema", "Atelectasis")}
+        own = tuple(Annotation(one, "ground_truth", drawn, (), (10, 10, 10, 10), 1, 100) for one in findings)
+        return LocalizationRecord(name, name, name, "PA", 40, 40, status, spacing_mm=spacing, annotations=own)
+
+    records = [image("a", "Edema", "Atelectasis"), image("b", "Edema")]
+    predictions = [
+        LocalizationPrediction("a", "Edema", mask=drawn),
+        LocalizationPrediction("a", "Atelectasis", mask=found),
+    ]
+    means = boundary_means(predictions, records, ("Edema", "Atelectasis"))
+    values = {(one.metric, one.finding): (one.value, one.n, one.n_infinite) for one in means}
+    assert {one.unit for one in means} == {unit}
+    for metric in ("dice", "boundary_iou", "surface_distance"):
+        assert values[metric, "Edema"] == (0.5, 2, 0)
+    assert values["hausdorff_95", "Edema"] == (0, 1, 1)
+    assert values["dice", "Atelectasis"] == (0.7, 1, 0)
+    assert values["dice", "macro"] == (0.6, 2, 0)
+    assert values["hausdorff_95", "Atelectasis"] == (far, 1, 0)
+    assert values["surface_distance", "Atelectasis"][0] == pytest.approx(near)
+    with pytest.raises(ArgumentError, match="must have masks, whose boundaries are compared"):
+        boundary_means([], records, ("Edema",))
 
 
 def test_what_has_no_masks_is_refused(world: World, tmp_path: Path) -> None:
