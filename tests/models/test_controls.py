@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +22,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.localization.records import Annotation, read_localization
 from reveal_bench.kinds.questions import Question, ViewedImage
-from reveal_bench.masks import pack_masks
+from reveal_bench.masks import decode_mask, pack_masks
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.control_pictures import control_pictures
 from reveal_bench.models.controls import CONTROLS, mirrored_question, swap_sides
@@ -309,6 +311,33 @@ def test_what_should_not_matter_does_not_to_a_model_that_looks(rows: dict[tuple[
     assert float(rows["looks", "paraphrase"]["same_answers"]) == 1
     assert float(rows["guesses", "mirrored"]["high"]) < 0
     assert float(rows["looks", "mirrored"]["difference"]) > float(rows["guesses", "mirrored"]["high"])
+
+
+def test_a_guess_hits_what_is_always_in_the_same_place(phantom: Phantom) -> None:
+    """Why hearts are left out above: a guess loses nothing there, whatever it is shown."""
+    every = replace(phantom, findings=(*LOCAL, "Cardiomegaly", "Enlarged Cardiomediastinum"))
+    guess, hits = Guessing(every), defaultdict(list)
+    for question in every.questions:
+        x, y = SquareView(question.image.size, SIDE).to_full(*guess.point(question, None))
+        rle = every.references[question.unit, question.finding or ""].rle
+        assert rle is not None
+        hits["local" if question.finding in LOCAL else "heart"].append(decode_mask(rle)[int(y), int(x)])
+    assert np.mean(hits["heart"]) >= 0.95
+    assert np.mean(hits["local"]) <= 0.75
+
+
+def test_a_hundred_questions_tell_who_looks(phantom: Phantom) -> None:
+    """docs/asking.md says 97 and 0 of 100 trials; of 12, 8 would be few."""
+    spec = importlib.util.spec_from_file_location("controls_power", ROOT / "benchmarks" / "controls_power.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[spec.name] = simulation = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(simulation)
+    found = simulation.power(simulation.world_of(phantom), len(LOCAL), n_trials=12)
+    falls = [control.falls for control in CONTROLS.values()]
+    assert (found["looks at 70 %"][falls] >= 8 / 12).all()
+    assert (found["usual place"][falls] == 0).all()
+    assert (found["looks at 70 %"][[name in ("occluded-elsewhere", "paraphrase") for name in CONTROLS]] == 0).all()
 
 
 def test_the_report_says_who_looks(told: Path) -> None:
