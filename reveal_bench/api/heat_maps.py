@@ -11,14 +11,17 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.saliency_maps.gates import GATES, GateRule
 from reveal_bench.saliency_maps.gates import tune_gates as gates_of
-from reveal_bench.saliency_maps.maps import FoundMaps, find_maps
+from reveal_bench.saliency_maps.maps import FoundMaps, find_maps, given_maps
 from reveal_bench.saliency_maps.predict import MapOptions, Smoothing, Written, predict_maps
 from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
 
 if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
-__all__ = ["asked_of", "found_maps", "saliency", "tune_gates", "tune_saliency"]
+Maps = str | Path | Sequence[str | Path] | Mapping[tuple[str, str], Any]
+"""Heat maps: a folder, a list of files, or (image, finding) -> a file, an array, or an array and its probability."""
+
+__all__ = ["Maps", "asked_of", "found_maps", "saliency", "tune_gates", "tune_saliency"]
 
 
 def saliency(
@@ -42,7 +45,8 @@ def saliency(
 
     Parameters
     ----------
-    maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; several are an ensemble, of which the mean counts
+    maps : folder of maps, see :mod:`reveal_bench.saliency_maps.maps`; a list of files; or (image, finding) -> a file,
+        an array, or a tuple of an array and its probability. Several are an ensemble, of which the mean counts
     bench, split : what is asked
     out : prediction file to write (JSONL); beside it stands a record of all options
     threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
@@ -67,9 +71,11 @@ def saliency(
         If a map is damaged; the next call with the same options goes on there.
     """
     manifest = asked_of(as_bench(bench, split))
-    found = [found_maps(root, manifest, names) for root in ([maps] if isinstance(maps, str | Path) else maps)]
+    found = [found_maps(one, manifest, names) for one in ([maps] if _is_one(maps) else cast(Sequence[Maps], maps))]
     if not found:
         raise ArgumentError("maps", "must be a folder, or several", "none")
+    if tasks is not None and any(file.given is not None for one in found for file in one.files.values()):
+        raise ArgumentError("maps", "must be files for tasks to cut them", "arrays", ("tasks",))
     tuned = {name: one for name, one in (("threshold", threshold), ("gate", gate)) if isinstance(one, Tuned)}
     for name, given in tuned.items():
         if given.split == manifest.split and not on_tuned_split:
@@ -89,7 +95,7 @@ def saliency(
 
 
 def tune_saliency(
-    maps: str | Path,
+    maps: Maps,
     bench: AnyBench,
     *,
     split: str,
@@ -119,7 +125,7 @@ def tune_saliency(
 
 
 def tune_gates(
-    maps: str | Path,
+    maps: Maps,
     bench: AnyBench,
     *,
     split: str,
@@ -157,9 +163,18 @@ def asked_of(bench: Bench) -> Manifest:
     return cast(Manifest, bench.manifest)
 
 
-def found_maps(root: str | Path, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
-    """The maps of a folder that fit a split; raises ArgumentError if there is no folder."""
-    folder = Path(root)
-    if not folder.is_dir():
-        raise ArgumentError("maps", "must be a folder of heat maps", str(root))
-    return find_maps(folder, manifest.rows.keys(), manifest.findings, names=names)
+def _is_one(maps: Maps | Sequence[Maps]) -> bool:
+    """Whether the maps are of one system: a list of files is, a list of folders is an ensemble."""
+    return isinstance(maps, str | Path | Mapping) or (
+        len(maps) > 0 and all(isinstance(one, str | Path) and Path(one).is_file() for one in maps)
+    )
+
+
+def found_maps(maps: Maps, manifest: Manifest, names: Sequence[str]) -> FoundMaps:
+    """The maps that fit a split; raises ArgumentError if there are none, or no such folder."""
+    if isinstance(maps, Mapping):
+        return given_maps(maps, manifest.rows.keys(), manifest.findings)
+    if isinstance(maps, str | Path) and not Path(maps).is_dir():
+        raise ArgumentError("maps", "must be a folder of heat maps", str(maps))
+    root = Path(maps) if isinstance(maps, str | Path) else [Path(one).absolute() for one in maps]
+    return find_maps(root, manifest.rows.keys(), manifest.findings, names=names)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from reveal_bench.api.bench import AnyBench, as_bench
-from reveal_bench.api.heat_maps import asked_of, found_maps
+from reveal_bench.api.given import name_of
+from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.shown import Shown
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_cases
@@ -60,7 +60,7 @@ class MapScores(Shown):
 
 
 def score_maps(
-    maps: str | Path,
+    maps: Maps,
     bench: AnyBench,
     *,
     split: str | None = None,
@@ -100,7 +100,7 @@ def score_maps(
     missing = f"; {rows.n_missing:,} questions have no map and are misses" if rows.n_missing else ""
     unit = "mm" if in_mm else "pixels"
     title = (
-        f"{Path(maps).name} on {place}: maps without a threshold, hits within {tolerance:g} {unit}, 95 % intervals by "
-        f"the jackknife over patients{missing}"
+        f"{name_of(maps, 'maps')} on {place}: maps without a threshold, hits within {tolerance:g} {unit}, "
+        f"95 % intervals by the jackknife over patients{missing}"
     )
     return MapScores(title, rows, estimates)

@@ -8,6 +8,8 @@
 ``.pkl``          what CheXlocalize publishes (:mod:`reveal_bench.saliency_maps.pickles`); `prob` may be one per label
 ================  ====================================================================================================
 
+They are found in a folder or given as a list; in Python also by image and finding, as files or arrays.
+
 A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or lies as ``<finding>`` in a folder ``<image>`` or
 the other way round; one with the maps of several findings is called ``<image>``. Spellings of findings are those of
 :func:`reveal_bench.findings.canonical_finding`.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +31,11 @@ from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding, nearest_na
 from reveal_bench.metrics.heat_maps import checked_map
 from reveal_bench.saliency_maps.pickles import read_pickle
 
-__all__ = ["ENDINGS", "FoundMaps", "HeatMap", "MapFile", "find_maps", "read_map"]
+__all__ = ["ENDINGS", "FoundMaps", "HeatMap", "MapFile", "find_maps", "given_maps", "read_map"]
 
 ENDINGS = (".npy", ".npz", ".safetensors", ".png", ".tif", ".tiff", ".pkl")
 _ARCHIVES = (".npz", ".safetensors")
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class MapFile:
-    """Where the map of an image and finding lies: a file, and in one of several maps its name or place."""
-
-    path: Path
-    finding: str
-    part: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +44,19 @@ class HeatMap:
 
     values: npt.NDArray[np.float32]
     probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapFile:
+    """Where the map of an image and finding lies: a file, and in one of several maps its name or place.
+
+    One that was given as an array is here itself, and `path` says which it is.
+    """
+
+    path: Path
+    finding: str
+    part: str | int | None = None
+    given: HeatMap | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,13 @@ class FoundMaps:
 
 
 def find_maps(
-    root: Path, image_ids: Collection[str], findings: Sequence[str], *, names: Sequence[str] = ()
+    root: Path | Sequence[Path], image_ids: Collection[str], findings: Sequence[str], *, names: Sequence[str] = ()
 ) -> FoundMaps:
     """The maps in and below `root`.
 
     Parameters
     ----------
+    root : folder, or a list of files
     image_ids, findings : of the split
     names : of the findings of arrays (n, h, w), in their order
 
@@ -82,28 +89,76 @@ def find_maps(
     ArgumentError
         If there is no map of the split, a finding is unknown, or a map is there twice; the message names the files.
     """
-    root = Path(root)
+    listed = root.rglob("*") if isinstance(root, Path) else root
     wanted = [_canonical(name, findings, "names") for name in names]
     files: dict[Pair, MapFile] = {}
     elsewhere = []
-    for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
+    for path in sorted(path for path in listed if path.suffix.lower() in ENDINGS and path.is_file()):
         found = list(_maps_of(path, root, image_ids, findings, wanted))
         if not found:
             elsewhere.append(path)
         for image_id, file in found:
             before = files.setdefault((image_id, file.finding), file)
             if before is not file:
-                both = f"{before.path.relative_to(root)} and {path.relative_to(root)}"
+                both = f"{_below(before.path, root)} and {_below(path, root)}"
                 raise ArgumentError("maps", f"must hold one map of ({image_id}, {file.finding})", both)
     if not files:
-        example = f", such as {elsewhere[0].relative_to(root)}" if elsewhere else ""
+        example = f", such as {_below(elsewhere[0], root)}" if elsewhere else ""
+        place = f" in {root}" if isinstance(root, Path) else ""
         rule = f"must hold maps called <image>_<finding> of the split, with {', '.join(ENDINGS)}"
-        raise ArgumentError("maps", rule, f"{len(elsewhere)} other files in {root}{example}")
+        raise ArgumentError("maps", rule, f"{len(elsewhere)} other files{place}{example}")
     return FoundMaps(files, elsewhere)
 
 
+def _below(path: Path, root: Path | Sequence[Path]) -> Path:
+    return path.relative_to(root) if isinstance(root, Path) else path
+
+
+def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: Sequence[str]) -> FoundMaps:
+    """Maps that are given by image and finding.
+
+    Parameters
+    ----------
+    maps : (image, finding) -> a file, an array as a file may hold, or such an array and the probability
+    image_ids, findings : of the split; pairs of other images are left out
+
+    Raises
+    ------
+    ArgumentError
+        If a key is not a pair, a finding is unknown or given twice, a map is not one, or none is of the split.
+    """
+    files: dict[Pair, MapFile] = {}
+    elsewhere = []
+    for key, value in maps.items():
+        if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(one, str) for one in key)):
+            raise ArgumentError("maps", "must be given by pairs (image, finding)", repr(key))
+        image_id, name = key
+        if image_id not in image_ids:
+            elsewhere.append(Path(f"{image_id}_{name}"))
+            continue
+        pair = image_id, _canonical(name, findings, "maps")
+        if pair in files:
+            raise ArgumentError("maps", f"must hold one map of {pair}", repr(key))
+        files[pair] = _given(value, Path("_".join(pair)), pair[1])
+    if not files:
+        raise ArgumentError("maps", "must hold maps of images of the split", f"{len(elsewhere)} of others")
+    return FoundMaps(files, elsewhere)
+
+
+def _given(value: Any, place: Path, finding: str) -> MapFile:
+    if isinstance(value, str | Path):
+        return MapFile(Path(value).absolute(), finding)
+    values, probability = value if isinstance(value, tuple) else (value, None)
+    file = MapFile(place, finding)
+    try:
+        heat = HeatMap(checked_map(_flat(values, file)), _checked_probability(probability))
+    except ArgumentError as error:
+        raise ArgumentError("maps", f"must be maps: {place}", str(error)) from None
+    return replace(file, given=heat)
+
+
 def _maps_of(
-    path: Path, root: Path, image_ids: Collection[str], findings: Sequence[str], names: Sequence[str]
+    path: Path, root: Path | Sequence[Path], image_ids: Collection[str], findings: Sequence[str], names: Sequence[str]
 ) -> Iterator[tuple[str, MapFile]]:
     stem = path.stem.removesuffix("_map")
     folder = "" if path.parent == root else path.parent.name
@@ -152,6 +207,10 @@ def read_map(file: MapFile) -> HeatMap:
     ValueError
         If the file is damaged, or holds no map (h, w) of finite numbers; the message names it.
     """
+    if file.given is not None:
+        return file.given
+    if file.path.suffix.lower() not in _READERS:
+        raise ValueError(f"{file.path}: must be a file of a heat map, with {', '.join(ENDINGS)}")
     try:
         values, probability = _READERS[file.path.suffix.lower()](file)
         return HeatMap(checked_map(_flat(values, file)), _checked_probability(probability))

@@ -150,7 +150,7 @@ def predict_maps(
     record = {
         "options": _plain(options),
         "tuned": dict(tuned or {}),
-        "maps": [str(_root(one)) for one in found],
+        "maps": [_root(one) for one in found],
         "benchmark": manifest.benchmark,
         "version": manifest.version,
         "split": manifest.split,
@@ -170,8 +170,15 @@ def predict_maps(
     return _finished(part, out, record, asked, wanted, found)
 
 
-def _root(found: FoundMaps) -> Path:
-    return Path(os.path.commonpath([file.path.parent for file in found.files.values()]))
+def _root(found: FoundMaps) -> str:
+    """The folder of the maps; of arrays their hash, for another run goes on with the same ones alone."""
+    arrays = [file.given.values for _, file in sorted(found.files.items()) if file.given is not None]
+    if arrays:
+        digest = hashlib.sha256()
+        for values in arrays:
+            digest.update(repr(values.shape).encode() + values.tobytes())
+        return f"arrays, sha256 {digest.hexdigest()}"
+    return os.path.commonpath([file.path.parent for file in found.files.values()])
 
 
 def _plain(options: MapOptions) -> dict[str, Any]:

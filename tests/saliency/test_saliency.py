@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import signal
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +255,26 @@ def test_a_stopped_run_goes_on_and_another_one_begins_anew(world: Any, folder_of
     assert again[0] == 1
 
 
+def test_a_killed_run_ends_in_the_same_bytes(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    def die(what: str, done: int, total: int) -> None:
+        if done == 60:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    how: dict[str, Any] = {"out": out, "threshold": 0.5, "progress": die}
+    child = get_context("fork").Process(target=rb.saliency, args=(folder_of_maps, world.folder), kwargs=how)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    n_left = len(out.with_name("out.jsonl.part").read_bytes().splitlines()) - 1
+    assert 50 <= n_left <= 60
+    done: list[int] = []
+    rb.saliency(folder_of_maps, world.folder, out=out, threshold=0.5, progress=lambda w, d, t: done.append(d))
+    assert done[0] in (n_left, n_left + 1)  # the last line may have been half a one
+    rb.saliency(folder_of_maps, world.folder, out=whole, threshold=0.5)
+    assert out.read_bytes() == whole.read_bytes()
+
+
 def test_constant_maps_and_missing_ones_are_told(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
     pairs = rb.load(world.folder, split="released").manifest.asked_pairs()
     maps = tmp_path / "maps"
@@ -294,6 +317,39 @@ def test_every_form_and_name_of_a_map_is_found_and_read(tmp_path: Path) -> None:
         heat = read_map(file)
         np.testing.assert_allclose(scaled(heat.values), HEAT / 11, atol=1e-6)
         assert heat.probability == {("p1_s1", "Pleural Effusion"): 0.25, ("p1_s10", "Airspace Opacity"): 0.5}.get(pair)
+
+
+def test_lists_of_files_and_arrays_are_taken_as_a_folder_is(world: Any, folder_of_maps: Path, tmp_path: Path) -> None:
+    files = sorted(folder_of_maps.iterdir())[:12]
+    pairs = {(path.stem.removesuffix("_map")[: -len(name) - 1], name): MapFile(path, name) for path in files
+             for name in (path.stem.removesuffix("_map").rpartition("_")[2],)}  # fmt: skip
+    arrays: dict[tuple[str, str], Any] = {}
+    for pair, file in pairs.items():
+        heat = read_map(file)
+        arrays[pair] = (heat.values[None], heat.probability)
+    by_file = {pair: str(file.path) for pair, file in pairs.items()}
+    written = []
+    for i, given in enumerate((files, by_file, arrays, [arrays, arrays])):
+        rb.saliency(given, world.folder, split="released", out=tmp_path / f"{i}.jsonl", threshold=0.5)
+        written.append((tmp_path / f"{i}.jsonl").read_bytes())
+    assert len(written[0].splitlines()) == 12
+    assert len(set(written)) == 1
+    assert "arrays, sha256 " in (tmp_path / "2.jsonl.options.json").read_text()
+    tuned = [rb.tune_saliency(given, world.folder, split="released").curves for given in (files, arrays)]
+    assert all(np.array_equal(tuned[0][finding], tuned[1][finding], equal_nan=True) for finding in tuned[0])
+    scored = [rb.score_maps(given, world.folder, split="released").records for given in (files, arrays)]
+    assert repr(scored[0]) == repr(scored[1])  # NaN are no different
+    (first, *_) = arrays
+    for wrong, message in (
+        ({"a": HEAT}, "must be given by pairs (image, finding), got 'a'"),
+        ({(first[0], "Edoema"): HEAT}, "must name findings of the benchmark"),
+        ({("elsewhere", "Edema"): HEAT}, "must hold maps of images of the split, got 1 of others"),
+        ({first: np.full((2, 2), np.nan)}, "must be maps: "),
+        ({first: (HEAT, 7)}, "`prob` must be a number in [0, 1], got 7"),
+        ([], "must be a folder, or several, got none"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=re.escape(message)):
+            rb.saliency(wrong, world.folder, split="released", out=tmp_path / "wrong.jsonl")
 
 
 def test_files_with_the_maps_of_several_findings(tmp_path: Path) -> None:

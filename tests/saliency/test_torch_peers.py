@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from reveal_bench.metrics.heat_maps import above_of, laid_over, otsu_of
 from reveal_bench.saliency_maps.maps import MapFile, read_map
 from tests.metrics.test_heat_maps import maps
+from tests.saliency.torch_env import PYTHON, needs_torch
 
-PYTHON = os.environ.get("REVEAL_PEERS_PYTHON")
-pytestmark = pytest.mark.skipif(PYTHON is None, reason="needs torch in an environment of its own: make soak")
+pytestmark = needs_torch
 THRESHOLD = 0.4
 
 
