@@ -110,7 +110,11 @@ def report(
         given = read_ratings_given(ratings, opened.split) or ()
         told = write_rubric_report(opened.folder, given, Path(out), runs=_labelled(runs), split=opened.split)
         return WrittenReport(Path(out) / PAGE, tuple(told))
-    folder = as_bench(bench, split).folder
+    if isinstance(bench, str | Path) and Path(bench).exists():
+        folder = Path(bench)  # unopened: its split is that of the runs
+    else:
+        opened = as_bench(bench, split)
+        folder, split = opened.folder, opened.split
     warnings = write_run_report(_labelled(runs), folder, Path(out), split=split, progress=progress, **options)
     return WrittenReport(Path(out) / PAGE, tuple(warnings))
 

@@ -272,29 +272,47 @@ def _that_fit(
 
 
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
-    """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference."""
+    """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference.
+
+    Where the terminal is too narrow, the values of both are left out, which `score` tells, then the numbers of cases.
+    """
+    console = _console()
+    for left_out in ((), ("A", "B"), ("A", "B", "n")):
+        table = _of_comparisons(comparisons, what, left_out)
+        if _console(wide=True).measure(table).maximum <= console.width:
+            break
+    console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequence[str]) -> Table:
+    """Their table without some of its columns."""
     from reveal_bench.evaluation.compare import Judged
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
 
     judged = ["verdict"] * any(isinstance(c, Judged) for c in comparisons)
-    table = _table("finding", "n", "A", "B", what, "95 % interval", "p", *judged)
+    names = [name for name in ("n", "A", "B", what, "95 % interval", "p", *judged) if name not in left_out]
+    table = _table("finding", *names)
     metric = None
     for c in comparisons:
         if c.metric != metric:
             metric = c.metric
             table.add_row(METRICS[metric].title, style="italic")
-        n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
-        shown = [value_text(c.metric, figure) for figure in (c.a, c.b, c.value)]
-        figures = (*shown, interval_text(c.metric, c.low, c.high))
         is_macro = c.finding == MACRO
-        n = groups_text(c.metric, n) if is_macro else n
-        words = [c.verdict.word] if isinstance(c, Judged) else []
-        table.add_row(c.finding, n, *figures, p_text(c.p), *words, style="bold" if is_macro else None)
-    console = _console()
-    console.print(caption, markup=False, soft_wrap=True)
-    console.print(table)
+        n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
+        cells = {
+            "n": groups_text(c.metric, n) if is_macro else n,
+            "A": value_text(c.metric, c.a),
+            "B": value_text(c.metric, c.b),
+            what: value_text(c.metric, c.value),
+            "95 % interval": interval_text(c.metric, c.low, c.high),
+            "p": p_text(c.p),
+            "verdict": c.verdict.word if isinstance(c, Judged) else "",
+        }
+        table.add_row(c.finding, *(cells[name] for name in names), style="bold" if is_macro else None)
+    return table
 
 
 def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:

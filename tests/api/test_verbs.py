@@ -310,6 +310,19 @@ def test_what_load_dataset_returned_leads_back_to_its_folder(
         rb.load(rows)
 
 
+def test_a_report_takes_the_split_of_an_opened_benchmark(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reveal_bench.reports import run_page
+
+    def write(_runs: Any, folder: Path, _out: Path, *, split: str | None, **_: Any) -> list[str]:
+        return [str(folder), str(split)]
+
+    monkeypatch.setattr(run_page, "write_run_report", write)
+    for bench, split in ((rb.load(world.folder, "holdout"), "holdout"), (world.folder, "None")):
+        assert rb.report(["run"], bench, out=tmp_path).warnings == (str(world.folder), split)
+
+
 def test_a_metric_has_its_name_and_its_title(places: tuple[Path, Path]) -> None:
     folder, path = places
     named, titled = (rb.compare(path, path, folder, metric=metric, **FEW) for metric in ("point_hit", "hit rate"))

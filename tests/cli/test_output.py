@@ -1,10 +1,14 @@
-"""What commands say of long work where nobody looks at a terminal."""
+"""What commands say of long work where nobody looks at a terminal, and in how many columns where somebody does."""
 
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
+from reveal_bench.cli import output
 from reveal_bench.cli.output import plain_progress, progress
+from reveal_bench.evaluation.compare import Judged
+from reveal_bench.evaluation.margin import Margin, Verdict
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,6 +20,24 @@ def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     assert captured.err == "building train: 300 of 1,000 (30 %) after 12 s\nbuilding: 7, 2 failed after 30 s\n"
     assert not captured.out
+
+
+def test_a_narrow_terminal_has_differences_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = Verdict("not equivalent", 0.5, "")
+    found = [
+        Judged("f1", name, 0.5, 0.25, 0.25, -0.5, 1.0, 0.5, 60, 60, 0, "", Margin(0.05), verdict)
+        for name in ("macro", "Enlarged Cardiomediastinum")
+    ]
+    told = {}
+    for width in (80, 200):
+        monkeypatch.setattr(output, "_console", lambda *, wide=False, own=width: Console(width=10_000 if wide else own))
+        output.print_comparisons(found, "caption", what="A - B")
+        told[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert " ".join(told[80][1]) == "finding A - B 95 % interval p verdict"
+    assert " ".join(told[80][-1]) == "Enlarged Cardiomediastinum 25.0 (-50.0 to 100.0) 0.500 not equivalent"
+    assert " ".join(told[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 (")
 
 
 def test_short_work_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
