@@ -75,6 +75,7 @@ def test_commands_of_the_first_versions() -> None:
         "convert",
         "curves",
         "diff",
+        "draft-ratings",
         "export",
         "export-lmms",
         "import-inspect",
