@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_PROGRESS = re.compile(r"(?m)^[^:\n]+: [\d,]+ of [\d,]+ \(\d+ %\) after \d+ s\n")
+_PROGRESS = re.compile(r"(?m)^[^:\n]+: [\d,]+(?: of [\d,]+ \(\d+ %\))?[^\n]* after \d+ s\n")
 
 
 @dataclass(frozen=True)

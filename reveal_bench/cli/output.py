@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -121,12 +121,12 @@ def print_scores(
     strata: Mapping[str, Sequence[Estimate]] | None = None,
     *,
     positives: Mapping[str, int] | None = None,
-    headline: Collection[str] = (),
     wide: bool = False,
 ) -> None:
     """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata.
 
-    A metric whose column equals another's gives its room to the next, unless it is of `headline`.
+    A metric whose column equals another's gives its room to the next, unless all its cells are alike, as
+    most are of a perfect detector.
     """
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
@@ -146,7 +146,7 @@ def print_scores(
     counts = {
         name: groups_text(first, count) if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()
     }
-    _print_grid(cells, counts, caption, headline=headline, wide=wide)
+    _print_grid(cells, counts, caption, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
 
 
@@ -193,7 +193,7 @@ def print_released(document: dict[str, Any]) -> None:
         cells[figure["finding"], metric] = (value_text(metric, figure["value"], decimals=0), interval)
         counts.setdefault(figure["finding"], figure["n"])
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
-    _print_grid(cells, counts, caption, headline={figure["metric"] for figure in figures})
+    _print_grid(cells, counts, caption)
     _console().print(document["score"]["note"], markup=False)
 
 
@@ -214,7 +214,6 @@ def _print_grid(
     counts: dict[str, str],
     caption: str,
     *,
-    headline: Collection[str],
     wide: bool = False,
 ) -> None:
     """Cells (value, interval) by (finding, metric): as many metrics as the terminal has room for, unless `wide`."""
@@ -231,7 +230,9 @@ def _print_grid(
     }
     console = _console(wide=wide)
     distinct = [
-        m for i, m in enumerate(metrics) if m in headline or columns[m] not in [columns[other] for other in metrics[:i]]
+        m
+        for i, m in enumerate(metrics)
+        if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
     shown = metrics if wide else _that_fit(console.width, counts, distinct, columns, titles)
     if len(shown) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit

@@ -254,7 +254,6 @@ def score(
         f"{file.name} on {scored.place}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
         scored.strata,
         positives=result.rows.positives,
-        headline=KINDS[result.rows.kind].released,
         wide=wide,
     )
     for part in (result.subgroups, result.readers):

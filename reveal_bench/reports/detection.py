@@ -80,10 +80,12 @@ def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
             # The macro is drawn at the rates at which it is told
             alarms, shares = curves.froc.get(name, (np.array(rates), np.array([one.sensitivity for one in bands])))
             last = max(float(curves.froc[one][0][-1]) for one in ([name] if name in curves.froc else curves.froc))
-            level = np.interp(last, alarms, shares)
-            x, y = (np.append(side[alarms <= last], end) for side, end in ((alarms, last), (shares, level)))
-            axes.plot(x, 100 * y, color=paint.colour, linewidth=1.4)
-            rest = [100 * level, 100 * shares[-1]]
+            # Thresholds are joined by straight lines, which are curves where the axis is logarithmic
+            between = np.geomspace(_LEAST, max(_LEAST, last), 100)
+            x, y = np.append(alarms, between), np.append(shares, np.interp(between, alarms, shares))
+            order = np.lexsort((y, x))[np.sum(x < _LEAST) : np.sum(x <= last)]
+            axes.plot(x[order], 100 * y[order], color=paint.colour, linewidth=1.4)
+            rest = [100 * np.interp(last, alarms, shares), 100 * shares[-1]]
             axes.plot([last, _MOST], rest, color=paint.colour, linewidth=1.2, linestyle=DASHED)
         axes.set_ylim(0, 100)
 
@@ -109,7 +111,9 @@ def _precision(systems: Mapping[str, Curves], width: float) -> Figure:
             recall, precision = (100 * side for side in curves.precision[name])
             axes.plot(recall, precision, color=paint.colour, linewidth=0.6, alpha=0.7, clip_on=False)
             best = np.maximum.accumulate(precision[::-1])[::-1]
-            axes.step(np.append(0, recall), np.append(best[:1], best), color=paint.colour, linewidth=1.4, clip_on=False)
+            if len(best):  # none where no threshold gives a hit
+                x, y = np.append(0, recall), np.append(best[:1], best)
+                axes.step(x, y, color=paint.colour, linewidth=1.4, clip_on=False)
             if name in curves.average_precision:
                 told = f"AP {100 * curves.average_precision[name]:.1f}"
                 place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.transAxes}

@@ -25,9 +25,11 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.detection.records import instance_masks, instances, is_known
 from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.scored import Band, Curves
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.detection_matching import CENTRE
+from reveal_bench.reports.detection import figures_of
 from tests.cli.test_score import call
 from tests.leaderboard.api_app import api_world
 from tests.leaderboard.conftest import Board
@@ -150,7 +152,7 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert "Brier" in confident
 
 
-def test_equal_columns_hide_no_headline_and_wide_cuts_nothing(root: Path, tmp_path: Path) -> None:
+def test_columns_of_100_are_no_repetitions_and_wide_cuts_nothing(root: Path, tmp_path: Path) -> None:
     """Of a detector that finds all, AP 50, CPM and most others are 100 %."""
     folder = root / "public"
     perfect = [{"image_id": record.image_id, "category_id": finding, "bbox": box, "score": 0.9}
@@ -385,6 +387,19 @@ def test_figures_name_systems_thresholds_and_what_is_measured(
     document = json.loads(call("score", files[0], root / "public", *words[:4], "--json").stdout)
     (ap,) = [e for e in document["estimates"] if (e["metric"], e["finding"]) == ("ap_50", "Nodule")]
     assert f"AP {100 * ap['value']:.1f}" in drawn["precision_recall"]
+
+
+def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
+    """Two thresholds, told at straight lines between them: 40 % of the way to 0.8 at 0.4 of 1 false alarm per image."""
+    ends = np.array([0.0, 1.0]), np.array([0.0, 0.8])
+    nothing = np.zeros(0), np.zeros(0)
+    bands = [Band("Mass", rate, 0.8 * min(rate, 1), 0, 1) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
+    froc, precision, *_ = figures_of({"flat": Curves({"Mass": ends}, bands, {"Mass": nothing}, {}, [], 0.5)})
+    (panel,) = froc.draw(170).axes
+    measured, beyond = panel.lines
+    assert np.interp([0.2, 0.4], measured.get_xdata(), measured.get_ydata()) == pytest.approx([16, 32], abs=0.1)
+    assert (list(beyond.get_xdata()), list(beyond.get_ydata())) == ([1, 8], [80, 80])
+    assert len(precision.draw(170).axes[0].lines) == 1  # the empty thin one
 
 
 def scored(root: Path, file: Path) -> DetectionRows:
