@@ -187,14 +187,17 @@ def _plain(options: MapOptions) -> dict[str, Any]:
 
 def _done_before(part: Path, record: Mapping[str, Any]) -> int:
     """Whole lines of an earlier run with the same options, which stay; another one's are thrown away."""
-    mark = json.dumps({"record": record})
+    mark = json.dumps({"record": record}) + "\n"
     if part.is_file():
-        lines = part.read_text(encoding="utf-8").splitlines(keepends=True)
-        if lines and lines[0].rstrip("\n") == mark:
-            whole = [line for line in lines if line.endswith("\n")]
-            part.write_text("".join(whole), encoding="utf-8")
-            return len(whole) - 1
-    part.write_text(mark + "\n", encoding="utf-8")
+        with part.open("r+b") as file:  # line by line: of many maps it is larger than memory should be
+            if file.readline() == mark.encode():
+                n, end = 0, file.tell()
+                for line in file:
+                    if line.endswith(b"\n"):
+                        n, end = n + 1, end + len(line)
+                file.truncate(end)
+                return n
+    part.write_text(mark, encoding="utf-8")
     return 0
 
 
