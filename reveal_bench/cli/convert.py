@@ -105,6 +105,7 @@ def convert(
         report = api.lint(found.predictions, folder, split=split, allow_missing=True, name=out.name)
         if not report.ok:
             terminal.warn([f"the linter refuses what was written:\n{report.render(statistics=False)}"])
+            raise typer.Exit(1)
         return
     from reveal_bench.exchange.transfer import from_form
 

@@ -1,8 +1,8 @@
 """COCO: a dataset of images, categories and annotations (cocodataset.org), and a file of results for predictions.
 
-An annotation is one mask or one box. What COCO has no field for stands in further fields, which its tools leave alone:
-`reader`, `score`, `points`, `cell`, `boxes` and `contours` beside a mask, and `group`, the same number in all
-annotations that are one drawing. Studies have no labels in COCO.
+An annotation is one mask or one box; where instances are judged by themselves, one instance. What COCO has no field for
+stands in further fields, which its tools leave alone: `reader`, `score`, `points`, `cell`, `boxes` and `contours`
+beside a mask, and `group`, the same number in all annotations that are one drawing. Studies have no labels in COCO.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,10 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     categories = {name: n for n, name in enumerate(annotations.names, start=1)}
     rows: list[dict[str, Any]] = []
     for group, drawing in enumerate(annotations.drawings, start=1):
-        for row in _rows(drawing):
+        is_split = annotations.by_instance and bool(drawing.boxes)
+        for row in _instances(drawing) if is_split else _rows(drawing):
             place = {"image_id": numbers[drawing.image_id], "category_id": categories[drawing.finding]}
-            rows.append({"id": len(rows) + 1, **place, **row, "group": group})
+            rows.append({"id": len(rows) + 1, **place, **row} | ({} if is_split else {"group": group}))
     document = {
         "info": {
             "description": f"{annotations.benchmark}, split {annotations.split}",
@@ -58,7 +60,8 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     }
     write_whole(out / FILE, json.dumps(document, allow_nan=False) + "\n")
     if annotations.readers != [PREDICTION]:
-        return []
+        n_united = sum(_is_united(drawing) for drawing in annotations.drawings) if annotations.by_instance else 0
+        return [f"{n_united} masks of several instances: each has its box instead"] if n_united else []
     kept = ("image_id", "category_id", "segmentation", "bbox", "score")
     drawn = [row for row in rows if row["area"] > 0]
     results = [{name: row[name] for name in kept if row.get(name)} | {"score": row.get("score", 1.0)} for row in drawn]
@@ -103,6 +106,27 @@ def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
             more.pop("points", None)  # they stand once
     else:
         yield {"segmentation": [], "bbox": [0, 0, 0, 0], "area": 0, **more}
+
+
+def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
+    """The annotations of a drawing whose boxes are judged one by one: each with its contour, or with its mask."""
+    has_contours = len(drawing.polygons) == len(drawing.boxes)
+    for i, box in enumerate(drawing.boxes):
+        alone = replace(
+            drawing,
+            mask=None if _is_united(drawing) or has_contours else drawing.mask,
+            polygons=drawing.polygons[i : i + 1] if has_contours else (),
+            boxes=(box,),
+            points=drawing.points if i == 0 else (),
+        )
+        (row,) = _rows(alone)
+        segmentation = row.pop("contours", row["segmentation"])
+        yield row | {"segmentation": segmentation, "bbox": list(box), "area": box[2] * box[3]}
+
+
+def _is_united(drawing: Drawing) -> bool:
+    """Whether it has one mask of several boxes, and no contour of each."""
+    return drawing.mask is not None and len(drawing.boxes) > 1 and len(drawing.polygons) != len(drawing.boxes)
 
 
 def read(path: Path, known: Annotations) -> Annotations:

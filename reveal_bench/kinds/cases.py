@@ -179,6 +179,7 @@ class Annotations:
     benchmark, version, split : of what
     films : image_id -> image, in the order of the dataset
     names : findings or labels of the benchmark, in table order
+    by_instance : whether each box of a drawing is an instance that is judged by itself
     """
 
     benchmark: str
@@ -188,6 +189,7 @@ class Annotations:
     names: tuple[str, ...]
     drawings: tuple[Drawing, ...] = ()
     studies: tuple[StudyLabels, ...] = ()
+    by_instance: bool = False
 
     @property
     def readers(self) -> list[str]:

@@ -28,6 +28,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.kinds.scored import Band, Curves
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection_matching import CENTRE
 from reveal_bench.reports.detection import figures_of
 from tests.cli.test_score import call
@@ -355,7 +356,7 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
                for one in entries]  # fmt: skip
     (tmp_path / "corners.json").write_text(json.dumps(corners))
     words = ("--from", "table", "--file", tmp_path / "corners.json", "--out", tmp_path / "new.jsonl")
-    assert "the linter refuses what was written" in call("convert", folder, *words).stderr
+    assert "the linter refuses what was written" in call("convert", folder, *words, expect=1).stderr
     assert "the linter refuses" not in call("convert", folder, *words, "--boxes", "xyxy").stderr
     with pytest.raises(rb.LintError, match="and was not scored"):
         rb.score(corners, folder, split="released")
@@ -400,6 +401,25 @@ def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
     assert np.interp([0.2, 0.4], measured.get_xdata(), measured.get_ydata()) == pytest.approx([16, 32], abs=0.1)
     assert (list(beyond.get_xdata()), list(beyond.get_ydata())) == ([1, 8], [80, 80])
     assert len(precision.draw(170).axes[0].lines) == 1  # the empty thin one
+
+
+def test_coco_references_judge_as_we_do(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each lesion is an annotation with its own box and contour, so that COCOeval gives our AP of its image files."""
+    from pycocotools import coco, cocoeval
+
+    folder, lesions = root / "public", KIND.read_records(root / "public", "released")
+    call("convert", folder, "--to", "coco", "--no-pictures", "--out", tmp_path / "truth")
+    call("convert", folder, "--to", "coco", "--predictions", files[0], "--no-pictures", "--out", tmp_path / "found")
+    truth = coco.COCO(str(tmp_path / "truth" / "annotations.json"))
+    n = sum(len(instances(record, finding)) for record in lesions for finding in record.label_status)
+    assert (len(truth.anns), {len(one["segmentation"]) for one in truth.anns.values()}) == (n, {1})
+    judged = cocoeval.COCOeval(truth, truth.loadRes(str(tmp_path / "found" / "results.json")), "bbox")
+    judged.evaluate()
+    judged.accumulate()
+    (ap,) = [one.value for one in rb.score(files[0], folder, n_resamples=5).estimates
+             if (one.metric, one.finding) == ("ap_50", MACRO)]  # fmt: skip
+    precision = judged.eval["precision"][0, :, :, 0, 2]
+    assert ap == pytest.approx(precision[:, (precision > -1).all(axis=0)].mean(), abs=1e-12)
 
 
 def scored(root: Path, file: Path) -> DetectionRows:

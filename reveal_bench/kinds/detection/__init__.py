@@ -61,6 +61,7 @@ class Detection(ImageKind):
     answers_at = deferred("reveal_bench.kinds.detection.cases", "detections_of_places")
     curves = deferred("reveal_bench.kinds.detection.cases", "curves_of_detections")
     answers_of = deferred("reveal_bench.kinds.detection.cases", "detections_of_reader")
+    drawn_references = deferred("reveal_bench.kinds.detection.cases", "drawn_instances")
     undrawn = deferred("reveal_bench.kinds.detection.cases", "detections_of")
     codec = deferred("reveal_bench.kinds.detection.canonical", "DetectionCodec")
     signs = deferred("reveal_bench.kinds.detection.canonical", "signs_of_detections")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import Annotations, CaseAnswer, Drawing, Mark
 from reveal_bench.kinds.detection.scoring import RULES, DetectionRows
+from reveal_bench.kinds.localization import cases as of_images
 from reveal_bench.kinds.localization.cases import Drawn
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.kinds.scored import Band, Curves, OfSize
@@ -26,6 +28,7 @@ __all__ = [
     "detections_of",
     "detections_of_places",
     "detections_of_reader",
+    "drawn_instances",
 ]
 
 SHOWN_BY = "iou_50"
@@ -107,6 +110,11 @@ def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, un
         sorted(sizes, key=lambda one: order[one.finding]),
         thresholds.pop() if len(thresholds) == 1 else math.nan,
     )
+
+
+def drawn_instances(records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+    """What every reader drew; each box is a lesion."""
+    return replace(of_images.drawn_references(records, manifest), by_instance=True)
 
 
 def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:
