@@ -134,8 +134,8 @@ class CurationFolder:
     # What is done ---------------------------------------------------------------------------------------------------
 
     def states(self) -> list[StepState]:
-        """Where every step stands, in the order in which they happen."""
-        return [self.state(step) for step in STEPS]
+        """Where every step stands, in the order in which they happen; one that few need, once it was done."""
+        return [self.state(step) for step in STEPS if step != "candidates" or step in self._records]
 
     def state(self, step: str) -> StepState:
         """Where a step stands."""

@@ -12,6 +12,7 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.catalogue import Catalogue, UnknownBenchmarkError
 from reveal_leaderboard.custody import Custody, ParseFailed
+from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import MetadataError, read_metadata
@@ -26,7 +27,8 @@ WriteFile = Callable[..., Path]
 
 @pytest.fixture
 def intake(board: Board, custody: Custody, tmp_path: Path) -> Intake:
-    store = Store(DATABASE_SOURCE.migrated("sqlite", tmp_path))
+    (tmp_path / "settings.toml").write_text("[quota]\ntotal = 3\n", encoding="utf-8")
+    store = Store(DATABASE_SOURCE.migrated("sqlite", tmp_path), load_settings(tmp_path / "settings.toml"))
     blobs, accounts = Blobs(tmp_path / "blobs"), Accounts(store.engine)
     return Intake(store, blobs, Catalogue(store, [board.published]), custody, accounts, heard.append_pair)
 

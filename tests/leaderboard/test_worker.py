@@ -19,6 +19,7 @@ from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.release import release
+from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
@@ -41,7 +42,9 @@ class Desk:
         self.board, self.root, self.data, self.vault = board, root, root / "data", root / "vault"
         self.data.mkdir()
         self.custody = custody
-        self.store = Store(f"sqlite:///{self.data / 'leaderboard.sqlite'}")
+        (root / "settings.toml").write_text("[quota]\ntotal = 3\n", encoding="utf-8")
+        settings = load_settings(root / "settings.toml")
+        self.store = Store(f"sqlite:///{self.data / 'leaderboard.sqlite'}", settings)
         self.blobs, self.accounts = Blobs(self.data / "blobs"), Accounts(self.store.engine)
         catalogue = Catalogue(self.store, [board.published])
         self.intake = Intake(self.store, self.blobs, catalogue, custody, self.accounts)

@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 Data = tuple[list[Any], list[Any]]
 
 NOT_METRICS = {
-    "localization": {"cell_coverage", "hit_cells"},
+    "localization": {"cell_coverage", "chance_among", "hit_cells", "hits_among"},
     "pixelwise": {"shared_areas"},
     "labels": {
         "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",

@@ -151,7 +151,7 @@ STRUCTURE: dict[str, tuple[str | bytes, str]] = {
     "a score of 2": (prediction('"cell": "A1", "score": 2'), "score-range"),
     "a line of 5 MB": (prediction(f'"cell": "{"A" * 5_000_000}"'), "line-length"),
     "200,000 lines": ("{}\n" * 200_000, "entries"),
-    "5,000 errors": ('{"image_id": 1, "finding": "FINDING", "cell": "A1"}\n' * 5000, "wrong-type too-many-problems"),
+    "5,000 errors": ('{"image_id": 1, "finding": "FINDING", "cell": "A1"}\n' * 5000, "image-number too-many-problems"),
     "5,000 unknown images": (
         "".join(f'{{"image_id": "q{i}", "finding": "FINDING", "cell": "A1"}}\n' for i in range(5000)),
         "unknown-image too-many-problems"),
