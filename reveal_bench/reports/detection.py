@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reveal_bench.kinds.scored import Curves
-from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import DASHED, INK, Illustration, Paint, check_extra, paints
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["figures_of"]
 
 _LEAST, _MOST = 1 / 8, 8.0  # false alarms per image between which FROC is drawn, as LUNA16 does
-_FEWEST = 5  # lesions, or findings of a macro, with an interval
+_FEWEST = 5  # lesions with an interval
 
 
 def figures_of(systems: Mapping[str, Curves]) -> list[Illustration]:
@@ -143,7 +142,7 @@ def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
                     axes.plot([x, x], [100 * one.low, 100 * one.high], color=paint.colour, linewidth=1.4)
                 face = "white" if is_few else paint.colour
                 axes.plot(x, y, "o", color=paint.colour, markerfacecolor=face, markersize=4, clip_on=False)
-                if name != MACRO and i == len(looks) - 1:
+                if i == len(looks) - 1:
                     axes.annotate(
                         str(one.n), (x, y), (5, 0), textcoords="offset points", fontsize=6, color=INK, va="center"
                     )

@@ -98,7 +98,7 @@ def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, un
             sizes += [
                 OfSize(one.finding, size, one.n, one.value, one.low, one.high)
                 for one in of_size
-                if one.metric == "lesion_sensitivity" and one.n
+                if one.metric == "lesion_sensitivity" and one.n and one.finding != MACRO
             ]
     order = {finding: i for i, finding in enumerate((MACRO, *shown))}
     thresholds = set(rows.thresholds.tolist())
