@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.pixels import masks_by_case
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import empty_rle, pack_masks
 from reveal_bench.metrics.bootstrap import MACRO
@@ -60,9 +61,7 @@ def boundary_means(
     ArgumentError
         If no mask is predicted, or no reference is a mask.
     """
-    masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
-    if not masks:
-        raise ArgumentError("predictions", "must have masks, whose boundaries are compared", "none")
+    masks = masks_by_case(predictions, "whose boundaries are compared")
     cases = [
         (record, finding, drawn.rle)
         for finding in findings

@@ -31,7 +31,7 @@ from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, macro_first, 
 from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
 from reveal_bench.metrics.pixelwise import shared_areas
 
-__all__ = ["STATISTICS", "PixelStatistic", "pixel_statistics"]
+__all__ = ["STATISTICS", "PixelStatistic", "masks_by_case", "pixel_statistics"]
 
 TP, FP, FN, TN = range(4)
 STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP), "npv": (TN, FN)}
@@ -71,9 +71,7 @@ def pixel_statistics(
     ArgumentError
         If no mask is predicted, or no reference is a mask.
     """
-    masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
-    if not masks:
-        raise ArgumentError("predictions", "must have masks, whose pixels are counted", "none")
+    masks = masks_by_case(predictions, "whose pixels are counted")
     images = [record for record in records if _drawn(record)]
     if not images:
         raise ArgumentError("bench", "must have masks as references, for pixels to be counted", "none")
@@ -81,6 +79,14 @@ def pixel_statistics(
     units = np.array([patients.index(record.patient_id) for record in images])
     counts = np.stack([_counts(finding, images, masks) for finding in findings], axis=1)
     return [row for name, parts in STATISTICS.items() for row in _of_statistic(name, parts, counts, units, findings)]
+
+
+def masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
+    """(image, finding) -> predicted mask; raises ArgumentError without any, with what they are for."""
+    masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
+    if not masks:
+        raise ArgumentError("predictions", f"must have masks, {use}", "none")
+    return masks
 
 
 def _drawn(record: LocalizationRecord) -> bool:

@@ -353,11 +353,11 @@ class _Reader:
             self._notes.append(f"left out {rows} of ids that the split does not have: {_some(self._unknown_ids)}")
 
     def _tell_of_spellings(self) -> None:
-        for what, read in (("id", self._ids), ("finding", self._names)):
+        for what, read, most in (("id", self._ids, 1), ("finding", self._names, len(self._names))):
             changed = [f"{given} as {ours}" for given, ours in read.items() if ours not in (None, given)]
             if changed:
-                more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
-                self._notes.append(f"read by another name, {what}s: {changed[0]}{more}")
+                more = f" and {len(changed) - most:,} more" if len(changed) > most else ""
+                self._notes.append(f"read by another name, {what}s: {', '.join(changed[:most])}{more}")
 
 
 def _plain_name(value: Any) -> Any:

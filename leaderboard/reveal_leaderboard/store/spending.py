@@ -239,7 +239,7 @@ def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: 
     if not board_left:
         return "All scored submissions that this version of the benchmark has for everybody together are used."
     if not left_today:
-        return f"Your organization has used its {per_day} of today; the next day starts at 00:00 UTC."
+        return f"Your organization has used all its submissions of today: {per_day}; the next day starts at 00:00 UTC."
     return f"Scored submissions left to your organization: {left} of {total}, {min(left, left_today)} of them today."
 
 
