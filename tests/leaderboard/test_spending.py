@@ -47,9 +47,7 @@ def test_the_day_is_full_until_midnight_utc(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=10, per_day=2, board_total=500))
     world.add(sha256=sha(1))
     world.add(sha256=sha(2))
-    with pytest.raises(
-        QuotaExceededError, match=r"used all its scored submissions for today: 2; .* 00:00 UTC"
-    ) as error:
+    with pytest.raises(QuotaExceededError, match=r"used all its submissions of today: 2; .* 00:00 UTC") as error:
         world.add(sha256=sha(3))
     next_at = error.value.balance.next_at
     assert next_at is not None
