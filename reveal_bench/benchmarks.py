@@ -329,7 +329,7 @@ BENCHMARKS: dict[str, Benchmark] = {
                     holds="labels alone, and readers",
                     holdout_split="test",
                     options=(),
-                    styles={"chexpert-labels": "chexpert:write_chexpert_labels"},
+                    styles={"chexpert-labels": "layouts:write_chexpert_labels"},
                 ),
             ),
             has_pictures=False,

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING
 from reveal_bench.lazy import getter
 
 if TYPE_CHECKING:
+    from reveal_bench.api.analyses import (
+        Confidence,
+        DetectorCurves,
+        MapScores,
+        PixelStatistics,
+        confidence,
+        curves,
+        pixels,
+        score_maps,
+    )
     from reveal_bench.api.bench import Bench, load
-    from reveal_bench.api.confidences import Confidence, confidence
     from reveal_bench.api.conversion import Conversion, convert
-    from reveal_bench.api.detector_curves import DetectorCurves, curves
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
-    from reveal_bench.api.map_scores import MapScores, score_maps
     from reveal_bench.api.pages import WrittenReport, report
-    from reveal_bench.api.pixel_counts import PixelStatistics, pixels
     from reveal_bench.api.reader_study import (
         ReaderPlan,
         ReaderStudyResult,
@@ -37,11 +43,11 @@ if TYPE_CHECKING:
 _HOME = {
     "Bench": "bench",
     "Comparisons": "verbs",
-    "Confidence": "confidences",
+    "Confidence": "analyses",
     "Conversion": "conversion",
-    "DetectorCurves": "detector_curves",
-    "MapScores": "map_scores",
-    "PixelStatistics": "pixel_counts",
+    "DetectorCurves": "analyses",
+    "MapScores": "analyses",
+    "PixelStatistics": "analyses",
     "Ranking": "verbs",
     "ReaderPlan": "reader_study",
     "ReaderStudyResult": "reader_study",
@@ -50,12 +56,12 @@ _HOME = {
     "Shapes": "shape_features",
     "WrittenReport": "pages",
     "compare": "verbs",
-    "confidence": "confidences",
+    "confidence": "analyses",
     "convert": "conversion",
-    "curves": "detector_curves",
+    "curves": "analyses",
     "lint": "verbs",
     "load": "bench",
-    "pixels": "pixel_counts",
+    "pixels": "analyses",
     "plan_readers": "reader_study",
     "rank": "verbs",
     "readers": "reader_study",
@@ -63,7 +69,7 @@ _HOME = {
     "report": "pages",
     "saliency": "heat_maps",
     "score": "verbs",
-    "score_maps": "map_scores",
+    "score_maps": "analyses",
     "shapes": "shape_features",
     "tune_gates": "heat_maps",
     "tune_saliency": "heat_maps",

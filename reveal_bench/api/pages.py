@@ -91,7 +91,7 @@ def report(
     if out is None:
         raise ArgumentError("out", "must be given: the folder to write a report of runs to")
     if saliency:
-        from reveal_bench.api.saliency_page import saliency_report
+        from reveal_bench.api.human_page import saliency_report
 
         maps = {label or path.name: path for label, path in _labelled(runs)}
         page, said = saliency_report(maps, as_bench(bench, split), Path(out), human=human, progress=progress, **options)

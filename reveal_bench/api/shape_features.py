@@ -105,9 +105,9 @@ class Shapes(ShownTables):
 
     def drawn(self) -> Sequence[Illustration]:
         """The figures of the tables."""
-        from reveal_bench.reports.shapes import figure_of
+        from reveal_bench.reports.beside_readers import figure_of_shapes
 
-        return [figure_of(self.shapes, self.findings)]
+        return [figure_of_shapes(self.shapes, self.findings)]
 
 
 def _median(shapes: Sequence[Shape], name: str) -> float:

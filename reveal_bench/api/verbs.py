@@ -23,9 +23,8 @@ from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.kinds.kind import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of
-from reveal_bench.metrics.docs import plural_of
 from reveal_bench.metrics.intervals import Interval
-from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
+from reveal_bench.metrics.words import groups_text, interval_text, p_text, plural_of, value_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -73,7 +72,7 @@ class Comparisons(Shown):
         ImportError
             Without matplotlib, which the extra [report] brings.
         """
-        from reveal_bench.reports.decrease import figures_of, figures_of_both
+        from reveal_bench.reports.beside_readers import figures_of_both, figures_of_decreases
 
         if not self.relative:
             raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
@@ -81,7 +80,7 @@ class Comparisons(Shown):
         if self.compat is not None:
             files |= published_csv(self.comparisons)
         both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
-        drawn = [*figures_of(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]
+        drawn = [*figures_of_decreases(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]
         return written(Path(folder), {name: text.encode() for name, text in files.items()}, drawn)
 
     @property

@@ -25,8 +25,6 @@ from reveal_bench.cli import (
     convert,
     curate,
     data,
-    drafts,
-    export,
     reader_study,
     report,
     run,
@@ -137,7 +135,7 @@ app.command()(data.diff)
 app.command()(report.report)
 app.command()(report.misses)
 app.command()(report.view)
-app.command(name="draft-ratings")(drafts.draft_ratings)
+app.command(name="draft-ratings")(curate.draft_ratings)
 app.command()(data.attach)
 app.command()(score.baseline)
 app.command()(score.lint)
@@ -158,7 +156,7 @@ app.command()(board.status)
 app.command()(board.withdraw)
 app.command()(board.receipt)
 app.command(name="verify-receipt")(board.verify_receipt)
-app.command()(export.export)
+app.command()(convert.export)
 app.command()(convert.convert)
 app.command()(saliency.saliency)
 app.command(name="score-maps")(saliency.score_maps)

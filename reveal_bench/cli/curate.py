@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, prices_of
+from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, check_outside_datasets, prices_of
+from reveal_bench.cli.report import labelled
 
 if TYPE_CHECKING:
     from reveal_bench.curation.extract import ReportTable
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from reveal_bench.curation.report_tables import Engine
     from reveal_bench.models.asking import Asker
 
-__all__ = ["ANSWERS", "Connections", "Model", "ModelOptions", "app", "asker_of", "counted"]
+__all__ = ["app", "draft_ratings"]
+
 
 Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
 ModelOptions = Annotated[
@@ -383,7 +385,7 @@ def candidates(
     from reveal_bench.curation.candidates import CANDIDATES_NAME, TaskDrafter, draft_candidates, read_candidates
     from reveal_bench.curation.report_tables import read_reports
     from reveal_bench.files import write_whole
-    from reveal_bench.reports.candidates import selection_page
+    from reveal_bench.reports.task_questions import selection_page
 
     source = _report_table(reports, study, patient, report, file, sheet)
     curation = _begin(folder, name, None)
@@ -503,3 +505,49 @@ def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False,
         f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}{later}"
         f"{' --retire-holdout' if retires else ''}"
     )
+
+
+def draft_ratings(
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run folders and prediction files: MODEL=PATH, named as in --ratings.", show_default=False),
+    ],
+    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
+    ratings: Annotated[Path, typer.Option(help="Table of readers' ratings of some of the answers.")],
+    out: Annotated[Path, typer.Option(help="Folder, private: drafts, agreement, and what the model answered.")],
+    model: Model = None,
+    endpoint: Endpoint = None,
+    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    model_options: ModelOptions = None,
+    connections: Connections = 4,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+) -> None:
+    """Draft ratings of answers to open tasks with a model, beside its agreement with readers; never a score."""
+    from reveal_bench.api.verbs import read_ratings_given
+    from reveal_bench.curation import draft_ratings as drafting
+    from reveal_bench.reports.runs import load_runs, open_world
+
+    check_outside_datasets(out, "--out")
+    given = [labelled(one) for one in runs]
+    world = open_world(folder, given, split)
+    if world.kind.scored_by != "readers":
+        rule = "must be of a benchmark whose answers readers rate"
+        raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
+    readers = read_ratings_given(ratings, world.split) or ()
+    asker = asker_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
+    if asker is None:
+        raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
+    answers = {run.label: run.predictions[0] for run in load_runs(given, world)}
+    with terminal.progress("drafting") as progress:
+        drafts = drafting.draft_ratings(
+            world.records, answers, readers, drafting.Grader(asker), progress=counted(progress, "drafting")
+        )
+    drafting.write_drafts(out, drafts)
+    typer.echo(f"{len(drafts.drafts):,} drafts; beside readers (quadratic kappa; MAD: mean absolute difference):")
+    for one in drafts.agreement:
+        figures = f"kappa {one.cohen_kappa_quadratic:6.3f}  MAD {one.mean_absolute_difference:.2f}  n {one.n:,}"
+        typer.echo(f"  {one.reader:<20}{one.criterion:<12}{figures}")
+    if drafts.n_unread:
+        terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model said nothing that can be read"])
+    typer.echo(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")

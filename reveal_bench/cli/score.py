@@ -441,7 +441,7 @@ def metrics(
 ) -> None:
     """List every metric: range, direction, when it is undefined, formula and source."""
     from reveal_bench.metrics import FAMILIES, METRICS
-    from reveal_bench.metrics.docs import range_text
+    from reveal_bench.metrics.words import range_text
 
     unknown = [name for name in names or () if name not in METRICS]
     if unknown:

@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
-from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.docs import plural_of
+from math import inf
 
-__all__ = ["groups_text", "interval_text", "intervals_text", "p_text", "value_text"]
+from reveal_bench.metrics import METRICS, Metric
+
+__all__ = [
+    "groups_text",
+    "interval_text",
+    "intervals_text",
+    "n_text",
+    "p_text",
+    "plural_of",
+    "range_text",
+    "value_text",
+]
+
+
+def plural_of(unit: str) -> str:
+    """Several of what is resampled.
+
+    Examples
+    --------
+    >>> plural_of("patient"), plural_of("study")
+    ('patients', 'studies')
+    """
+    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
+
+
+def range_text(metric: Metric) -> str:
+    """The range of a metric.
+
+    Examples
+    --------
+    >>> range_text(METRICS["cohen_kappa"]), range_text(METRICS["mean_absolute_difference"])
+    ('[-1, 1]', '[0, inf)')
+    """
+    return f"[{metric.low:g}, inf)" if metric.high == inf else f"[{metric.low:g}, {metric.high:.3g}]"
 
 
 def value_text(metric: str, value: float, *, decimals: int = 1) -> str:

@@ -13,9 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from reveal_bench.benchmarks import SOURCES
-from reveal_bench.phantom.counterfactuals import write_counterfactuals
 from reveal_bench.phantom.curation import write_curation_world
-from reveal_bench.phantom.layouts import TRAPS, write_anatomy, write_chexlocalize
+from reveal_bench.phantom.layouts import TRAPS, write_anatomy, write_chexlocalize, write_counterfactuals
 from reveal_bench.phantom.models import model_predictions, study_predictions
 from reveal_bench.phantom.reveal import write_reveal
 from reveal_bench.phantom.rexecution import write_rexecution

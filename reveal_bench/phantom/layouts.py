@@ -13,8 +13,9 @@ patient's. A lung's contour is that of the whole pleural space, and runs on behi
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,16 +24,28 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
 from reveal_bench.files import replacing
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, CHEXPERT_LABELS
 from reveal_bench.masks import empty_rle, rasterize_polygons
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points
+from reveal_bench.phantom.findings_drawn import hidden_with
 from reveal_bench.phantom.folders import check_sizes, start_folder, write_csv
 from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.radiograph import jpeg_bytes, render
 from reveal_bench.phantom.readers import perturb, reader_contours, reader_point
 
-__all__ = ["SHOWN", "TRAPS", "write_anatomy", "write_chexlocalize"]
+__all__ = [
+    "LABEL_READERS",
+    "SHOWN",
+    "TRAPS",
+    "write_anatomy",
+    "write_chexlocalize",
+    "write_chexpert_labels",
+    "write_counterfactuals",
+]
+
 
 TRAPS = (
     "one positive not drawn",
@@ -307,3 +320,129 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write `lines` to `path`, whole or not at all."""
     with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)
+
+
+LABEL_READERS = {"bc4": 0.06, "bc6": 0.10, "bc8": 0.14}
+"""Name of a reader's table -> the share of labels that the reader gets wrong."""
+LABEL_PREVALENCE = (0.0, 0.45, 0.25, 0.45, 0.02, 0.13, 0.06, 0.03, 0.28, 0.02, 0.19, 0.01, 0.01, 0.4)
+
+
+def write_chexpert_labels(
+    out: Path,
+    n_studies: int = 500,
+    *,
+    seed: int = 0,
+    long_side: int = 2828,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Write ``groundtruth.csv`` and a table per reader of `n_studies`, and ``valid.csv`` of two fifths as many.
+
+    Parameters
+    ----------
+    out : new or empty folder
+    long_side : makes no difference here: there are no pictures
+    progress : called with (studies done, studies in all)
+
+    Returns
+    -------
+    dict with the number of studies per split
+
+    Raises
+    ------
+    ValueError
+        If `out` is not empty or there is no study.
+    """
+    if n_studies < 1:
+        raise ArgumentError("n_studies", "must be at least 1", n_studies)
+    out = start_folder(out, NOTICE)
+    rng = np.random.default_rng(seed)
+    n_valid = 2 * n_studies // 5
+    test, valid = (_draw(rng, n) for n in (n_studies, n_valid))
+    names = [f"CheXpert-v1.0/test/patient{64741 + i}/study1" for i in range(n_studies)]
+    _write(out / "groundtruth.csv", ("Study",), ((name,) for name in names), test)
+    for reader, share in LABEL_READERS.items():
+        said = _with_no_finding(test ^ (rng.random(test.shape) < share))
+        _write(out / f"{reader}.csv", ("Study",), ((name,) for name in names), said)
+    facts, rows = [], []
+    for i in range(n_valid):
+        sex, age = ("Female", "Male")[rng.integers(2)], str(rng.integers(18, 91))
+        for k, view in enumerate(("frontal", "lateral")[: 1 + (i % 6 == 0)], start=1):
+            path = f"CheXpert-v1.0/valid/patient{64541 + i}/study1/view{k}_{view}.jpg"
+            facts.append((path, sex, age, view.capitalize(), "AP" if view == "frontal" else ""))
+            rows.append(i)
+    _write(out / "valid.csv", ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA"), facts, valid[rows])
+    if progress is not None:
+        progress(n_studies + n_valid, n_studies + n_valid)
+    return {"test": n_studies, "valid": n_valid}
+
+
+def _draw(rng: np.random.Generator, n: int) -> BoolArray:
+    return _with_no_finding(rng.random((n, len(CHEXPERT_LABELS))) < LABEL_PREVALENCE)
+
+
+def _with_no_finding(labels: BoolArray) -> BoolArray:
+    """With "No Finding" where there is none, but for support devices, which are none."""
+    labels = labels.copy()
+    labels[:, 0] = ~labels[:, 1:-1].any(axis=1)
+    return labels
+
+
+def _write(path: Path, heads: Sequence[str], keys: Iterable[Sequence[str]], labels: BoolArray) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow([*heads, *CHEXPERT_LABELS])
+        table.writerows([*key, *(f"{float(one)}" for one in row)] for key, row in zip(keys, labels, strict=True))
+
+
+WITHOUT_NOTICE = (
+    "SYNTHETIC DATA: films of a phantom, drawn by a program, each without one of its findings. Not for clinical use.\n"
+)
+
+
+def write_counterfactuals(
+    out: Path,
+    n_images: int,
+    *,
+    n_val: int | None = None,
+    seed: int = 0,
+    long_side: int = 2828,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write the films without each of their findings.
+
+    Parameters
+    ----------
+    out : new or empty folder
+    n_images, n_val, seed, long_side : as given to `write_chexlocalize`
+    progress : called with (films done, films in all)
+
+    Returns
+    -------
+    int, pictures written
+
+    Raises
+    ------
+    ValueError
+        If `out` is not empty or a number is out of range.
+    """
+    check_sizes(n_images=n_images, long_side=long_side)
+    out = start_folder(out, WITHOUT_NOTICE)
+    wanted = [("val", n_val or 0), ("test", n_images)]
+    every = [film for split, n in wanted for film in islice(films(split, seed=seed), n)]
+    n_written = 0
+    for n_done, film in enumerate(every, start=1):
+        _, drawn = draw_film(film)
+        for finding in (name for name in CHEXLOCALIZE_FINDINGS if name in drawn.contours):
+            path = out / film.image_id / f"{finding}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_without(film, finding, long_side))
+            n_written += 1
+        if progress is not None:
+            progress(n_done, len(every))
+    return n_written
+
+
+def _without(film: Film, finding: str, long_side: int) -> bytes:
+    size = round(film.size[0] * long_side), round(film.size[1] * long_side)
+    anatomy, drawn = draw_film(film, without=hidden_with(finding))
+    return jpeg_bytes(render(anatomy, drawn.shapes, film.rng(1), size))

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.docs import plural_of
-from reveal_bench.metrics.words import intervals_text
+from reveal_bench.metrics.words import intervals_text, plural_of
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.reports.figures import (
     COLUMNS_ABREAST,

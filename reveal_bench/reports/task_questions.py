@@ -1,24 +1,28 @@
-"""The chapter on the questions of open tasks: their scores and tags (paper 001, section 3.1, Supplementary Fig. 1)."""
+"""The questions of open tasks (paper 001, section 3.1): the page to select among candidates, and their chapter."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from reveal_bench.curation.candidates import COLUMNS
 from reveal_bench.kinds.tasks.records import QUESTION_SCORES, TAGS, TaskRecord
 from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
 from reveal_bench.reports.chapters import Chapter, PrintedTable
-from reveal_bench.reports.page import Csv
+from reveal_bench.reports.page import Csv, render
 from reveal_bench.reports.panels import panels
-from reveal_bench.reports.style import Illustration, paints, percent
+from reveal_bench.reports.style import Illustration, check_extra, paints, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["questions_chapter"]
+__all__ = ["questions_chapter", "selection_page"]
 
 
 def questions_chapter(tasks: Sequence[TaskRecord]) -> Chapter:
@@ -73,3 +77,30 @@ def _draw(scored: Mapping[str, Counter[int]], width: float) -> Figure:
 
 def _title(name: str) -> str:
     return name.replace("_", " ").capitalize()
+
+
+def selection_page(candidates: Sequence[Mapping[str, str]], reports: Mapping[str, str]) -> str:
+    """The page as HTML; its script saves what is chosen as ``tasks.csv``, in the form of the candidates.
+
+    Parameters
+    ----------
+    candidates : rows of :func:`reveal_bench.curation.candidates.read_candidates`
+    reports : study -> its report, shown beside its candidates
+
+    Raises
+    ------
+    ImportError
+        Without the extra [report].
+    """
+    check_extra("jinja2")
+    studies = [
+        {"id": study, "indication": rows[0]["indication"], "report": reports[study], "candidates": rows}
+        for study, rows in _by_study(candidates)
+    ]
+    key = sha256(repr(candidates).encode()).hexdigest()[:16]
+    data = {"columns": COLUMNS, "scores": QUESTION_SCORES, "rows": candidates, "key": f"candidates-{key}"}
+    return render("candidates.html", studies=studies, scores=QUESTION_SCORES, tags=TAGS, data=data)
+
+
+def _by_study(candidates: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, list[Mapping[str, str]]]]:
+    return ((study, list(rows)) for study, rows in groupby(candidates, key=itemgetter("study_id")))

@@ -25,7 +25,7 @@ from reveal_bench.files import parse_json
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.docs import plural_of
+from reveal_bench.metrics.words import plural_of
 
 __all__ = ["Figure", "Receipt", "Result", "of_receipt", "of_score", "read_result"]
 

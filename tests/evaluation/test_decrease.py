@@ -26,9 +26,8 @@ from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.masks import Rle
 from reveal_bench.phantom import LAYOUTS
-from reveal_bench.reports.example_cases import choose_cases
+from reveal_bench.reports.beside_readers import choose_cases, figure_of_curves, read_curves
 from reveal_bench.reports.style import Illustration
-from reveal_bench.reports.tuning import figure_of, read_curves
 from reveal_bench.saliency_maps.tuning import Tuned
 from tests.cli.test_score import call
 from tests.conftest import made_once
@@ -332,7 +331,7 @@ def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
     assert (curve.metric, curve.lows[:2], curve.highs[:2]) == ("mask_iou", [0.05, 0.2], [0.2, 0.35])
     assert (curve.best, curve.n_cases, list(curve.thresholds)) == (0.3, 4, [0.2, 0.3, 0.4])
     assert curve.values[:2] == [0.1, 0.25]
-    (axes,) = figure_of({"Edema": curve}, "tuning", "thresholds", "Threshold").draw(180.0).axes
+    (axes,) = figure_of_curves({"Edema": curve}, "tuning", "thresholds", "Threshold").draw(180.0).axes
     line, mark = axes.lines
     assert line.get_ydata()[0] == pytest.approx(10)
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.boards.catalogue import read_published
 from reveal_leaderboard.boards.galleries import open_galleries, prepare_board_gallery
 from reveal_leaderboard.cli import app
-from reveal_leaderboard.web.gallery import add_gallery, navigation
+from reveal_leaderboard.web.app import add_gallery, navigation
 from reveal_leaderboard.web.gate import SecureHeaders
 from typer.testing import CliRunner
 

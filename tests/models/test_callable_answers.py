@@ -11,7 +11,7 @@ import pytest
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
 from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.models.callable_answers import LabelReader
+from reveal_bench.models.callables import LabelReader
 from tests.conftest import World
 from tests.models.test_callables import Answer, run
 

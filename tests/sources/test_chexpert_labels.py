@@ -16,7 +16,7 @@ import reveal_bench as rb
 from reveal_bench.cli import app
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.findings import CHEXPERT_LABELS
-from reveal_bench.phantom.chexpert import READERS, write_chexpert_labels
+from reveal_bench.phantom.layouts import LABEL_READERS, write_chexpert_labels
 from reveal_bench.sources import BuildError, detect_builder
 from reveal_bench.sources.chexpert_labels import inspect, read
 
@@ -54,7 +54,7 @@ def test_references_and_readers_are_those_of_the_tables(built: tuple[Path, Path]
     rows = {row["study_id"]: names.int2str(row["labels"]) for row in load_dataset(str(data), split="test")}
     said = {(row["reader"], row["study_id"]): row["labels"] for row in load_dataset(str(data), "readers", split="test")}
     assert len(said) == 3 * len(rows) == 120
-    for stem in ("groundtruth", *READERS):
+    for stem in ("groundtruth", *LABEL_READERS):
         for row in csv.DictReader((raw / f"{stem}.csv").open(encoding="utf-8")):
             study_id = "_".join(row["Study"].split("/")[-2:])
             present = [name for name in CHEXPERT_LABELS if row[name] == "1.0"]

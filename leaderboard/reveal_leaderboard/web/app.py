@@ -16,14 +16,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import Response
 from gradio.components import Navbar
 from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from reveal_bench.viewer.serving import PATH as CASES
 from reveal_bench.viewer.serving import Galleries
 from reveal_leaderboard import __version__
 from reveal_leaderboard.boards.catalogue import Catalogue
@@ -34,7 +36,6 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import PREFIX, add_api
 from reveal_leaderboard.web.auth import Auth
-from reveal_leaderboard.web.gallery import add_gallery, navigation
 from reveal_leaderboard.web.gate import (
     SPACE_FRAMES,
     BodyLimit,
@@ -57,7 +58,8 @@ from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
 
-__all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "QUIET", "build_app", "guard"]
+__all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "QUIET", "add_gallery", "build_app", "guard", "navigation"]
+
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
@@ -289,3 +291,23 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
     mounted.state_holder = _Sessions()  # type: ignore[no-untyped-call]
     mounted.state_holder.set_blocks(pages)
     return list(pages.fns)
+
+
+def add_gallery(app: FastAPI, galleries: Galleries) -> None:
+    """Serve the page, its files and those of the galleries."""
+
+    @app.get(CASES, include_in_schema=False)
+    def page() -> Response:
+        return answer("")
+
+    @app.get(f"{CASES}/{{place:path}}", include_in_schema=False)
+    def answer(place: str) -> Response:
+        served = galleries.answer(place)
+        if served is None:
+            raise HTTPException(404, "There are no cases to look at here.")
+        return Response(served.body, media_type=served.media, headers=served.headers)
+
+
+def navigation(galleries: Galleries) -> list[tuple[str, str]]:
+    """The way there in the bar of pages, if there is a gallery; Gradio puts the slash before it."""
+    return [("Cases", CASES.removeprefix("/"))] if galleries.names else []

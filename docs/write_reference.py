@@ -1,0 +1,164 @@
+"""Writes docs/metrics.md and docs/api.md from METRICS and from docstrings: ``python docs/write_reference.py``.
+
+A test holds both pages against the code, so that they cannot drift.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import reveal_bench
+from reveal_bench import api
+from reveal_bench.metrics import FAMILIES, METRICS, Metric
+from reveal_bench.metrics.words import range_text
+
+__all__ = ["api_page", "metrics_page"]
+
+
+METRICS_HEAD = """\
+# Metrics
+
+<!-- Written by `python docs/write_reference.py` from METRICS and docstrings: change those. -->
+
+Scores are fractions, ratings keep their scale. Undefined is NaN and is counted; an absent prediction is a miss, never
+undefined. `reveal-bench metrics` prints this table, `reveal-bench metrics --json` its rows for a script. Oracle is what
+the tests compare a metric with.
+"""
+API_HEAD = """\
+# Functions and results
+
+<!-- Written by `python docs/write_reference.py` from docstrings: change those. -->
+
+`import reveal_bench as rb`; [In Python](python.md) shows them at work.
+"""
+
+
+def metrics_page() -> str:
+    """The whole of docs/metrics.md."""
+    parts = [METRICS_HEAD]
+    for family, about in FAMILIES.items():
+        rows = [metric for metric in METRICS.values() if metric.family == family]
+        parts.append(f"## {family.capitalize()}\n\n{about.capitalize()}.\n\n{_table(rows)}")
+        parts += [_metric_function(function, rows) for function in dict.fromkeys(metric.function for metric in rows)]
+    return "\n".join(parts)
+
+
+def _table(rows: list[Metric]) -> str:
+    lines = ["| metric | title | range | better | undefined | source | oracle |", "|---|---|---|---|---|---|---|"]
+    for metric in rows:
+        cells = (f"`{metric.name}`", metric.title, range_text(metric), metric.better, metric.undefined, metric.source)
+        lines.append(f"| {' | '.join(cells)} | {metric.oracle} |")
+    return "\n".join(lines) + "\n"
+
+
+def _metric_function(function: str, rows: list[Metric]) -> str:
+    """One function: its signature, what it says of itself, the formula of each of its metrics, an example."""
+    metrics = [metric for metric in rows if metric.function == function]
+    implementation = getattr(metrics[0].resolve(), "func", metrics[0].resolve())
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(implementation).parameters.values()
+    ]
+    call = f"{function}{inspect.Signature(parameters)}"
+    sections = _sections_of(implementation)
+    lines = [f"### `{call}`", "", _as_markdown(sections[""]), ""]
+    for metric in metrics:
+        options = ", ".join(f"{name}={value!r}" for name, value in metric.options.items())
+        lines.append(f"* `{metric.name}`{f' ({options})' if options else ''}: {_escaped(metric.formula)}")
+    if "Returns" in sections:
+        lines += ["", f"Returns {_as_markdown(sections['Returns'])}"]
+    if "Examples" in sections:
+        lines += ["", "```python", sections["Examples"], "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(formula: str) -> str:
+    return formula.replace("*", r"\*").replace("|", r"\|").replace("<", "&lt;")
+
+
+def api_page() -> str:
+    """The whole of docs/api.md: the functions of :mod:`reveal_bench.api`, then what they return."""
+    public = {name: getattr(api, name) for name in api.__all__}
+    functions = [_function(name, thing) for name, thing in public.items() if not inspect.isclass(thing)]
+    classes = [_class(name, thing) for name, thing in public.items() if inspect.isclass(thing)]
+    others = ", ".join(f"`{name}`" for name in reveal_bench.__all__ if name not in api.__all__)
+    tail = f"Also public: {others}; their docstrings say what they do (`help(rb.run_callable)`).\n"
+    return "\n".join([API_HEAD, *functions, "## Results\n", *classes, tail])
+
+
+def _function(name: str, function: Any) -> str:
+    sections = _sections_of(function)
+    lines = [f"## `rb.{name}`", "", "```python", _call(name, function), "```", "", _as_markdown(sections[""]), ""]
+    if "Parameters" in sections:
+        lines += [*_items(sections["Parameters"]), ""]
+    if "Raises" in sections:
+        lines += ["Raises:", "", *_items(re.sub(r"\n +", " : ", sections["Raises"])), ""]
+    return "\n".join(lines)
+
+
+def _call(name: str, function: Any) -> str:
+    """The signature without types, over several lines."""
+    found = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in _parameters(function)]
+    text = str(inspect.Signature(found))
+    if len(text) < 90:
+        return f"rb.{name}{text}"
+    lines = "".join(f"    {part},\n" for part in text[1:-1].split(", "))
+    return f"rb.{name}(\n{lines})"
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def _items(section: str) -> list[str]:
+    """Entries of a section, ``name : text`` with lines that go on, as a list."""
+    whole = re.sub(r"\n +", " ", section)
+    entries = (line.partition(" : ") for line in whole.splitlines() if line)
+    return [f"* {_names(name)}: {_as_markdown(text)}" if text else f"* {_names(name)}" for name, _, text in entries]
+
+
+def _names(text: str) -> str:
+    return ", ".join(f"`{name}`" for name in text.split(", "))
+
+
+def _class(name: str, thing: type) -> str:
+    sections = _sections_of(thing)
+    lines = [f"### `{name}`", "", _as_markdown(sections[""]), ""]
+    if "Attributes" in sections:
+        lines += _items(sections["Attributes"])
+    for member, value in inspect.getmembers(thing):
+        function = value.fget if isinstance(value, property) else getattr(value, "func", value)
+        text = inspect.getdoc(function) if callable(function) else None
+        if member.startswith("_") or text is None:
+            continue
+        is_called = inspect.isfunction(value)
+        lines.append(f"* `{member}{'()' if is_called else ''}`: {_as_markdown(_first(text))}")
+    return "\n".join([*lines, ""])
+
+
+def _first(text: str) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _sections_of(function: object) -> dict[str, str]:
+    """Sections of a numpydoc docstring by their titles; "" is what comes before the first."""
+    text = inspect.getdoc(function) or ""
+    pieces = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
+    titles = ["", *pieces[1::2]]
+    return {title: body.strip() for title, body in zip(titles, pieces[::2], strict=True)}
+
+
+def _as_markdown(text: str) -> str:
+    """reStructuredText roles and double backquotes as Markdown."""
+    plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
+    return plain.replace("``", "`")
+
+
+if __name__ == "__main__":
+    docs = Path(__file__).parent
+    (docs / "metrics.md").write_text(metrics_page(), encoding="utf-8")
+    (docs / "api.md").write_text(api_page(), encoding="utf-8")

@@ -1,0 +1,467 @@
+"""What one system's answers are worth beyond its score: confidences, curves of a detector, pixels, heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.api.bench import AnyBench, as_bench
+from reveal_bench.api.given import name_of
+from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
+from reveal_bench.api.shown import FigureTable, Shown, ShownTables
+from reveal_bench.api.verbs import ONE_REPLICATE, score_given
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.confidence import Judged, Mean, judge_confidences
+from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
+from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.kinds.scored import Curve, Curves
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_cases
+from reveal_bench.metrics.calibration import Binning
+from reveal_bench.metrics.map_scores import TOLERANCE
+from reveal_bench.metrics.words import groups_text, interval_text, value_text
+from reveal_bench.saliency_maps.scores import MapRows
+from reveal_bench.saliency_maps.scores import score_maps as rows_of_maps
+
+if TYPE_CHECKING:
+    from reveal_bench.reports.style import Illustration
+
+__all__ = [
+    "Confidence",
+    "DetectorCurves",
+    "MapScores",
+    "PixelStatistics",
+    "confidence",
+    "curves",
+    "pixels",
+    "score_maps",
+]
+
+
+def _flat(row: Any) -> dict[str, Any]:
+    """The fields of a dataclass, a mean as three columns."""
+    flat: dict[str, Any] = {}
+    for name, value in asdict(row).items():
+        if isinstance(getattr(row, name), Mean):
+            flat |= {name: value["value"], f"{name}_low": value["low"], f"{name}_high": value["high"]}
+        else:
+            flat[name] = value
+    return flat
+
+
+@dataclass(frozen=True, repr=False)
+class Confidence(ShownTables):
+    """What the confidences of one system are worth; shown as their calibration.
+
+    Attributes
+    ----------
+    scored : the predictions as they were scored
+    judged : every figure with its evidence
+    n_bins, binning : of the reliability
+    """
+
+    scored: ScoredFile
+    judged: Judged
+    n_bins: int
+    binning: Binning
+
+    @property
+    def caption(self) -> str:
+        """What was judged on what, and how."""
+        given = self.judged.confidences
+        bins = f"{self.n_bins} bins of equal {self.binning}"
+        unsaid = f"; {given.n_unsaid:,} cases without a confidence have no part" if given.n_unsaid else ""
+        return (
+            f"{self.scored.report.file} on {self.scored.place}: "
+            f"calibration of the probability of {given.event}: Brier score, mean probability less the rate (excess, in "
+            f"percent) with 95 % intervals by the jackknife over patients, and ECE with {bins}{unsaid}"
+        )
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Of the macro and every finding: Brier score, that of always saying the rate, mean excess and ECE."""
+        return [_flat(row) for row in self.judged.calibration]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Brier scores with three decimals, mean excess and ECE in percent."""
+        return [
+            {
+                "finding": one.finding,
+                "events": "" if one.finding == MACRO else f"{one.n_events} of {one.n}",
+                "Brier": f"{one.brier.value:.3f}",
+                "95 % interval": _interval(one.brier),
+                "excess": f"{100 * one.excess.value:+.1f}",
+                "its interval": _interval(one.excess, 100, 1),
+                "ECE": f"{100 * one.error:.1f}",
+            }
+            for one in self.judged.calibration
+        ]
+
+    @property
+    def reliability(self) -> FigureTable:
+        """Every bin of every finding."""
+        rows = [{"finding": finding} | asdict(one) for finding, bins in self.judged.bins.items() for one in bins]
+        return FigureTable(f"Reliability: rate of {self.judged.confidences.event} where a probability was said", rows)
+
+    @property
+    def coverage(self) -> FigureTable:
+        """The share of wrong answers where the surest cases alone are answered: of all findings together, then each."""
+        return self.coverage_of(*self.judged.curves)
+
+    def coverage_of(self, *findings: str) -> FigureTable:
+        """The same of some findings, or of "all" together."""
+        rows = [_flat(row) for row in self.judged.answered if row.finding in findings]
+        if len(findings) > 1:
+            rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
+        area = "" if len(findings) > 1 else f"; area under the curve {self.judged.areas[findings[0]]:.4f}"
+        title = f"Risk: share of wrong answers among the surest cases, the others left to a reader{area}"
+        return FigureTable(title, rows)
+
+    @property
+    def net_benefit(self) -> FigureTable:
+        """Net benefit per finding and threshold; without rows where it is not defined."""
+        title = "Net benefit of acting from a probability on; never acting has 0"
+        return FigureTable(title, [_flat(row) for row in self.judged.benefits])
+
+    @property
+    def tables(self) -> dict[str, Shown]:
+        """Name -> table, all that have rows."""
+        found: dict[str, Shown] = {
+            "calibration": self,
+            "reliability": self.reliability,
+            "coverage": self.coverage,
+            "net_benefit": self.net_benefit,
+        }
+        return {name: table for name, table in found.items() if table.records}
+
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
+        from reveal_bench.reports.confidence import figures_of
+
+        return figures_of(self.judged)
+
+
+def _interval(mean: Mean, scale: float = 1, decimals: int = 3) -> str:
+    return "" if mean.low != mean.low else f"({scale * mean.low:.{decimals}f} to {scale * mean.high:.{decimals}f})"
+
+
+def confidence(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    allow_missing: bool = False,
+    n_bins: int = 10,
+    binning: Binning = "width",
+    name: str | None = None,
+) -> Confidence:
+    """Judge how sure a system says it is: calibration, risk where unsure cases are left out, net benefit.
+
+    Parameters
+    ----------
+    predictions, bench, split, allow_missing, name : as of :func:`lint`
+    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
+    n_bins : bins of the probabilities, at most 100
+    binning : "width", of equal width, or "count", with cases as equal in number as can be
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors.
+    ArgumentError
+        If the predictions do not say how sure they are, or an argument is not what it must be.
+    """
+    opened = as_bench(bench, split)
+    field = opened.kind.confidence_field
+    if field is None:
+        raise ArgumentError("bench", "must be of a kind whose answers say how sure they are", opened.kind.name)
+    name = name_of(predictions, "predictions") if name is None else name
+    options = {**ONE_REPLICATE, "thresholds": thresholds}
+    scored = score_given(predictions, opened, "predictions", name, None, allow_missing, None, options)
+    given = scored.rows.confidences()
+    if given is None:
+        rule = f"must say how sure they are, in the field `{field}`"
+        raise ArgumentError("predictions", rule, f"{scored.report.file}, which does not")
+    return Confidence(scored, judge_confidences(given, n_bins=n_bins, binning=binning), n_bins, binning)
+
+
+@dataclass(frozen=True, repr=False)
+class DetectorCurves(ShownTables):
+    """Curves of one system; shown as its sensitivity at 1/8 to 8 false alarms per image.
+
+    Attributes
+    ----------
+    scored : the detections as they were scored
+    curves : every curve with its bands
+    name : of the system, in figures
+    beside : name -> curves of the other systems that figures show
+    """
+
+    scored: ScoredFile
+    curves: Curves
+    name: str
+    beside: Mapping[str, Curves]
+
+    @property
+    def caption(self) -> str:
+        """What was judged on what, and how."""
+        return (
+            f"{self.scored.report.file} on {self.scored.place}: share of lesions found "
+            "at so many false alarms of the finding per image, in percent"
+        )
+
+    @cached_property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Of every finding and rate: sensitivity with the ends of its 95 % interval."""
+        return [asdict(one) for one in self.curves.bands]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """A row per finding, a column per rate."""
+        rows: dict[str, dict[str, str]] = {}
+        for one in self.curves.bands:
+            row = rows.setdefault(one.finding, {"finding": one.finding})
+            row[f"{one.false_alarms:g}"] = f"{100 * one.sensitivity:.1f}"
+        return list(rows.values())
+
+    @property
+    def tables(self) -> dict[str, Shown]:
+        """Name -> table: FROC at its rates, every point of it, precision and recall, sensitivity by size."""
+        froc = _points(self.curves.froc, "false_alarms", "sensitivity")
+        precision = _points(self.curves.precision, "recall", "precision")
+        found: dict[str, Shown] = {
+            "froc": self,
+            "froc_points": FigureTable("FROC: every threshold", froc),
+            "precision_recall": FigureTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
+            "sizes": FigureTable("Share of lesions found, by size", [asdict(one) for one in self.curves.sizes]),
+        }
+        return {name: table for name, table in found.items() if table.records}
+
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
+        from reveal_bench.reports.detection import figures_of
+
+        return figures_of({self.name: self.curves, **self.beside})
+
+
+def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]:
+    return [
+        {"finding": finding, x: a, y: b}
+        for finding, (across, up) in curves.items()
+        for a, b in zip(across.tolist(), up.tolist(), strict=True)
+    ]
+
+
+def curves(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    name: str | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> DetectorCurves:
+    """What a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size.
+
+    Parameters
+    ----------
+    predictions, bench, split, name : as of :func:`lint`
+    thresholds : score from which a detection counts, for the sensitivity by size: one number, or one per finding
+    n_resamples, seed, unit : as of :func:`score`
+    beside : name -> predictions of other systems, which the figures show too; tables are of `predictions` alone
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors.
+    ArgumentError
+        If the benchmark is not one of detection, or no finding has a lesion.
+    """
+    opened = as_bench(bench, split)
+    name = name_of(predictions, "predictions") if name is None else name
+    if name in (beside or {}):
+        raise ArgumentError("beside", "must name other systems", repr(name))
+    options = {**ONE_REPLICATE, "thresholds": thresholds}
+    scored, found = {}, {}
+    for system, given in {name: predictions, **(beside or {})}.items():
+        scored[system] = score_given(given, opened, "predictions", system, None, False, None, options)
+        curved = opened.kind.curves(scored[system].rows, n_resamples=n_resamples, seed=seed, unit=unit)
+        if curved is None or not curved.bands:
+            raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
+        found[system] = curved
+    return DetectorCurves(scored[name], found.pop(name), name, found)
+
+
+@dataclass(frozen=True, repr=False)
+class PixelStatistics(Shown):
+    """Precision, recall, specificity and negative predictive value of the pixels of masks.
+
+    Attributes
+    ----------
+    scored : the predictions as they were scored
+    statistics : every figure with its evidence
+    """
+
+    scored: ScoredFile
+    statistics: Sequence[PixelStatistic]
+
+    @property
+    def caption(self) -> str:
+        """What was counted on what."""
+        asks_all = self.scored.protocol["asks"] == "all"
+        how = "in percent with 95 % intervals by the jackknife over patients"
+        pooled = f"pixels pooled over the images with a finding, {how}"
+        asked = "" if asks_all else "; false positives are counted where a finding is asked"
+        return f"{self.scored.report.file} on {self.scored.place}: {pooled}{asked}"
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Per statistic the macro, then every finding: the pooled ratio, the mean over images, pixels behind them."""
+        return [
+            {"finding": one.finding, "statistic": one.statistic}
+            | _ends("pooled", one.pooled)
+            | _ends("mean_of_images", one.mean)
+            | {"n": one.n, "right_px": one.right, "wrong_px": one.wrong}
+            for one in self.statistics
+        ]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """A row per finding, pooled ratios in percent."""
+        table: dict[str, dict[str, str]] = {}
+        for one in self.statistics:
+            row = table.setdefault(one.finding, {"finding": one.finding})
+            row[one.statistic.upper() if one.statistic == "npv" else one.statistic] = _share_text(one.pooled)
+        return list(table.values())
+
+
+def _ends(name: str, mean: Mean) -> dict[str, float]:
+    return {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
+
+
+def _share_text(mean: Mean) -> str:
+    if mean.value != mean.value:
+        return "-"
+    ends = "" if mean.low != mean.low else f" ({100 * mean.low:.1f} to {100 * mean.high:.1f})"
+    return f"{100 * mean.value:.1f}{ends}"
+
+
+def pixels(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    allow_missing: bool = False,
+    name: str | None = None,
+) -> PixelStatistics:
+    """Count pixels of predicted masks: precision, recall, specificity and negative predictive value per finding.
+
+    Parameters
+    ----------
+    predictions, bench, split, allow_missing, name : as of :func:`lint`; a mask that is missing is empty
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors.
+    ArgumentError
+        If the benchmark is not of localization, or predictions or references have no masks.
+    """
+    opened = as_bench(bench, split)
+    if not opened.kind.uses_grid:
+        raise ArgumentError("bench", "must be of localization, whose predictions may be masks", opened.kind.name)
+    name = name_of(predictions, "predictions") if name is None else name
+    scored = score_given(predictions, opened, "predictions", name, None, allow_missing, None, ONE_REPLICATE)
+    records = opened.kind.read_references(opened.folder, opened.split)
+    statistics = pixel_statistics(scored.report.predictions, records, scored.rows.groups)
+    return PixelStatistics(scored, statistics)
+
+
+@dataclass(frozen=True, repr=False)
+class MapScores(Shown):
+    """Figures of heat maps.
+
+    Attributes
+    ----------
+    title : what was judged on what
+    rows : every map's figures
+    estimates : macros, and findings, with 95 % intervals by the jackknife over patients
+    """
+
+    title: str
+    rows: MapRows
+    estimates: Sequence[Estimate]
+
+    @property
+    def caption(self) -> str:
+        """What was judged on what, and how."""
+        return self.title
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each estimate."""
+        return [asdict(one) for one in self.estimates]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Macros first, then the findings, in percent."""
+        return [
+            {
+                "metric": METRICS[one.metric].title,
+                "finding": one.finding,
+                "value": value_text(one.metric, one.value),
+                "95 % interval": interval_text(one.metric, one.low, one.high),
+                "n": groups_text(one.metric, one.n) if one.finding == MACRO else str(one.n),
+            }
+            for one in sorted(self.estimates, key=lambda one: one.finding != MACRO)  # stable
+        ]
+
+
+def score_maps(
+    maps: Maps,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    tolerance: float = TOLERANCE,
+    in_mm: bool = False,
+    names: Sequence[str] = (),
+    n_processes: int = 1,
+    progress: Callable[..., None] | None = None,
+) -> MapScores:
+    """Judge heat maps as they are: pointing game with a tolerance, share of energy inside, average precision of pixels.
+
+    Parameters
+    ----------
+    maps, names, progress : as of :func:`saliency`
+    bench, split : with references
+    tolerance : of the pointing game, in pixels, or in mm with `in_mm`
+    n_processes : that read maps
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is not what it must be, or the maps do not fit the split.
+    ValueError
+        If a map is damaged; the message names its file.
+    """
+    opened = as_bench(bench, split)
+    manifest = asked_of(opened)
+    found = found_maps(maps, manifest, names)
+    records = opened.kind.read_references(opened.folder, manifest.split)
+    rows = rows_of_maps(found, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
+    everybody = sorted({record.patient_id for record in records})
+    estimates = []
+    for metric, values in rows.values.items():
+        own: dict[str, Any] = {"findings": rows.findings, "patients": rows.patients, "all_patients": everybody}
+        estimates += estimate_cases(metric, METRICS[metric].version, values, **own)
+    place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
+    missing = f"; {rows.n_missing:,} questions have no map and are misses" if rows.n_missing else ""
+    unit = "mm" if in_mm else "pixels"
+    title = (
+        f"{name_of(maps, 'maps')} on {place}: maps without a threshold, hits within {tolerance:g} {unit}, "
+        f"95 % intervals by the jackknife over patients{missing}"
+    )
+    return MapScores(title, rows, estimates)
