@@ -13,6 +13,7 @@ or the package is used from a checkout, numba compiles the same loops in :mod:`r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-VERSION = 4
+VERSION = 5
 """Of the loops' arguments: a module that was compiled of another version is not used."""
 
 
@@ -166,33 +167,72 @@ def average_precisions(
     return values
 
 
-def upsample(wide: Floats, upper: IntArray, lower: IntArray, shares: Floats) -> tuple[Floats, Floats, int]:
-    """Rows between those of `wide` (n, width): ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width).
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A map laid over its image, of which nothing is held at that size: rows between those of `wide` (n, width).
 
-    Returns
-    -------
-    fine : float32 array (height, width)
-    ends : float32 array (2,), its least and its largest value
-    place : index of the first pixel with the largest value, in row-major order
+    They are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single precision.
     """
-    fine, ends = np.empty((len(upper), wide.shape[1]), np.float32), np.empty(2, np.float32)
-    place = np.zeros(1, np.int64)
-    loops.upsample(_single(wide), _whole(upper), _whole(lower), _single(shares), fine, ends, place)
-    return fine, ends, int(place[0])
+
+    wide: Floats
+    upper: IntArray
+    lower: IntArray
+    shares: Floats
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the image."""
+        return len(self.upper), self.wide.shape[1]
+
+    def arrays(self) -> tuple[Floats, IntArray, IntArray, Floats]:
+        """As loops take them."""
+        return _single(self.wide), _whole(self.upper), _whole(self.lower), _single(self.shares)
 
 
-def map_levels(fine: Floats, ends: Floats) -> tuple[Bytes, IntArray]:
-    """Levels 0 to 255, by truncation, of a map scaled from `ends` onto [0, 1], of its shape; and how many have each."""
-    levels, counts = np.empty(fine.shape, np.uint8), np.empty(256, np.int64)
-    loops.map_levels(_single(fine).ravel(), _single(ends), levels.ravel(), counts)
-    return levels, counts
+def upsample(laid: Laid) -> Floats:
+    """All pixels of the map, (height, width)."""
+    fine = np.empty(laid.size, np.float32)
+    loops.upsample(*laid.arrays(), fine)
+    return fine
 
 
-def counts_above(fine: Floats, ends: Floats, inside: BoolArray, grid: Floats) -> IntArray:
-    """Pixels of the scaled map that are above each of `grid`, which rises: (2, n), in all and inside."""
-    counts = np.empty((2, len(grid)), np.int64)
-    within = np.ascontiguousarray(inside, np.bool_).ravel()
-    loops.counts_above(_single(fine).ravel(), _single(ends), within, _single(grid), counts)
+def map_ends(laid: Laid) -> tuple[Floats, int]:
+    """The least and largest value (2,), and the index of the first pixel with the largest, in row-major order."""
+    ends, place = np.empty(2, np.float32), np.zeros(1, np.int64)
+    loops.map_ends(*laid.arrays(), ends, place)
+    return ends, int(place[0])
+
+
+def level_counts(laid: Laid, ends: Floats) -> IntArray:
+    """Pixels of each level from 0 to 255, by truncation, of the map scaled from `ends` onto [0, 1]."""
+    counts = np.empty(256, np.int64)
+    loops.level_counts(*laid.arrays(), _single(ends), counts)
+    return counts
+
+
+def runs_above(laid: Laid, cut: float) -> Ends:
+    """The mask of what is strictly above `cut`."""
+    room = 16 * laid.size[1] + 64
+    single, found = np.array([cut], np.float32), np.empty(1, np.int64)
+    while True:
+        ends = np.empty(room, np.int32)
+        loops.runs_above(*laid.arrays(), single, ends, found)
+        if found[0] <= room:
+            return ends[: found[0]].copy()
+        room = int(found[0])
+
+
+def fill_runs(ends: Ends, height: int) -> Ends:
+    """One mask with its holes filled, and without pixels that have none of the eight around them."""
+    filled, found = np.empty(len(ends), np.int32), np.empty(1, np.int64)
+    loops.fill_runs(_ends(ends), height, filled, found)
+    return filled[: found[0]].copy()
+
+
+def counts_above(laid: Laid, cuts: Floats, ends: Ends) -> IntArray:
+    """Pixels of the map above each of `cuts`, which rise: (2, n), in all and inside one mask of the image's size."""
+    counts = np.empty((2, len(cuts)), np.int64)
+    loops.counts_above(*laid.arrays(), _single(cuts), _ends(ends), counts)
     return counts
 
 

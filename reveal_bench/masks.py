@@ -123,6 +123,12 @@ class PackedMasks:
         values = np.arange(len(runs)) % 2 == 1
         return np.repeat(values, runs).reshape(width, height).T
 
+    def rle(self, index: int) -> Rle:
+        """Mask `index` as a COCO compressed run-length mask."""
+        height, width = (int(side) for side in self.sizes[index])
+        ends = self.ends[self.offsets[index] : self.offsets[index + 1]].astype(np.int64)
+        return Rle((height, width), _encode_runs(np.diff(ends, prepend=0)))
+
     def png(self, index: int) -> bytes:
         """Mask `index` as a PNG picture of its size, one bit a pixel: white where it is, black elsewhere."""
         height, width = (int(side) for side in self.sizes[index])

@@ -384,42 +384,183 @@ def average_precisions(counts, units, hits, marks, n_lesions, recalls, values): 
 
 
 @njit(cache=True, nogil=True)
-def upsample(wide, upper, lower, shares, fine, ends, place):  # type: ignore[no-untyped-def]
-    """Rows between the rows of `wide`; the least and largest value, and where the first largest is."""
+def _lay_row(wide, upper, lower, shares, y, row):  # type: ignore[no-untyped-def]
+    """Row `y` of a map that is laid over its image, between two rows of `wide`."""
+    share = shares[y]
+    rest = np.float32(1) - share
+    for x in range(row.size):
+        left, right = np.float32(wide[upper[y], x] * rest), np.float32(wide[lower[y], x] * share)
+        row[x] = left + right
+
+
+@njit(cache=True, nogil=True)
+def upsample(wide, upper, lower, shares, fine):  # type: ignore[no-untyped-def]
+    """All rows of a map that is laid over its image."""
+    for y in range(fine.shape[0]):
+        _lay_row(wide, upper, lower, shares, y, fine[y])
+
+
+@njit(cache=True, nogil=True)
+def map_ends(wide, upper, lower, shares, ends, place):  # type: ignore[no-untyped-def]
+    """The least and largest value of a map that is laid over its image, and where the first largest is."""
     ends[0], ends[1] = np.float32(np.inf), np.float32(-np.inf)
-    for row in range(fine.shape[0]):
-        share = shares[row]
-        rest = np.float32(1) - share
-        for x in range(fine.shape[1]):
-            left, right = np.float32(wide[upper[row], x] * rest), np.float32(wide[lower[row], x] * share)
-            value = np.float32(left + right)
-            fine[row, x] = value
-            if value < ends[0]:
-                ends[0] = value
-            if value > ends[1]:
-                ends[1] = value
-                place[0] = row * fine.shape[1] + x
+    row = np.empty(wide.shape[1], np.float32)
+    for y in range(upper.size):
+        _lay_row(wide, upper, lower, shares, y, row)
+        ends[0] = min(ends[0], row.min())
+        if row.max() > ends[1]:
+            ends[1] = row.max()
+            place[0] = y * row.size + row.argmax()
 
 
 @njit(cache=True, nogil=True)
-def map_levels(fine, ends, levels, counts):  # type: ignore[no-untyped-def]
-    """Levels 0 to 255 of a flat map, scaled from its least to its largest value, and how many have each."""
+def level_counts(wide, upper, lower, shares, ends, counts):  # type: ignore[no-untyped-def]
+    """How many pixels of a map, scaled from its least to its largest value, have each level from 0 to 255."""
     counts[:] = 0
     span = np.float32(ends[1] - ends[0])
-    for i in range(fine.size):
-        level = np.uint8(np.float32(255) * np.float32(np.float32(fine[i] - ends[0]) / span))
-        levels[i] = level
-        counts[level] += 1
+    row = np.empty(wide.shape[1], np.float32)
+    for y in range(upper.size):
+        _lay_row(wide, upper, lower, shares, y, row)
+        for x in range(row.size):
+            counts[np.uint8(np.float32(255) * np.float32(np.float32(row[x] - ends[0]) / span))] += 1
 
 
 @njit(cache=True, nogil=True)
-def counts_above(fine, ends, inside, grid, counts):  # type: ignore[no-untyped-def]
-    """Pixels of a flat scaled map above each of `grid`: in all, and inside."""
+def _add_end(ends, n, end):  # type: ignore[no-untyped-def]
+    """The ends of runs as they come, in order; where one run ends as the next begins, they are one."""
+    if n > 0 and ends[n - 1] == end:
+        return n - 1
+    ends[n] = end
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def runs_above(wide, upper, lower, shares, cut, ends, found):  # type: ignore[no-untyped-def]
+    """Ends of the runs of what is above `cut`, and how many there are; if there is no room, how much is needed."""
+    height, width = upper.size, wide.shape[1]
+    before, now = np.zeros(width, np.bool_), np.zeros(width, np.bool_)
+    row = np.empty(width, np.float32)
+    toggles = [np.int64(0) for _ in range(0)]
+    for y in range(height):
+        _lay_row(wide, upper, lower, shares, y, row)
+        now[:] = row > cut[0]
+        toggles.extend([x * height + y for x in np.flatnonzero(now != before)])
+        before[:] = now
+    toggles.extend([(x + 1) * height for x in np.flatnonzero(before)])  # the ends of columns
+    found[0] = len(toggles) + 1
+    if found[0] > ends.size:
+        return
+    n = 0
+    # Where a run goes on in the next column, it ends and begins at one position
+    for end in np.sort(np.array(toggles, np.int64)):
+        n = _add_end(ends, n, end)
+    if n == 0 or ends[n - 1] != height * width:
+        n = _add_end(ends, n, height * width)
+    found[0] = n
+
+
+@njit(cache=True, nogil=True)
+def _root(parents, i):  # type: ignore[no-untyped-def]
+    while parents[i] != i:
+        parents[i] = parents[parents[i]]
+        i = parents[i]
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _join(parents, a, b):  # type: ignore[no-untyped-def]
+    a, b = _root(parents, a), _root(parents, b)
+    parents[max(a, b)] = min(a, b)
+
+
+@njit(cache=True, nogil=True)
+def _gap(first, lows, highs, height, x, i):  # type: ignore[no-untyped-def]
+    """Rows of the gap above piece i of column x; below its last piece there is one more."""
+    low = np.int64(0) if i == first[x] else np.int64(highs[i - 1])
+    high = height if i == first[x + 1] else np.int64(lows[i])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _join_gaps(first, lows, highs, height):  # type: ignore[no-untyped-def]
+    """Which gaps between pieces, above and below them hang together; 0 is the outside, 1 + x + i gap i of column x."""
+    n = first.size - 1
+    parents = np.arange(1 + n + first[n])
+    for x in range(n):
+        _join(parents, 0, 1 + x + first[x])
+        _join(parents, 0, 1 + x + first[x + 1])
+        if x in (0, n - 1):
+            for i in range(first[x], first[x + 1] + 1):
+                _join(parents, 0, 1 + x + i)
+        if x == 0:
+            continue
+        i, j = first[x - 1], first[x]
+        while i <= first[x] and j <= first[x + 1]:
+            low_i, high_i = _gap(first, lows, highs, height, x - 1, i)
+            low_j, high_j = _gap(first, lows, highs, height, x, j)
+            if max(low_i, low_j) < min(high_i, high_j):
+                _join(parents, x + i, 1 + x + j)
+            i += high_i <= high_j
+            j += high_j <= high_i
+    return parents
+
+
+@njit(cache=True, nogil=True)
+def _is_lone(first, lows, highs, x, i):  # type: ignore[no-untyped-def]
+    """Whether a piece is one pixel with none around it."""
+    y = lows[i]
+    if highs[i] > y + 1:
+        return False
+    for column in range(max(x - 1, 0), min(x + 2, first.size - 1)):
+        k = _piece_from(highs, first[column], first[column + 1], y - 1)
+        while k < first[column + 1] and lows[k] <= y + 1:
+            if k != i:
+                return False
+            k += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def fill_runs(ends, height, filled, found):  # type: ignore[no-untyped-def]
+    """Ends of the runs of a mask with its holes filled and lone pixels left out, and how many there are."""
+    first, lows, highs, left = _column_pieces(ends, 0, ends.size, height)
+    parents = _join_gaps(first, lows, highs, height)
+    begin = kept = 0
+    for x in range(first.size - 1):
+        end = first[x + 1]
+        first[x] = kept
+        for i in range(begin, end):
+            if i > begin and _root(parents, 1 + x + i) != 0:
+                highs[kept - 1] = highs[i]
+            else:
+                lows[kept], highs[kept] = lows[i], highs[i]
+                kept += 1
+        begin = end
+    first[first.size - 1] = kept
+    n = 0
+    for x in range(first.size - 1):
+        for i in range(first[x], first[x + 1]):
+            if not _is_lone(first, lows, highs, x, i):
+                n = _add_end(filled, n, (left + x) * height + lows[i])
+                n = _add_end(filled, n, (left + x) * height + highs[i])
+    if n == 0 or filled[n - 1] != ends[-1]:
+        n = _add_end(filled, n, ends[-1])
+    found[0] = n
+
+
+@njit(cache=True, nogil=True)
+def counts_above(wide, upper, lower, shares, cuts, ends, counts):  # type: ignore[no-untyped-def]
+    """Pixels of a map that is laid over its image above each of `cuts`: in all, and inside a mask of its size."""
     counts[:] = 0
-    span = np.float32(ends[1] - ends[0])
-    for i in range(fine.size):
-        value = np.float32(np.float32(fine[i] - ends[0]) / span)
-        for k in range(grid.size):
-            if value > grid[k]:
-                counts[0, k] += 1
-                counts[1, k] += inside[i]
+    height, width = upper.size, wide.shape[1]
+    inside = np.zeros((width, height), np.bool_)
+    for k in range(1, ends.size, 2):
+        inside.ravel()[ends[k - 1] : ends[k]] = True
+    row = np.empty(width, np.float32)
+    for y in range(height):
+        _lay_row(wide, upper, lower, shares, y, row)
+        for x in range(width):
+            for k in range(cuts.size):
+                if row[x] > cuts[k]:
+                    counts[0, k] += 1
+                    counts[1, k] += inside[x, y]

@@ -12,8 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cv2
 import numpy as np
+import numpy.typing as npt
 import pytest
+from PIL import Image, ImageDraw
 
 from reveal_bench import kernels, numba_kernels
 from reveal_bench.masks import PackedMasks, Rle, encode_mask, pack_masks, parse_masks
@@ -149,25 +152,49 @@ def test_weighted_counts_are_the_same_in_c_and_numba(in_c: ModuleType, monkeypat
 def test_heat_maps_are_the_same_in_c_and_numba(in_c: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the same as numpy's single precision makes them."""
     rng = np.random.default_rng(6)
-    cases = [(rng.normal(size=(int(h), int(w))).astype(np.float32), (int(a), int(b)))
-             for h, w, a, b in rng.integers(1, 40, (60, 4))] + [(np.ones((2, 2), np.float32), (9, 9))]  # fmt: skip
+    shapes = np.concatenate(
+        [rng.integers(1, 40, (60, 4)), rng.integers(1, 400, (9, 4)), [[2, 3, 9, 500], [9, 1, 70, 1]]]
+    )
+    cases = [(np.round(rng.normal(size=(h, w)), 1).astype(np.float32), (a, b)) for h, w, a, b in shapes.tolist()]
+    cases.append((np.ones((2, 2), np.float32), (9, 9)))
     for heat, size in cases:
-        inside, grid = rng.random(size) < 0.3, np.array([0.2, 0.5, 0.8], np.float32)
+        inside, cuts = rng.random(size) < 0.3, np.sort(rng.normal(size=3)).astype(np.float32)
+        reference = pack_masks([encode_mask(inside)])
         found = []
         for loops in (in_c, numba_kernels):
             monkeypatch.setattr(kernels, "loops", loops)
-            fine, ends, place = laid_over(heat, size)
-            found.append([fine, ends, np.array(place)])
-            if ends[0] < ends[1]:
-                found[-1] += [*kernels.map_levels(fine, ends), kernels.counts_above(fine, ends, inside, grid)]
+            laid = laid_over(heat, size)
+            above = kernels.runs_above(laid.laid, cuts[1])
+            counts = kernels.counts_above(laid.laid, cuts, reference.ends)
+            filled = kernels.fill_runs(above, size[0])
+            found.append([laid.fine(), laid.ends, np.array(laid.place or 0), above, filled, counts])
+            if not laid.is_flat:
+                found[-1].append(kernels.level_counts(laid.laid, laid.ends))
         for a, b in zip(*found, strict=True):
             np.testing.assert_array_equal(a, b)
-        fine, ends, place = found[0][:3]
+        fine, ends, place, above, filled, counts, *levels = found[0]
         assert (ends[0], ends[1], int(place)) == (fine.min(), fine.max(), int(fine.argmax()))
-        if len(found[0]) > 3:
-            levels, counts, above = found[0][3:]
-            values = (fine - ends[0]) / (ends[1] - ends[0])
-            np.testing.assert_array_equal(levels, (np.float32(255) * values).astype(np.uint8))
-            np.testing.assert_array_equal(counts, np.bincount(levels.ravel(), minlength=256))
-            is_above = values[None] > grid[:, None, None]
-            np.testing.assert_array_equal(above, [is_above.sum((1, 2)), (is_above & inside).sum((1, 2))])
+        np.testing.assert_array_equal(above, pack_masks([encode_mask(fine > cuts[1])]).ends)
+        np.testing.assert_array_equal(filled, pack_masks([encode_mask(contours_filled(fine > cuts[1]))]).ends)
+        is_above = fine[None] > cuts[:, None, None]
+        np.testing.assert_array_equal(counts, [is_above.sum((1, 2)), (is_above & inside).sum((1, 2))])
+        if levels:
+            own = (np.float32(255) * ((fine - ends[0]) / (ends[1] - ends[0]))).astype(np.uint8)
+            np.testing.assert_array_equal(levels[0], np.bincount(own.ravel(), minlength=256))
+
+
+def test_masks_are_filled_as_contours_are(in_c: ModuleType, rng: np.random.Generator) -> None:
+    for mask in random_masks(rng, 1500) + hard_masks(rng, 500):
+        ends = pack_masks([encode_mask(mask)]).ends
+        expected = pack_masks([encode_mask(contours_filled(mask))]).ends
+        np.testing.assert_array_equal(kernels.fill_runs(ends, len(mask)), expected)
+
+
+def contours_filled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """As the authors of CheXlocalize do it: OpenCV's contours of more than one point, each filled by Pillow."""
+    contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_TREE, cv2.CHAIN_APPROX_SIMPLE)
+    canvas = Image.new("L", mask.shape[::-1])
+    for contour in contours:
+        if len(contour) > 1:
+            ImageDraw.Draw(canvas).polygon(contour.ravel().tolist(), outline=1, fill=1)
+    return np.asarray(canvas, bool)

@@ -51,7 +51,7 @@ def saliency(
     out : prediction file to write (JSONL); beside it stands a record of all options
     threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
         :func:`tune_saliency` found; None for points alone
-    fill : whether contours at Otsu's level are filled, as published, which needs OpenCV
+    fill : whether contours at Otsu's level are filled, as published
     gate : probability below which a mask is empty: a number, one per finding, or what :func:`tune_gates` found
     smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
     smoothing : "box" of that side, "gaussian" with that standard deviation, or "published" for masks at Otsu's level,

@@ -8,36 +8,42 @@ centres of its pixels, with edges continued (`align_corners=False` of torch); wh
 the same way.
 Then it is scaled from its least to its largest value onto [0, 1]. A constant map has an empty mask and no point.
 
-Otsu's level is that of 256 levels by truncation of 255 m; what lies above it is kept. *Filled*, as the authors of
-CheXlocalize do it, contours of one pixel are dropped and every other contour is filled as a polygon: holes are filled
-and lone pixels vanish. Fixed thresholds keep what is strictly above, and fill nothing.
+Otsu's level is that of 256 levels by truncation of 255 m; what lies above it is kept. *Filled*: the authors of
+CheXlocalize drop contours of one pixel and fill every other contour as a polygon. What that comes to is done here
+without contours: holes are filled and lone pixels vanish. Fixed thresholds keep what is strictly above, and fill
+nothing.
 
 Source: paper 002, Methods, and its published code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray
+from reveal_bench.arrays import BoolArray, IntArray
+from reveal_bench.masks import PackedMasks, encode_mask, pack_masks
+
+if TYPE_CHECKING:
+    from reveal_bench.kernels import Laid
 
 __all__ = [
+    "LaidMap",
     "Map",
-    "above_of",
     "at_size",
     "checked_map",
-    "fill_contours",
     "laid_over",
     "largest_point",
     "mask_above",
     "otsu_level",
     "otsu_mask",
-    "otsu_of",
-    "point_at",
     "scaled",
     "smoothed",
     "smoothed_as_published",
@@ -45,6 +51,7 @@ __all__ = [
 
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
+_TOP = np.float32(_LEVELS - 1)
 _LEAST_SHARE = float(np.finfo(np.float32).eps)  # of pixels on either side of a level
 _LARGEST = 1e30  # larger maps are scaled down first: only ratios count
 
@@ -84,31 +91,128 @@ def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
     >>> at_size([[0.0, 1.0]], (1, 4)).tolist()
     [[0.0, 0.25, 0.75, 1.0]]
     """
-    return laid_over(heat_map, size)[0]
+    return laid_over(heat_map, size).fine()
 
 
-def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[Map, Map, int]:
-    """The map at the size of the image, its least and largest value (2,), and the first pixel with the largest.
+@dataclass(frozen=True, slots=True)
+class LaidMap:
+    """A map over its image. Its rows are made when they are needed: none of it is held at the size of the image.
+
+    Attributes
+    ----------
+    laid : the map, as the loops of :mod:`reveal_bench.kernels` take it
+    ends : its least and its largest value at the size of the image
+    place : the first pixel with the largest value, by rows; None of a constant map
+    """
+
+    laid: Laid
+    ends: Map
+    place: int | None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all of its values are equal at the size of the image."""
+        return bool(self.ends[0] == self.ends[1])
+
+    def fine(self) -> Map:
+        """The map at the size of the image."""
+        from reveal_bench import kernels
+
+        return kernels.upsample(self.laid)
+
+    def point(self) -> tuple[float, float] | None:
+        """The centre (x, y) of the first pixel with the largest value; None of a constant map."""
+        if self.place is None:
+            return None
+        row, column = divmod(self.place, self.laid.size[1])
+        return column + 0.5, row + 0.5
+
+    def above(self, threshold: float) -> PackedMasks:
+        """One mask: where the map, scaled, is strictly above a threshold in [0, 1)."""
+        if isinstance(threshold, bool) or not 0 <= threshold < 1:
+            raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
+        return self._mask(partial(np.less, np.float32(threshold)))
+
+    def above_otsu(self, *, fill: bool, published_smoothing: int = 0) -> PackedMasks:
+        """One mask: :func:`otsu_mask`."""
+        from reveal_bench import kernels
+
+        if self.is_flat:
+            found = self._mask(bool)
+        elif published_smoothing:
+            levels = smoothed_as_published((_TOP * scaled(self.fine())).astype(np.uint8), published_smoothing)
+            level = otsu_level(np.bincount(levels.ravel(), minlength=_LEVELS))
+            found = pack_masks([encode_mask(levels > level)])
+        else:
+            level = otsu_level(kernels.level_counts(self.laid, self.ends))
+            found = self._mask(lambda value: _TOP * value >= level + 1)
+        return _packed(kernels.fill_runs(found.ends, self.laid.size[0]), self.laid.size) if fill else found
+
+    def counts_above(self, grid: Sequence[float], reference: PackedMasks) -> IntArray:
+        """Pixels above each of some thresholds, which rise: (2, n), in all and inside the one mask of `reference`."""
+        from reveal_bench import kernels
+
+        if self.is_flat:
+            return np.zeros((2, len(grid)), np.int64)
+        cuts = [self._cut(partial(np.less, np.float32(threshold))) for threshold in grid]
+        return kernels.counts_above(self.laid, np.array(cuts, np.float32), reference.ends)
+
+    def _mask(self, is_kept: Callable[[np.float32], Any]) -> PackedMasks:
+        from reveal_bench import kernels
+
+        size = self.laid.size
+        if self.is_flat:
+            return _packed(np.array([size[0] * size[1]], np.int32), size)
+        return _packed(kernels.runs_above(self.laid, self._cut(is_kept)), size)
+
+    def _cut(self, is_kept: Callable[[np.float32], Any]) -> float:
+        """The largest value that, scaled, is not kept. Scaling never changes an order, so that all above it are."""
+        low, high = self.ends
+        span = high - low
+        first, last = _rank(low), _rank(high)
+        place = bisect_left(range(first, last + 1), True, key=lambda rank: bool(is_kept((_of_rank(rank) - low) / span)))
+        return float(_of_rank(first + place - 1))
+
+
+def _rank(value: np.float32) -> int:
+    """Numbers of single precision counted in their order, so that the next number is the next one."""
+    bits = int(value.view(np.int32))
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
+
+
+def _of_rank(rank: int) -> np.float32:
+    bits = np.uint32(rank) if rank >= 0 else np.uint32(-rank | 0x80000000)
+    value: np.float32 = bits.view(np.float32)
+    return value
+
+
+def _packed(ends: npt.NDArray[np.int32], size: tuple[int, int]) -> PackedMasks:
+    return PackedMasks(np.array([size], np.int64), ends, np.array([0, len(ends)], np.int64))
+
+
+def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
+    """The map over an image of some size (height, width).
 
     Raises
     ------
     ArgumentError
         As :func:`at_size`.
     """
+    from reveal_bench import kernels
+
     coarse = checked_map(heat_map)
     if len(size) != 2 or min(size) < 1:
         raise ArgumentError("size", "must be (height, width) with both at least 1", tuple(size))
     height, width = size
     if coarse.min() == coarse.max():  # interpolation would round it here and there, and scaling would show that
-        value = coarse[0, 0]
-        return np.full((height, width), value), np.array([value, value]), 0
-    if coarse.shape == (height, width):
-        return coarse, np.array([coarse.min(), coarse.max()]), int(np.argmax(coarse))
-    from reveal_bench import kernels
-
+        coarse = np.full((1, width), coarse[0, 0])
+        first = np.zeros(height, np.int64)
+        laid = kernels.Laid(coarse, first, first, np.zeros(height, np.float32))
+        return LaidMap(laid, coarse[0, [0, 0]], None)
     left, right, weight = _neighbours(coarse.shape[1], width)
-    wide = coarse[:, left] * (1 - weight) + coarse[:, right] * weight
-    return kernels.upsample(wide, *_neighbours(coarse.shape[0], height))
+    wide = coarse if coarse.shape[1] == width else coarse[:, left] * (1 - weight) + coarse[:, right] * weight
+    laid = kernels.Laid(wide, *_neighbours(coarse.shape[0], height))
+    return LaidMap(laid, *kernels.map_ends(laid))
 
 
 def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Map]:
@@ -128,14 +232,6 @@ def scaled(fine: Map) -> Map:
     return found
 
 
-def above_of(fine: Map, threshold: float) -> BoolArray:
-    """:func:`mask_above` of a map that :func:`laid_over` laid over its image."""
-    if isinstance(threshold, bool) or not 0 <= threshold < 1:
-        raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
-    above: BoolArray = scaled(fine) > np.float32(threshold)
-    return above
-
-
 def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float) -> BoolArray:
     """Where the scaled map is strictly above a threshold in [0, 1), compared in single precision.
 
@@ -144,7 +240,7 @@ def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float)
     >>> mask_above([[0.0, 1.0]], (1, 4), 0.5).tolist()
     [[False, False, True, True]]
     """
-    return above_of(at_size(heat_map, size), threshold)
+    return laid_over(heat_map, size).above(threshold).dense(0)
 
 
 def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, published_smoothing: int = 0) -> BoolArray:
@@ -159,23 +255,9 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
     ArgumentError
         As :func:`at_size`.
     ImportError
-        If OpenCV is needed, for contours or smoothing, and is not installed.
+        If OpenCV is needed, for smoothing, and is not installed.
     """
-    return otsu_of(*laid_over(heat_map, size)[:2], fill=fill, published_smoothing=published_smoothing)
-
-
-def otsu_of(fine: Map, ends: Map, *, fill: bool, published_smoothing: int = 0) -> BoolArray:
-    """:func:`otsu_mask` of a map that :func:`laid_over` laid over its image."""
-    from reveal_bench import kernels
-
-    if ends[0] == ends[1]:
-        return np.zeros(fine.shape, bool)
-    levels, counts = kernels.map_levels(fine, ends)
-    if published_smoothing:
-        levels = smoothed_as_published(levels, published_smoothing)
-        counts = np.bincount(levels.ravel(), minlength=_LEVELS)
-    above: BoolArray = levels > otsu_level(counts)
-    return fill_contours(above) if fill else above
+    return laid_over(heat_map, size).above_otsu(fill=fill, published_smoothing=published_smoothing).dense(0)
 
 
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
@@ -209,30 +291,6 @@ def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
     return found
 
 
-def fill_contours(mask: BoolArray) -> BoolArray:
-    """Every contour of more than one point filled as a polygon, its line with it.
-
-    Raises
-    ------
-    ImportError
-        If OpenCV is not installed.
-    """
-    from PIL import Image, ImageDraw
-
-    try:
-        import cv2
-    except ImportError:
-        rule = "filling contours as published needs OpenCV"
-        raise ImportError(f"{rule}: pip install 'reveal-bench[saliency]', or keep holes") from None
-    contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_TREE, cv2.CHAIN_APPROX_SIMPLE)
-    canvas = Image.new("L", (mask.shape[1], mask.shape[0]))
-    draw = ImageDraw.Draw(canvas)
-    for contour in contours:
-        if len(contour) > 1:
-            draw.polygon(contour.ravel().tolist(), outline=1, fill=1)
-    return np.asarray(canvas, bool)
-
-
 def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float, float] | None:
     """The centre (x, y) of the pixel in which the map is largest at the size of the image, the first of equals by rows.
 
@@ -252,14 +310,7 @@ def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float
     >>> largest_point([[3]], (20, 40)) is None
     True
     """
-    coarse = checked_map(heat_map)
-    return None if coarse.min() == coarse.max() else point_at(laid_over(coarse, size)[2], size)
-
-
-def point_at(place: int, size: tuple[int, int]) -> tuple[float, float]:
-    """The centre (x, y) of a pixel by its index in row-major order."""
-    row, column = divmod(place, size[1])
-    return column + 0.5, row + 0.5
+    return laid_over(heat_map, size).point()
 
 
 def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaussian: bool = False) -> Map:

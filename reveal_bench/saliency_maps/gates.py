@@ -20,10 +20,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import pack_regions
-from reveal_bench.metrics.heat_maps import otsu_mask
+from reveal_bench.metrics.heat_maps import laid_over
+from reveal_bench.metrics.localization import mask_iou
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 from reveal_bench.saliency_maps.tuning import Case, Tuned, check_grid, mean_curves
 
@@ -90,13 +91,13 @@ def _case(found: FoundMaps, record: LocalizationRecord, finding: str, fill: bool
     heat = read_map(file)
     if heat.probability is None:
         raise ArgumentError("maps", "must have a probability each, for gates to be tuned", file.path.name)
-    mask = otsu_mask(heat.values, record.size, fill=fill)
+    mask = laid_over(heat.values, record.size).above_otsu(fill=fill)
     annotation = record.reference(finding)
     region = None if annotation is None or not annotation.area_px else annotation.rle or annotation.boxes_xywh
     if region is None:
-        return heat.probability, 0.0 if mask.any() else np.nan, np.nan
-    reference: BoolArray = pack_regions([region], [record.size]).dense(0).astype(bool)
-    return heat.probability, float((mask & reference).sum() / (mask | reference).sum()), 0.0
+        return heat.probability, 0.0 if mask.areas.any() else np.nan, np.nan
+    reference = pack_regions([region], [record.size])
+    return heat.probability, float(mask_iou(mask, reference, slice="all")[0]), 0.0
 
 
 def _best(finding: str, curve: FloatArray, grid: tuple[float, ...], rule: GateRule) -> float:

@@ -21,11 +21,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.masks import empty_rle, encode_mask
-from reveal_bench.metrics.heat_maps import Map, above_of, laid_over, otsu_of, point_at, smoothed
+from reveal_bench.masks import PackedMasks, empty_rle
+from reveal_bench.metrics.heat_maps import LaidMap, laid_over, smoothed
 from reveal_bench.saliency_maps.maps import FoundMaps, HeatMap, MapFile, read_map
 
 __all__ = ["Job", "MapOptions", "Written", "cut_map", "predict_maps"]
@@ -221,22 +220,22 @@ def cut_map(job: Job, options: MapOptions) -> Line:
     values = heat.values
     if options.smooth and options.smoothing != "published":
         values = smoothed(values, size, options.smooth, gaussian=options.smoothing == "gaussian")
-    fine, ends, place = laid_over(values, size)
-    point = None if values.min() == values.max() else point_at(place, size)
+    laid = laid_over(values, size)
+    point = laid.point()
     if point is not None:
         line["point"] = list(point)
     told = {"constant": point is None, "unsigned": bool(heat.values.min() >= 0)}
     if options.threshold is not None:
-        mask = _mask(fine, ends, finding, options, heat, files[0])
-        rle = empty_rle(size) if mask is None else encode_mask(mask)
+        mask = _mask(laid, finding, options, heat, files[0])
+        rle = empty_rle(size) if mask is None else mask.rle(0)
         line["rle"] = {"size": list(size), "counts": rle.counts}
-        told["empty"] = mask is None or not mask.any()
+        told["empty"] = mask is None or not mask.areas.any()
     if heat.probability is not None:
         line["score"] = heat.probability
     return line | {"_": told}
 
 
-def _mask(fine: Map, ends: Map, finding: str, options: MapOptions, heat: HeatMap, file: MapFile) -> BoolArray | None:
+def _mask(laid: LaidMap, finding: str, options: MapOptions, heat: HeatMap, file: MapFile) -> PackedMasks | None:
     gate = _of(options.gate, finding, "gate") if options.gate is not None else None
     if gate is not None:
         if heat.probability is None:
@@ -245,9 +244,9 @@ def _mask(fine: Map, ends: Map, finding: str, options: MapOptions, heat: HeatMap
             return None
     if options.threshold == "otsu":
         published = options.smooth if options.smoothing == "published" else 0
-        return otsu_of(fine, ends, fill=options.fill, published_smoothing=published)
+        return laid.above_otsu(fill=options.fill, published_smoothing=published)
     assert options.threshold is not None
-    return above_of(fine, _of(options.threshold, finding, "threshold"))
+    return laid.above(_of(options.threshold, finding, "threshold"))
 
 
 def _of(given: Any, finding: str, name: str) -> float:

@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench import kernels
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.localization.records import LocalizationRecord
-from reveal_bench.masks import pack_regions
+from reveal_bench.masks import PackedMasks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
 from reveal_bench.metrics.heat_maps import laid_over
@@ -86,27 +85,27 @@ class Tuned:
 
 
 def curve_of_map(
-    heat_map: npt.ArrayLike, reference: BoolArray, grid: Sequence[float], metric: str = "mask_iou"
+    heat_map: npt.ArrayLike, reference: PackedMasks, grid: Sequence[float], metric: str = "mask_iou"
 ) -> FloatArray:
     """A metric of what is above each threshold of a map, laid over its image and scaled; NaN where it is undefined.
 
     Parameters
     ----------
     heat_map : array (h, w)
-    reference : bool array (height, width)
+    reference : one mask of the size of the image
     grid : rising thresholds
     metric : of :data:`TUNING_METRICS`
 
     Examples
     --------
-    >>> curve_of_map([[0.1, 0.4, 0.9, 1.0]], np.array([[False, False, True, True]]), [0.2, 0.5]).round(3).tolist()
+    >>> from reveal_bench.masks import pack_boxes
+    >>> reference = pack_boxes([[(2, 0, 2, 1)]], [(1, 4)])
+    >>> curve_of_map([[0.1, 0.4, 0.9, 1.0]], reference, [0.2, 0.5]).round(3).tolist()
     [0.667, 1.0]
     """
-    fine, ends, _ = laid_over(heat_map, (reference.shape[0], reference.shape[1]))
-    counts = np.zeros((2, len(grid)))  # of a constant map nothing is above
-    if ends[0] < ends[1]:
-        counts = kernels.counts_above(fine, ends, reference, np.asarray(grid, np.float32)).astype(np.float64)
-    right, of = _OF_AREAS[metric](counts[0], counts[1], float(reference.sum()), reference.size)
+    height, width = reference.sizes[0].tolist()
+    counts = laid_over(heat_map, (height, width)).counts_above(grid, reference).astype(np.float64)
+    right, of = _OF_AREAS[metric](counts[0], counts[1], float(reference.areas[0]), height * width)
     found: FloatArray = np.divide(right, of, out=np.full(len(grid), np.nan), where=of > 0)
     return found
 
@@ -146,7 +145,7 @@ def tune_thresholds(
         annotation = record.reference(finding)
         assert annotation is not None
         region = annotation.rle or annotation.boxes_xywh
-        reference = pack_regions([region], [record.size]).dense(0).astype(bool)
+        reference = pack_regions([region], [record.size])
         curve = curve_of_map(read_map(found.files[record.image_id, finding]).values, reference, tried, metric)
         cases.setdefault(finding, []).append((record.patient_id, curve))
         if progress is not None:

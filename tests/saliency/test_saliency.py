@@ -167,7 +167,8 @@ def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) 
         heat = np.ones((3, 3)) if i == 0 else rng.random((4, 5))
         reference = rng.random((17, 13)) < 0.4 if i != 1 else np.ones((17, 13), bool)
         masks = [encode_mask(mask_above(heat, (17, 13), threshold)) for threshold in grid]
-        pairs = pack_masks(masks), pack_masks([encode_mask(reference)] * len(grid))
+        packed = pack_masks([encode_mask(reference)])
+        pairs = pack_masks(masks), packed.take([0] * len(grid))
         expected = {
             "mask_iou": mask_iou(*pairs),
             "mask_iou_all": mask_iou(*pairs, slice="all"),
@@ -177,7 +178,7 @@ def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) 
         }
         assert tuple(expected) == TUNING_METRICS
         for metric, values in expected.items():
-            np.testing.assert_allclose(curve_of_map(heat, reference, grid, metric), values, err_msg=metric)
+            np.testing.assert_allclose(curve_of_map(heat, packed, grid, metric), values, err_msg=metric)
 
 
 def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_of: Any) -> None:

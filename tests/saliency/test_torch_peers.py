@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from reveal_bench.metrics.heat_maps import above_of, laid_over, otsu_of
+from reveal_bench.metrics.heat_maps import laid_over
 from reveal_bench.saliency_maps.maps import MapFile, read_map
 from tests.metrics.test_heat_maps import maps
 from tests.saliency.torch_env import PYTHON, needs_torch
@@ -52,14 +52,15 @@ def test_maps_equal_torch_and_opencv_to_the_last_bit(tmp_path: Path) -> None:
         heat = read_map(MapFile(tmp_path / f"{i}_Edema_map.pkl", "Edema"))  # as torch itself pickles it
         assert np.array_equal(heat.values, np.array(case["map"], np.float32))
         assert heat.probability == 0.25
-        fine, ends, place = laid_over(heat.values, tuple(case["size"]))
+        laid = laid_over(heat.values, tuple(case["size"]))
+        otsu = laid.above_otsu(fill=True).dense(0)
         if i:  # interpolation leaves a constant map constant here; torch rounds it here and there
-            assert np.array_equal(fine, said[f"{i}_fine"])
-            assert place == said[f"{i}_place"]
-            assert np.array_equal(otsu_of(fine, ends, fill=True), said[f"{i}_otsu"])
-            assert np.array_equal(above_of(fine, THRESHOLD), said[f"{i}_above"])
+            assert np.array_equal(laid.fine(), said[f"{i}_fine"])
+            assert laid.place == said[f"{i}_place"]
+            assert np.array_equal(otsu, said[f"{i}_otsu"])
+            assert np.array_equal(laid.above(THRESHOLD).dense(0), said[f"{i}_above"])
         else:
-            assert not otsu_of(fine, ends, fill=True).any()
+            assert not otsu.any()
 
 
 def test_a_torch_that_fuses_differs_by_rounding_alone(tmp_path: Path) -> None:
@@ -67,9 +68,9 @@ def test_a_torch_that_fuses_differs_by_rounding_alone(tmp_path: Path) -> None:
     said = ask(asked, tmp_path)
     n_pixels = n_differ = 0
     for i, case in enumerate(asked):
-        fine, ends, _ = laid_over(np.array(case["map"], np.float32), tuple(case["size"]))
-        np.testing.assert_allclose(fine, said[f"{i}_fine"], rtol=0, atol=1e-6 * np.abs(ends).max())
-        n_pixels += fine.size
-        n_differ += int((otsu_of(fine, ends, fill=True) != said[f"{i}_otsu"]).sum())
-        n_differ += int((above_of(fine, THRESHOLD) != said[f"{i}_above"]).sum())
+        laid = laid_over(np.array(case["map"], np.float32), tuple(case["size"]))
+        np.testing.assert_allclose(laid.fine(), said[f"{i}_fine"], rtol=0, atol=1e-6 * np.abs(laid.ends).max())
+        n_pixels += np.prod(case["size"])
+        n_differ += int((laid.above_otsu(fill=True).dense(0) != said[f"{i}_otsu"]).sum())
+        n_differ += int((laid.above(THRESHOLD).dense(0) != said[f"{i}_above"]).sum())
     assert n_differ < 1e-4 * n_pixels
