@@ -236,6 +236,8 @@ class AccountsPolicy:
 class _About:
     citation: Annotated[str, _LINE] = ""
     terms: Annotated[str, _LINE] = ""
+    host: Annotated[str, _LINE] = ""
+    contact: Annotated[str, _LINE] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,8 @@ class BenchmarkSettings:
     exposure: ExposurePolicy
     citation: str
     terms: str
+    host: str = ""
+    contact: str = ""
     reading: ReadingPolicy = ReadingPolicy()
 
 

@@ -79,7 +79,7 @@ def test_figures_come_as_percents_with_their_interval() -> None:
     # released() puts 5 points to both sides of a macro
     text = text_of(render(standings(placed("Best", 0.6, 1, 1, "A"))))
     assert "60 55–65" in text
-    assert "↑ higher is better" in text
+    assert "mean over findings · ↑ higher is better" in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_on_other_data_the_published_rows_are_called_not_comparable(synthetic: b
     markup = render(replace(BOARD, references=tuple(read_reference_rows(IMAGES)), synthetic=synthetic))
     before, after = markup.split("<details", 1)[0], markup.rsplit("<details", 1)[1]
     assert "Human benchmark" not in before
-    assert f"not comparable with {'this synthetic benchmark' if synthetic else IMAGES}" in after
+    assert f"and not comparable with {'this synthetic benchmark' if synthetic else 'CheXlocalize'}" in after
 
 
 def test_texts_of_submitters_are_escaped_in_every_view() -> None:

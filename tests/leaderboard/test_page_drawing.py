@@ -65,7 +65,7 @@ def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
     row = HeatRow(hostile, hostile, {hostile: mark}, key=hostile)
     days = [Day(f"2026-01-0{k}", hostile, 0.5) for k in (1, 2)]
     for markup in (
-        plots.forest([mark], title=hostile),
+        plots.forest([mark], metric="f1", title=hostile),
         plots.heat_map([row], [hostile], title=hostile),
         plots.best_over_time(days, better="higher", title=hostile),
     ):
@@ -125,13 +125,17 @@ def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
 
 def test_a_forest_has_a_row_of_text_per_mark() -> None:
     marks = [Mark("Net", 0.78, 0.73, 0.82), Mark("Readers", 0.9, kind="human")]
-    markup = plots.forest(marks, title="Macro")
+    markup = plots.forest(marks, metric="f1", title="Macro")
     assert markup.count("<li ") == 2
     assert "78<small>73–82</small>" in markup
     assert 'x1="73.0%" x2="82.0%"' in markup  # the interval on a scale from 0 to 100 %
     assert 'svg x="90.0%"' in markup
     assert markup.count("<circle") == 1  # shape tells a submission from readers, not colour alone
     assert markup.count("<rect") == 1
+    kappa = plots.forest([Mark("Net", -0.1, -0.2, 0.05)], metric="cohen_kappa", title="Kappa")
+    assert "−10<small>−20 to 5</small>" in kappa
+    assert 'x1="40.0%" x2="52.5%"' in kappa  # of a scale from -100 to 100 %
+    assert texts_in(kappa, "text") == ["−100", "−50", "0", "50", "100 %"]
 
 
 def test_a_heat_map_has_a_figure_and_its_interval_in_every_cell() -> None:
@@ -162,7 +166,7 @@ def test_the_best_over_time_is_a_line_of_steps() -> None:
 
 def test_nothing_to_plot_is_nothing() -> None:
     row = HeatRow("Net", "North", {})
-    assert plots.forest([], title="x") == plots.heat_map([row], ["Edema"], title="x") == ""
+    assert plots.forest([], metric="f1", title="x") == plots.heat_map([row], ["Edema"], title="x") == ""
 
 
 def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:

@@ -433,7 +433,7 @@ async def like_gradio(scope: Scope, receive: Receive, send: Send) -> None:
     [
         ("/", 200, "CheXlocalize · REVEAL leaderboard"),
         ("/?benchmark=nope", 404, "Not found · REVEAL leaderboard"),
-        ("/entry?id={mine}", 200, "Mine 1.0, Northern Lab · REVEAL leaderboard"),
+        ("/entry?id={mine}", 200, "Mine v1.0, Northern Lab · REVEAL leaderboard"),
         ("/entry?id=0", 404, "REVEAL leaderboard"),
         ("/submit", 200, "Submit · REVEAL leaderboard"),
     ],

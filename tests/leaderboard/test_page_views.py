@@ -154,7 +154,7 @@ def test_about_prints_the_figures_in_force() -> None:
         ReleasePolicy(min_cell=41, ladder_step=0.03), QuotaPolicy(7, 3, 77), ExposurePolicy(), "Cite me", XSS
     )
     told = " ".join(policy_sentences(settings, Quota(7, 3, 77)))
-    for figure in ("at least 41 cases", "0.03 above its best", "7 scored submissions", "3 a day", "77 for all"):
+    for figure in ("at least 41 cases", "3 points above its best", "7 scored submissions", "3 a day", "77 for all"):
         assert figure in told
     boards = [published(IMAGES), published(STUDIES)]
     toml = load_settings().to_toml()

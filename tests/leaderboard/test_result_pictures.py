@@ -140,7 +140,7 @@ def test_the_page_of_an_entry_bears_its_preview_and_an_unknown_one_answers_404(
     assert page.status_code == 200
     assert "Click to try out the app" not in page.text
     found = dict(re.findall(r'<meta property="(og:[a-z]+)" content="([^"]*)">', page.text))
-    assert found["og:title"] == "Net 1.0, Northern Lab · REVEAL leaderboard"
+    assert found["og:title"] == "Net v1.0, Northern Lab · REVEAL leaderboard"
     assert found["og:image"] == f"http://127.0.0.1/card/{scored.id}.png?version=1.0.0"
     assert client.get("/entry?id=nothing").status_code == 404
     assert client.get("/about").status_code == 200

@@ -192,7 +192,7 @@ def test_the_document_is_json() -> None:
     assert document["release"]["bands"] == [30, 60, 120]
     assert document["quota"] == {"total": "by holdout", "per_day": 2, "board_total": 150}
     assert document["reading"] == {"readers_per_answer": 2, "team": ""}
-    assert set(document) == {"release", "quota", "exposure", "reading", "citation", "terms"}
+    assert set(document) == {"release", "quota", "exposure", "reading", "citation", "terms", "host", "contact"}
 
 
 def test_webhooks_are_read_and_printed_nowhere(tmp_path: Path) -> None:

@@ -466,6 +466,7 @@ ENOUGH_IMAGES = 150
 def settings_of(*benchmarks: str) -> str:
     """Settings of a demo in which these benchmarks have holdouts as small as a demo's must be."""
     head = "# For the demo alone, whose holdouts are small: findings with ten cases are shown.\n"
+    head += '[about]\nhost = "your own machine, to try things out"\n'
     return head + "".join(
         f"[benchmarks.{name}.release]\nmin_cell = 10\nbands = [10, 30, 60, 120]\n"
         "band_resolution = [0.1, 0.1, 0.05, 0.01]\n"

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from reveal_bench.files import parse_json
 
-__all__ = ["KINDS", "PROMPT_STYLES", "Metadata", "MetadataError", "read_metadata"]
+__all__ = ["KINDS", "PROMPT_STYLES", "Metadata", "MetadataError", "read_metadata", "versioned"]
 
 KINDS = {
     "multimodal_llm": "multimodal LLM",
@@ -165,3 +165,16 @@ def _fault(fault: Any) -> dict[str, str]:
 
 def _error(field: str, rule: str, value: str) -> dict[str, str]:
     return {"field": field, "rule": rule, "value": value}
+
+
+def versioned(model: str, version: str) -> str:
+    """A model's name with its version, a number marked as one.
+
+    Examples
+    --------
+    >>> versioned("Net", "2"), versioned("Net", "rc1"), versioned("Net", "")
+    ('Net v2', 'Net rc1', 'Net')
+    """
+    if not version:
+        return model
+    return f"{model} {'v' if version[0].isdigit() else ''}{version}"

@@ -60,6 +60,7 @@ a closed shadow tree, so neither styles nor scripts of the page meet it.
 EARLY_LAYOUT = (
     ":host{background:var(--rv-page);color:var(--rv-ink);font:16px/1.5 system-ui,sans-serif}"
     ".rv-site{border-bottom:1px solid var(--rv-line);padding:1rem 2rem .95rem;font-weight:700}.rv-head>p{margin:0}"
+    "a{pointer-events:auto}"  # who sees a link may follow it
     "main{max-width:1400px;margin:0 auto;padding:3.6rem 2rem 2rem;font-size:14px}"
     "@media (prefers-color-scheme:dark){:host{background:#0a0f1e}}"  # as Gradio's pages are then
     "@media (max-width:640px){main{padding:3.6rem .8rem}.rv-site{padding:.6rem .8rem}}"

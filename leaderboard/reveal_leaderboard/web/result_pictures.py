@@ -14,6 +14,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import Standings
 from reveal_leaderboard.release.release import Figure
+from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words
 from reveal_leaderboard.web.picture import Box, Dot, Line, Picture, Words, fitted, width_of
 from reveal_leaderboard.web.shared_result import Beside, SharedResult, is_percent
@@ -154,7 +155,7 @@ def board_figure(board: Standings) -> Picture | None:
         if figure is not None:
             shown = shown or figure
             place = f"{entry.place.replace('-', '–')}  " if entry.rank_low is not None else ""
-            rows.append(_row(f"{place}{entry.model} {entry.model_version}".rstrip() + f", {entry.team}", figure))
+            rows.append(_row(f"{place}{versioned(entry.model, entry.model_version)}, {entry.team}", figure))
     if shown is None:
         return None
     recipe = {

@@ -19,6 +19,7 @@ from reveal_bench.results.paper import escape_latex, escape_markdown
 from reveal_leaderboard.boards.standings import Entry, iso_time, standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
+from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import in_words, query_text
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def read_shared(services: Services, submission: Submission, score: Score) -> Sha
         receipt = receipt_file(connection, submission.id, score.version)
     return SharedResult(
         submission_id=submission.id,
-        model=_plain(f"{submission.model_name} {model.get('version') or ''}"),
+        model=_plain(versioned(submission.model_name, str(model.get("version") or ""))),
         team=_plain(submission.team),
         benchmark=board.benchmark,
         title=board.title,

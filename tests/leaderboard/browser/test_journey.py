@@ -177,7 +177,7 @@ def test_comparing_two_entries(page: Any, board: RealBoard, entries: tuple[str, 
     page.get_by_role("link", name="Compare with another entry").click()
     page.get_by_text("Choose two entries.").wait_for()
     page.get_by_label("Entry B").click()
-    page.get_by_role("option", name="Phantom Net S 1, Example Hospital").click()
+    page.get_by_role("option", name="Phantom Net S v1, Example Hospital").click()
     page.wait_for_selector("#compare .rv-compare tbody tr")
     assert page.url.endswith(f"a={entries[0]}&b={entries[1]}")
     page.reload()  # what the address says is what is shown, now from the results kept

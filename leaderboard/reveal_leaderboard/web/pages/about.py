@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup, escape
 
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
@@ -43,12 +45,18 @@ NEW_TEAMS = {
 }
 
 PAPERS = {
-    "paper 000": "Gosai et al. 2025",
+    "paper 000": "Gosai et al. 2025, arXiv 2509.18015",
     "paper 001": "Banerjee et al. (ReExecution)",
-    "paper 002": "Saporta et al. 2022",
+    "paper 002": "Saporta et al. 2022, doi:10.1038/s42256-022-00536-x",
     "paper 004": "REVEAL-CXR, arXiv 2601.15129",
 }
 """What the numbers of papers in the sources of metrics stand for."""
+PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "address": "", "mail": "mailto:"}
+NAMED = re.compile(
+    r"arXiv (?P<arxiv>\d{4}\.\d{5})|doi:(?P<doi>10\.\d{4,9}/[\w./-]*\w)|(?P<address>https://[\w./?=&;%#~+-]*[\w/])"
+    r"|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+)
+"""What in a text leads elsewhere, and where the things of that name are."""
 
 log = logging.getLogger(__name__)
 
@@ -93,17 +101,18 @@ def about_view(
     """The whole page below its heading."""
     boards_told = [_benchmark(one, settings[one.name], *states.get(one.name, ("open", ""))) for one in published]
     metrics = {metric.name: metric for one in published for metric in board_metrics(one.name)}
-    named = [(metric, _named(metric.source)) for metric in metrics.values()]
+    named = [(metric, with_links(_named(metric.source))) for metric in metrics.values()]
     return draw(
         "about.html", "page", HOW, confinement, RANK_SENTENCE, boards_told, named, NEW_TEAMS[new_teams], toml
     )  # fmt: skip
 
 
 def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str) -> dict[str, Any]:
-    scored_on = f"split {one.split}, {one.n_items} {one.items}, {plural(len(one.findings), 'finding')}"
+    scored_on = f"held-out split “{one.split}”, {one.n_items} {one.items}, {plural(len(one.findings), 'finding')}"
     return {
         "title": one.title, "name": one.name, "version": one.version, "synthetic": one.synthetic, "state": state,
-        "why": why, "scored_on": scored_on, "citation": settings.citation, "terms": settings.terms,
+        "why": why, "scored_on": scored_on, "citation": with_links(settings.citation), "terms": settings.terms,
+        "host": settings.host, "contact": with_links(settings.contact),
         "policy": policy_sentences(settings, one.quota(settings)),
     }  # fmt: skip
 
@@ -111,8 +120,9 @@ def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str
 def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
     """The figures of one benchmark's policy as sentences."""
     release = settings.release
+    points = "one point" if release.ladder_step == 0.01 else f"{100 * release.ladder_step:g} points"
     ladder = (
-        f"A new figure of a {release.ladder_per} is shown if it is {release.ladder_step:g} above its best."
+        f"A new figure of a {release.ladder_per} is shown if it is more than {points} above its best."
         if release.ladder_step
         else "Every figure is shown, better or not."
     )
@@ -130,6 +140,16 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
         "together.",
         final,
     ]
+
+
+def with_links(text: str) -> Markup:
+    """A text in which arXiv numbers, DOIs, https addresses and addresses of mail lead to what they name."""
+
+    def linked(found: re.Match[str]) -> str:
+        kind = str(found.lastgroup)
+        return f'<a href="{PLACES[kind]}{found[kind]}" rel="noopener">{found[0]}</a>'
+
+    return Markup(NAMED.sub(linked, str(escape(text))))
 
 
 def _named(source: str) -> str:

@@ -88,7 +88,8 @@ def legend(board: Standings) -> str:
     """What the marks of the table mean."""
     has_masks = any(metric.name == "mask_iou_all" for metric in board.metrics)
     how = rounding(board.entries[0].score.policy if board.entries else {})
-    return draw(PAGE, "legend", RANK_SENTENCE, board.min_cell, board.hidden, has_masks, how)
+    is_signed = any(metric.low < 0 for metric in board.metrics)
+    return draw(PAGE, "legend", RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how)
 
 
 def rounding(policy: Mapping[str, Any]) -> str:
@@ -143,7 +144,7 @@ def _forest(entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metr
         "Filled dot: submission, with its 95 % interval. Hollow square: human readers; hollow diamond: other published "
         f"rows, without an interval.{cut}"
     )
-    return plots.forest(marks, title=f"Macro {metric.title}, %", note=note)
+    return plots.forest(marks, metric=metric.name, title=f"Macro {metric.title}, %", note=note)
 
 
 def _heat_map(

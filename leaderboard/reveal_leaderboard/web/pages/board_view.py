@@ -28,6 +28,7 @@ PAGE = "board.html"
 OVERVIEW = "overview"
 FACTS = {"kind": "Kind", "date": "Date"}
 BY_TEXT = ("model", "date")
+NO_BREAK = "\N{NO-BREAK SPACE}"
 REFERENCE_KINDS = {"human": "human readers", "chance": "chance", **KINDS}
 
 
@@ -84,6 +85,20 @@ class _Column:
     def key(self) -> str:
         return f"{self.metric.name}:{self.finding}"
 
+    @property
+    def label(self) -> str:
+        """What a phone shows above each figure."""
+        return f"{self.title}, %"
+
+    @property
+    def explained(self) -> str:
+        """What stands below the title: over what it is the mean, and which end is the better one."""
+        if self.finding != MACRO:
+            return ""
+        mean = "mean over findings" + (", missing masks count 0" if self.metric.name == "mask_iou_all" else "")
+        arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better"}.get(self.metric.better)
+        return mean if arrow is None else f"{mean} · {arrow.replace(' ', NO_BREAK)}"
+
 
 def column_groups(board: Standings) -> dict[str, str]:
     """The choices of columns, name -> title: the overview, then each metric that has a shown figure."""
@@ -99,10 +114,10 @@ def render(board: Standings, view: View | None = None) -> str:
     parts = [head_of(board, len(entries), f"{board.primary.in_words}, the mean over findings")]
     if entries or (board.comparable and columns):
         parts.append(_table(board, entries, columns, view))
-    parts += [board_notes.left_out(left_out, board.min_cell), board_notes.plots_of(board, entries, view.columns)]
-    parts.append(board_notes.legend(board))
+    parts += [draw(PAGE, "downloads", board), board_notes.left_out(left_out, board.min_cell)]
     if not board.comparable and board.references:
         parts.append(_apart(board))
+    parts += [board_notes.plots_of(board, entries, view.columns), board_notes.legend(board)]
     return "".join(parts)
 
 
@@ -194,9 +209,7 @@ def _head(key: str, title: str, view: View, css_class: str = "", direction: str 
 
 
 def _figure_head(column: _Column, view: View) -> _Head:
-    arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better", "neither": ""}[column.metric.better]
-    direction = arrow if column.finding == MACRO else ""
-    return _head(column.key, f"{column.title},\N{NO-BREAK SPACE}%", view, direction=direction)
+    return _head(column.key, f"{column.title},{NO_BREAK}%", view, direction=column.explained)
 
 
 def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure | None, str, str, str]:
@@ -204,8 +217,8 @@ def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure
     figure = entry.figure(column.metric.name, column.finding)
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
     if has_metric or column.finding in entry.score.hidden:
-        return figure, "–", f"fewer than {board.min_cell} cases: not shown", f"{column.title}, %"
-    return figure, "n/a", "the file has nothing that this metric needs", f"{column.title}, %"
+        return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label
+    return figure, "n/a", "the file has nothing that this metric needs", column.label
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
@@ -224,12 +237,12 @@ def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list
     ]
 
 
-def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str]:
-    """A published value, if there is one, and where it comes from; and the title of its column."""
-    metric, finding, label = column.metric.name, column.finding, f"{column.title}, %"
+def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str, str]:
+    """A published value, if there is one, and where it comes from; the title of its column, and its metric."""
+    metric, finding = column.metric.name, column.finding
     if finding == MACRO and metric in row.macro:
-        return (*row.macro[metric], label)
-    return row.figures.get(metric, {}).get(finding), "", label
+        return (*row.macro[metric], column.label, metric)
+    return row.figures.get(metric, {}).get(finding), "", column.label, metric
 
 
 def _apart(board: Standings) -> str:
@@ -238,5 +251,9 @@ def _apart(board: Standings) -> str:
     columns = [c for c in columns if any(c.metric.name in row.figures for row in board.references)]
     if not columns:
         return ""
-    what = "this synthetic benchmark" if board.synthetic else board.benchmark
-    return draw(PAGE, "apart", [f"{c.title}, %" for c in columns], _published(board.references, columns), what)
+    what = "this synthetic benchmark" if board.synthetic else board.title
+    rows = _published(board.references, columns)
+    first = {row.kind: row.name for row, *_ in reversed(rows)}  # one of each kind
+    kinds = [kind for kind in ("human", "multimodal_llm", "saliency", "cnn") if kind in first]
+    named = " and ".join(first[kind] for kind in kinds[:2])
+    return draw(PAGE, "apart", [c.label for c in columns], rows, named, what)

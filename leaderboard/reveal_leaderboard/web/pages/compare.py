@@ -13,6 +13,7 @@ from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.release.release import Figure, primary_figure
+from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import (
     PRIVATE,
     QUIET,
@@ -138,8 +139,7 @@ class _Handlers:
 
 
 def _named(entry: Entry) -> str:
-    version = f" {entry.model_version}" if entry.model_version else ""
-    return f"{entry.model}{version}, {entry.team}"
+    return f"{versioned(entry.model, entry.model_version)}, {entry.team}"
 
 
 def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:

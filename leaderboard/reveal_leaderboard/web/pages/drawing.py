@@ -21,15 +21,16 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
+from reveal_bench.metrics import METRICS
+from reveal_leaderboard.store.metadata import versioned
 
 if TYPE_CHECKING:
     from reveal_leaderboard.release.release import Figure
 
 __all__ = [
-    "ACTIONS", "AGREEMENT", "CORRECT", "PRIVATE", "QUIET", "RATING", "REMEMBER", "SHOW_ANSWER", "draw", "link",
-    "message", "note", "page_head", "page_style", "part", "percent", "plural", "query_text", "sign_in", "signed",
-    "when", "whole_page",
+    "ACTIONS", "AGREEMENT", "CORRECT", "PRIVATE", "QUIET", "RATING", "REMEMBER", "SHOW_ANSWER", "draw",
+    "interval_in_words", "link", "message", "note", "page_head", "page_style", "part", "percent", "places", "plural",
+    "query_text", "sign_in", "signed", "when", "whole_page",
 ]  # fmt: skip
 
 RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
@@ -69,7 +70,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.globals |= {
-        "address": _address, "in_words": in_words, "inside": _inside, "percent": percent, "plural": plural,
+        "address": _address, "in_words": in_words, "inside": _inside,
+        "interval_in_words": interval_in_words, "percent": percent, "places": places,
+        "plural": plural, "versioned": versioned,
     }  # fmt: skip
     environment.globals["day"] = lambda moment: datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
@@ -112,11 +115,11 @@ def signed(value: float, *, plus: bool = False) -> str:
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A released figure as it is shown: its value and interval in words, and where they lie on a line from 0 to 1."""
+    """A released figure as it is shown: its value and interval in words, and their :func:`places` on its line."""
 
     value: str
     interval: str
-    line: tuple[float, ...] = ()
+    line: tuple[float | None, ...] = ()
 
 
 def in_words(figure: Figure) -> ShownFigure:
@@ -124,23 +127,36 @@ def in_words(figure: Figure) -> ShownFigure:
     ends = () if figure.low is None or figure.high is None else (figure.low, figure.high)
     numbers = (figure.value, *ends)
     if figure.metric == AGREEMENT:
-        return _shown(numbers, signed, " to ")
+        return _shown(numbers, signed, ())
+    line = places(figure.metric, *numbers)
     if figure.metric == RATING:
-        places = tuple((number - LOWEST) / (HIGHEST - LOWEST) for number in numbers)
-        return _shown(numbers, signed, "–", places)
-    return _shown(numbers, percent, "–", numbers, unit=" %" if figure.metric == CORRECT else "")
+        return _shown(numbers, signed, line)
+    return _shown(numbers, percent, line, unit=" %" if figure.metric == CORRECT else "")
 
 
 def _shown(
-    numbers: tuple[float, ...],
-    words: Callable[[float], str],
-    between: str,
-    line: tuple[float, ...] = (),
-    unit: str = "",
+    numbers: tuple[float, ...], words: Callable[[float], str], line: tuple[float | None, ...], unit: str = ""
 ) -> ShownFigure:
     value, *ends = (words(number) for number in numbers)
-    spread = "no spread" if ends and ends[0] == ends[1] else between.join(ends)
-    return ShownFigure(value + unit, spread, line)
+    return ShownFigure(value + unit, interval_in_words(*ends) if ends else "", line)
+
+
+def interval_in_words(low: str, high: str) -> str:
+    """An interval such as "72–84" or "−20 to 5": a dash beside a minus would not be read."""
+    if low == high:
+        return "no spread"
+    return f"{low} to {high}" if "−" in low + high else f"{low}–{high}"
+
+
+def places(metric: str, value: float, low: float | None = None, high: float | None = None) -> tuple[float | None, ...]:
+    """Where a value, the ends of its interval and zero lie on the line of a metric, from 0 (its lowest) to 1.
+
+    Zero has no place where the scale does not go below it.
+    """
+    scale = METRICS[metric]
+    begin, length = (scale.low, scale.high - scale.low) if scale.low else (0.0, 1.0)
+    found = (None if number is None else (number - begin) / length for number in (value, low, high))
+    return (*found, -begin / length if begin < 0 else None)
 
 
 def plural(n: int, noun: str) -> str:

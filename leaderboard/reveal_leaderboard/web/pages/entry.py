@@ -17,7 +17,7 @@ from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.standings import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
-from reveal_leaderboard.store.metadata import KINDS
+from reveal_leaderboard.store.metadata import KINDS, versioned
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
 from reveal_leaderboard.web.pages.strip import build_strip
@@ -238,7 +238,7 @@ def _about(metadata: Mapping[str, Any], submission: Submission) -> str:
     if isinstance(thresholds, Mapping):
         thresholds = ", ".join(f"{name} {value}" for name, value in thresholds.items())
     plain = {
-        "Model": " ".join(filter(None, (submission.model_name, str(model.get("version") or "")))),
+        "Model": versioned(submission.model_name, str(model.get("version") or "")),
         "Organization": submission.team,
         "Kind": KINDS.get(submission.kind, submission.kind),
         "Prompt style": submission.prompt_style or "",

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-All scales run from 0 to 100 %. A submission is a filled dot, a reference row a hollow diamond, a human reader a hollow
-square: shape says it, colour repeats it. Names and figures stand beside the marks as real text, so a plot is read out
-as its list of rows; only the marks themselves are hidden from those who hear the page.
+Scales run from 0 to 100 %, that of kappa from -100. A submission is a filled dot, a reference row a hollow diamond, a
+human reader a hollow square: shape says it, colour repeats it. Names and figures stand beside the marks as real text,
+so a plot is read out as its list of rows; only the marks themselves are hidden from those who hear the page.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Mark:
         return f"{percent(self.value)} %{interval}"
 
 
-def forest(marks: Sequence[Mark], *, title: str, note: str = "") -> str:
-    """A row per mark: its name, value and interval on one common scale, its figures."""
-    return draw(PAGE, "forest", marks, title, note) if marks else ""
+def forest(marks: Sequence[Mark], *, metric: str, title: str, note: str = "") -> str:
+    """A row per mark: its name, value and interval on the scale of `metric`, its figures."""
+    return draw(PAGE, "forest", marks, title, note, metric) if marks else ""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def render_board(board: Standings, view: View | None = None) -> str:
     rows = [_row(entry, columns) for entry in entries]
     frozen = board.version if board.is_frozen else None
     table = draw(PAGE, "table", f"Board of {board.benchmark}", [_title(*c) for c in columns], rows, frozen)
-    return above + table + draw(PAGE, "legend", (RANK_SENTENCE, *LEGEND))
+    files = draw("board.html", "downloads", board)
+    return above + table + files + draw(PAGE, "legend", (RANK_SENTENCE, *LEGEND))
 
 
 def _title(metric: str, finding: str) -> tuple[str, str]:

@@ -41,7 +41,8 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
     rows = []
     for finding in (MACRO, *score.shown):
         cells = [
-            (score.figure(metric, finding), metric in humans, _published(human, metric, finding)) for metric in metrics
+            (score.figure(metric, finding), metric if metric in humans else "", _published(human, metric, finding))
+            for metric in metrics
         ]
         rows.append(("Macro" if finding == MACRO else finding, _count(score, finding), cells))
     why = f"fewer than {score.policy.get('min_cell', 30)} cases: not shown"
@@ -83,7 +84,7 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
             marks.append(Mark("human readers", values[finding], kind="human"))
     note = "Filled dot: this entry, with its 95 % interval."
     note += " Hollow square: human readers, published." if any(mark.kind == "human" for mark in marks) else ""
-    return forest(marks, title=f"{title} by finding, %", note=note)
+    return forest(marks, metric=metric, title=f"{title} by finding, %", note=note)
 
 
 def changes_view(old: ReleasedScore, new: ReleasedScore, titles: Mapping[str, str], names: Sequence[str]) -> str:
