@@ -109,7 +109,7 @@ CONFIGS = {
 
 def column_meanings() -> dict[str, str]:
     """Column of any config -> what it means."""
-    return {**COLUMNS, **{name: told for kind in KINDS.values() for name, told in kind.meanings().items()}}
+    return {**COLUMNS, **{name: told for kind in KINDS.values() for name, told in kind.meanings.items()}}
 
 
 def config_meanings() -> dict[str, str]:

@@ -86,6 +86,7 @@ class DatasetKind(ABC):
     unit : what a row is, and what may be resampled instead of patients
     question, asked_in_words, holds, picture_words : what the card says: what is asked, the same in one sentence or two,
         what rows of the main config hold, and where pictures are, with a verb
+    meanings : what columns of this kind alone mean, for the card
     """
 
     name: ClassVar[str]
@@ -100,6 +101,7 @@ class DatasetKind(ABC):
     asked_in_words: ClassVar[str] = ""
     holds: ClassVar[str]
     picture_words: ClassVar[str]
+    meanings: ClassVar[Mapping[str, str]] = {}
 
     @property
     def items(self) -> str:
@@ -160,10 +162,6 @@ class DatasetKind(ABC):
 
     def further_features(self) -> dict[str, Features]:
         """Features of further configs that any folder of this kind may have."""
-        return {}
-
-    def meanings(self) -> Mapping[str, str]:
-        """What columns of this kind alone mean, for the card."""
         return {}
 
     @abstractmethod
@@ -426,6 +424,7 @@ class BoardKind(ABC):
     primary : metric whose macro ranks
     stand_ins : metrics whose macro ranks where that of `primary` is not there
     released : metrics of which a board may have figures, in the order of its columns
+    disclosing : what :meth:`disclose` calls, with the rows and those metrics
     scored_by : "program", or "readers" whose ratings make the scores
     most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
         0: with more, five teams who collude learn too much, see "What colluding teams can learn" in the operator's
@@ -435,6 +434,7 @@ class BoardKind(ABC):
     primary: ClassVar[str]
     stand_ins: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]]
+    disclosing: ClassVar[Any]
     scored_by: ClassVar[str] = "program"
     most_answers: ClassVar[tuple[tuple[int, int], ...]] = ((0, 3),)
 
@@ -454,9 +454,11 @@ class BoardKind(ABC):
         """Whether a score tells of labels that are held out: what readers judged was never held out."""
         return self.scored_by == "program"
 
-    @abstractmethod
     def disclose(self, rows: Any, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""
+        options = {"min_cell": min_cell, "n_resamples": n_resamples, "seed": seed}
+        disclosure: Disclosure = self.disclosing(rows, self.released, **options)
+        return disclosure
 
     @abstractmethod
     def scope(self, manifest: Any) -> tuple[tuple[str, ...], int]:

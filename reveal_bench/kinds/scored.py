@@ -15,11 +15,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.metrics.bootstrap import Estimate, Resampled
 from reveal_bench.metrics.intervals import Interval
@@ -37,7 +37,6 @@ __all__ = [
     "OfSize",
     "Rows",
     "Spread",
-    "TabledRows",
     "disclosure_of_findings",
     "effective_size",
     "spread_of_share",
@@ -48,37 +47,49 @@ Spread = Callable[[FloatArray], FloatArray]
 """True values of a figure -> the standard error that it would have, both in the unit of its metric."""
 
 
-class Rows(Protocol):
+class Rows(ABC):
     """Scored cases of one submission: the rows from which every figure, interval and comparison derives.
+
+    Shown as the number and the columns of their Arrow table.
 
     Attributes
     ----------
     kind : key in KINDS
-    groups : what a figure may be of, in table order: findings, labels or criteria
-    notes : what a reader of the scores should know, for people
-    positives : cases per group that have it, where the n of a figure counts those without, too
     """
 
     kind: ClassVar[str]
 
-    @property
-    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+    def __repr__(self) -> str:
+        table = self.to_table()
+        return f"<{table.num_rows:,} rows: {', '.join(table.column_names)}>"
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
     @property
-    def positives(self) -> Mapping[str, int]: ...  # noqa: D102
+    @abstractmethod
+    def groups(self) -> tuple[str, ...]:
+        """What a figure may be of, in table order: findings, labels or criteria."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the scores should know, for people; here nothing that they do not say themselves."""
+        return ()
+
+    @property
+    def positives(self) -> Mapping[str, int]:
+        """Cases per group that have it, where the n of a figure counts those without, too; here none to tell."""
+        return {}
+
+    @abstractmethod
     def metrics(self) -> list[str]:
         """Metrics that apply, with a figure per group, in the order of METRICS."""
-        ...
 
     def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """What the macro is over where `groups` are reported."""
-        ...
+        """What the macro is over where `groups` are reported: all of them, unless a kind says otherwise."""
+        return tuple(groups)
 
+    @abstractmethod
     def estimates(
         self,
         *,
@@ -89,22 +100,36 @@ class Rows(Protocol):
         stratum: str | None = None,
         groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
-        """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some."""
-        ...
+        """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some.
 
-    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+        Raises
+        ------
+        ValueError
+            If there is no such stratum, unit, group or interval.
+        """
+
+    @abstractmethod
+    def strata(self) -> dict[str, BoolArray]:
         """Parts of the cases that are reported by themselves; those without a case are left out."""
-        ...
 
+    def stratum(self, name: str) -> BoolArray:
+        """One of the :meth:`strata`; raises ArgumentError if there is none of this name."""
+        parts = self.strata()
+        if name not in parts:
+            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(name))
+        return parts[name]
+
+    @abstractmethod
     def to_table(self) -> pa.Table:
         """The rows as an Arrow table."""
-        ...
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
-        ...
+        frame: pd.DataFrame = self.to_table().to_pandas()
+        return frame
 
     @classmethod
+    @abstractmethod
     def resample(
         cls,
         systems: Sequence[Self],
@@ -116,54 +141,27 @@ class Rows(Protocol):
         unit: str,
     ) -> Sequence[Mapping[str, Resampled]]:
         """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
-        ...
 
     @classmethod
-    def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
+    @abstractmethod
+    def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> FloatArray:
         """What the systems gave for the same cases of `groups`, (n_systems, n_cases): where columns differ, they do."""
-        ...
 
+    @abstractmethod
     def patients(self) -> frozenset[str]:
         """All patients of the split, whether or not they have a case."""
-        ...
 
+    @abstractmethod
     def of_patients(self, patients: Collection[str]) -> Self:
         """The rows of `patients` alone, as if the split held nobody else."""
-        ...
 
     def comparable(self) -> Self:
         """The rows as they are compared with others': without what a system added to the cases asked."""
-        ...
+        return self
 
     def confidences(self) -> Confidences | None:
         """How sure the system was of its answers, and what came of them; None where it did not say."""
-        ...
-
-
-class TabledRows(ABC):
-    """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
-
-    def __repr__(self) -> str:
-        table = self.to_table()
-        return f"<{table.num_rows:,} rows: {', '.join(table.column_names)}>"
-
-    @abstractmethod
-    def to_table(self) -> pa.Table:
-        """The rows as an Arrow table."""
-
-    @property
-    def positives(self) -> Mapping[str, int]:
-        """None to tell: n counts positives alone."""
-        return {}
-
-    def confidences(self) -> Confidences | None:
-        """None: answers of this kind say none."""
         return None
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
-        frame: pd.DataFrame = self.to_table().to_pandas()
-        return frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.metrics import f1_score, recall_score
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.findings.cases import agreed_labels
+from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.localization.cases import agreed_regions, drawn_readings, image_by_reading
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask, encode_mask
@@ -160,7 +162,7 @@ def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:
     (row,) = rb.score(chance, folder, split="test", readers=True).readers.records
     assert (row["reference"], row["metric"]) == ("reader human benchmark", "point_hit")
     records = rb.load(folder, split="test").kind.read_records(folder, "test")
-    drawn = drawn_readings(records)["human benchmark"]
+    drawn = drawn_readings(folder, "test", records)["human benchmark"]
     of_human = [image_by_reading(record, drawn[record.image_id]) for record in records if record.image_id in drawn]
     assert row["n"] == len(of_human)
     hits = []
@@ -199,13 +201,14 @@ def test_pixels_and_labels_that_enough_readers_gave() -> None:
         {"Edema": Annotation("Edema", "individual", None, boxes_xywh=((1.0, 1.0, 2.0, 2.0),), area_px=4)},
         {},
     ]
+    image = LocalizationRecord("i", "p", "s", "PA", 4, 3, {"Edema": 1})
     expected = {1: ["###.", "###.", ".##."], 2: [".#..", ".##.", "...."], 3: ["....", ".#..", "...."]}
     for at_least, rows in expected.items():
-        found = agreed_regions((3, 4), said, at_least)["Edema"]
+        found = agreed_regions(image, said, at_least)["Edema"]
         assert decode_mask(found.rle).tolist() == [[c == "#" for c in row] for row in rows]
         assert found.area_px == sum(row.count("#") for row in rows)
-    assert agreed_regions((3, 4), said, 4) == {}
-    assert agreed_labels([["a", "b"], ["b"], ["b", "c"]], 2) == ("b",)
+    assert agreed_regions(image, said, 4) == {}
+    assert agreed_labels(StudyRecord("s", "p", ()), [["a", "b"], ["b"], ["b", "c"]], 2) == ("b",)
 
 
 def test_drawings_of_what_is_not_asked_have_no_part() -> None:
@@ -214,7 +217,7 @@ def test_drawings_of_what_is_not_asked_have_no_part() -> None:
         truth, drawing(["#.", ".."], "a"), Annotation("Fracture", "individual", None, area_px=1, reader_id="a"),
         Annotation("Edema", "individual", encode_mask(np.zeros((2, 2), bool)), reader_id="b"),
     ))  # fmt: skip
-    found = drawn_readings([record])
+    found = drawn_readings(Path(), "test", [record])
     assert list(found["a"]["i"]) == ["Edema"]
     assert found["b"] == {"i": {}}  # b read the image and drew nothing: absent there
     assert image_by_reading(record, found["b"]["i"]).asked("present") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import reveal_bench.predictions as predictions_package
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.canonical import LocalizationCodec
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
 from reveal_bench.predictions import RULES, Limits, lint_predictions, predictions_to_jsonl
@@ -342,6 +344,11 @@ def test_what_is_written_reads_back_the_same(lint, manifest, tmp_path):
     assert report.predictions == predictions
     assert predictions_to_jsonl(report.predictions) == text
     assert np.array_equal(decode_mask(report.predictions[3].mask), mask)
+    codec = LocalizationCodec()
+    arrays = {**codec.arrays_of(predictions, manifest), "line": np.array([one.line for one in predictions], np.uint32)}
+    assert codec.predictions_from(arrays, manifest, Limits()) == predictions
+    every = fields(LocalizationPrediction)
+    assert [one.name for one in every if all(getattr(p, one.name) == one.default for p in predictions)] == []
 
 
 def test_nothing_is_read_twice_wrong_when_problems_overflow(lint):

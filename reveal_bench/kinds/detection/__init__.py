@@ -11,14 +11,11 @@ from reveal_bench.kinds.kind import deferred
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
 if TYPE_CHECKING:
-    from reveal_bench.kinds.canonical import Marks
-    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.detection.records import DetectionManifest
     from reveal_bench.kinds.detection.scoring import DetectionRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
     from reveal_bench.kinds.rows import Row
-    from reveal_bench.kinds.scored import Disclosure
 
 __all__ = ["Detection"]
 
@@ -63,7 +60,10 @@ class Detection(ImageKind):
     answers_of = deferred("reveal_bench.kinds.detection.cases", "detections_of_reader")
     drawn_references = deferred("reveal_bench.kinds.detection.cases", "drawn_instances")
     undrawn = deferred("reveal_bench.kinds.detection.cases", "detections_of")
+    case_answers = deferred("reveal_bench.kinds.detection.cases", "answers_of_detections")
+    disclosing = deferred("reveal_bench.kinds.detection.scoring", "disclose_detections")
     codec = deferred("reveal_bench.kinds.detection.canonical", "DetectionCodec")
+    marks = deferred("reveal_bench.kinds.detection.canonical", "marks_of_detections")
     signs = deferred("reveal_bench.kinds.detection.canonical", "signs_of_detections")
     example_upload = deferred("reveal_bench.kinds.detection.canonical", "example_upload")
     example_rows = deferred("reveal_bench.kinds.detection.canonical", "example_rows")
@@ -131,46 +131,6 @@ class Detection(ImageKind):
 
         how = {"thresholds": protocol.get("thresholds", 0.5), "criterion": protocol.get("criterion", "centre")}
         return score_detections(predictions, records, findings=manifest.findings, **how)
-
-    def case_answers(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
-        rows: DetectionRows,
-        protocol: Mapping[str, Any],
-    ) -> Mapping[str, Sequence[CaseAnswer]]:
-        """See :mod:`reveal_bench.kinds.detection.cases`."""
-        from reveal_bench.kinds.detection.cases import answers_of_detections
-
-        return answers_of_detections(predictions, rows)
-
-    def drawn_predictions(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
-        manifest: DetectionManifest,
-    ) -> Annotations:
-        """See :mod:`reveal_bench.kinds.localization.cases`."""
-        from reveal_bench.kinds.localization.cases import drawn_predictions
-
-        return drawn_predictions(predictions, manifest)
-
-    def disclose(self, rows: DetectionRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :func:`~reveal_bench.kinds.detection.scoring.disclose_detections`."""
-        from reveal_bench.kinds.detection.scoring import disclose_detections
-
-        return disclose_detections(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
-
-    def marks(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        manifest: DetectionManifest,
-        thresholds: float | Mapping[str, float],
-    ) -> Marks:
-        """See :mod:`reveal_bench.kinds.detection.canonical`."""
-        from reveal_bench.kinds.detection.canonical import marks_of_detections
-
-        return marks_of_detections(predictions, manifest)
 
 
 def _fields(one: Any) -> dict[str, Any]:

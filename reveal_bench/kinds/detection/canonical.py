@@ -7,7 +7,7 @@ places with the score in tenths.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -114,7 +114,9 @@ MANY = 20
 """Detections of one finding on an image, on average, above which a file looks like a search."""
 
 
-def marks_of_detections(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Marks:
+def marks_of_detections(
+    predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+) -> Marks:
     """Place and score of each detection, in one order; items are coarse."""
     answers = sorted(([*case_answer(p), exact(p.score or 0.0)] for p in predictions), key=repr)
     return Marks([tuple(answer) for answer in answers], set(case_items(predictions, manifest)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,10 @@ SHOWN_BY = "iou_50"
 
 
 def answers_of_detections(
-    predictions: Sequence[LocalizationPrediction], rows: DetectionRows
+    predictions: Sequence[LocalizationPrediction],
+    records: Sequence[LocalizationRecord],
+    rows: DetectionRows,
+    protocol: Mapping[str, Any],
 ) -> dict[str, list[CaseAnswer]]:
     """What a system marked, by image: one answer for each finding that it marked at its threshold, or that is there.
 

@@ -27,7 +27,7 @@ from reveal_bench.kinds.localization.lint import (
     note_spellings,
     runs_problems,
 )
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
+from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.masks import pack_masks, rasterize_polygons
 
 __all__ = ["MOST_ON_IMAGE", "lint_detections"]
@@ -102,7 +102,7 @@ def lint_detections(
         _note_repeated(drafts, log)
         _note_scores(drafts, log)
         note_coordinates(drafts, log)
-    predictions = () if log.has_errors else tuple(map(_prediction, drafts))
+    predictions = () if log.has_errors else tuple(draft.prediction() for draft in drafts)
     problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
@@ -165,12 +165,3 @@ def _describe(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, Any]:
     told = describe_drafts(drafts, manifest)
     n_without = len(manifest.rows) - len(on_image)
     return {**told, "images_without": n_without, "most_on_image": max(on_image.values(), default=0)}
-
-
-def _prediction(draft: Draft) -> LocalizationPrediction:
-    assert draft.row is not None
-    assert draft.finding is not None
-    mask = draft.rle or draft.filled
-    return LocalizationPrediction(
-        draft.row.image_id, draft.finding, draft.points, None, draft.box, mask, draft.score, draft.line
-    )

@@ -30,7 +30,7 @@ from reveal_bench.kinds.detection.records import instance_masks, instances, is_k
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import SIZES
-from reveal_bench.kinds.scored import Confidences, Disclosure, TabledRows, disclosure_of_findings
+from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, estimates_from, resampling_counts, signature
@@ -54,7 +54,7 @@ _DETECTION = tuple(name for name, metric in METRICS.items() if metric.family == 
 
 
 @dataclass(frozen=True, repr=False)
-class DetectionRows(TabledRows):
+class DetectionRows(Rows):
     """Detections of one submission, and what each hits.
 
     Attributes
@@ -104,10 +104,6 @@ class DetectionRows(TabledRows):
         """The findings."""
         return self.findings
 
-    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """All of `groups`."""
-        return tuple(groups)
-
     def metrics(self) -> list[str]:
         """Metrics that apply: those by overlap only where a box or mask is given."""
         without = (*(_BY_BOX if _POINTS_ALONE in self.notes else ()), *(() if self._has_masks else _BY_MASK))
@@ -155,12 +151,10 @@ class DetectionRows(TabledRows):
         return {name: part for name, part in parts.items() if part.any()}
 
     def _stratum(self, name: str) -> DetectionRows:
-        parts = self.strata()
-        if name not in parts:
-            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(name))
+        part = self.stratum(name)
         sizes = {f"size: {size}": (low, high) for size, low, high in SIZES}
         if name not in sizes:
-            return replace(self, known=self.known & parts[name][:, None])
+            return replace(self, known=self.known & part[:, None])
         low, high = sizes[name]
         return self._of_lesions((self.lesion_share >= low) & (self.lesion_share < high))
 
@@ -308,10 +302,6 @@ class DetectionRows(TabledRows):
             lesion_share=self.lesion_share[own],
             **marks | {"mark_image": place[marks["mark_image"]]},
         )
-
-    def comparable(self) -> DetectionRows:
-        """All rows."""
-        return self
 
     def confidences(self) -> Confidences | None:
         """The highest score of a finding on an image against its presence; 0 where nothing is marked."""

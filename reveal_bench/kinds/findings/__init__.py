@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
-    from reveal_bench.kinds.scored import Disclosure
 
 __all__ = ["RELEASED_PER_LABEL", "Findings"]
 
@@ -52,12 +50,17 @@ class Findings(Kind):
     blank = deferred("reveal_bench.kinds.findings.rows", "blank_study")
     row_faults = deferred("reveal_bench.kinds.findings.rows", "study_faults")
     tally = deferred("reveal_bench.kinds.findings.rows", "FindingsTally")
+    meanings = deferred("reveal_bench.kinds.findings.rows", "MEANINGS")
     read_records = deferred("reveal_bench.kinds.findings.records", "read_studies")
     read_manifest = deferred("reveal_bench.kinds.findings.records", "read_study_manifest")
     linter = deferred("reveal_bench.kinds.findings.lint", "lint_findings")
     to_jsonl = deferred("reveal_bench.kinds.findings.lint", "findings_to_jsonl")
     readings = deferred("reveal_bench.kinds.findings.cases", "label_readings")
     by_reading = deferred("reveal_bench.kinds.findings.cases", "study_by_reading")
+    agreed = deferred("reveal_bench.kinds.findings.cases", "agreed_labels")
+    case_answers = deferred("reveal_bench.kinds.findings.cases", "answers_of_studies")
+    undrawn = deferred("reveal_bench.kinds.findings.cases", "predictions_of")
+    disclosing = deferred("reveal_bench.kinds.findings.released", "disclose_studies")
     answers_of = deferred("reveal_bench.kinds.findings.cases", "predictions_of_reader")
     case = deferred("reveal_bench.kinds.findings.cases", "case_of_study")
     drawn_references = deferred("reveal_bench.kinds.findings.cases", "labelled_references")
@@ -118,12 +121,6 @@ class Findings(Kind):
 
         return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
 
-    def meanings(self) -> dict[str, str]:
-        """See :mod:`reveal_bench.kinds.findings.rows`."""
-        from reveal_bench.kinds.findings.rows import MEANINGS
-
-        return MEANINGS
-
     def holdout_tells(self, asks: str) -> str:
         """Nothing, for every label is asked of every study."""
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
@@ -177,36 +174,6 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
-
-    def agreed(self, record: StudyRecord, said: Sequence[Any], at_least: int) -> tuple[str, ...]:
-        """Labels that at least so many gave."""
-        from reveal_bench.kinds.findings.cases import agreed_labels
-
-        return agreed_labels(said, at_least)
-
-    def case_answers(
-        self,
-        predictions: Sequence[FindingsPrediction],
-        records: Sequence[StudyRecord],
-        rows: StudyRows,
-        protocol: Mapping[str, Any],
-    ) -> Mapping[str, Sequence[CaseAnswer]]:
-        """See :mod:`reveal_bench.kinds.findings.cases`."""
-        from reveal_bench.kinds.findings.cases import answers_of_studies
-
-        return answers_of_studies(rows)
-
-    def undrawn(self, annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-        """See :mod:`reveal_bench.kinds.findings.cases`."""
-        from reveal_bench.kinds.findings.cases import predictions_of
-
-        return predictions_of(annotations), []
-
-    def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.findings.released`."""
-        from reveal_bench.kinds.findings.released import disclose_studies
-
-        return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
     def example_upload(self) -> tuple[StudyManifest, str]:
         """A manifest of one study, and a file that names its labels."""

@@ -5,9 +5,10 @@ labels for annotation tools, and what single readers said of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from reveal_bench.kinds.cases import PREDICTION, Annotations, Case, CaseAnswer, Film, StudyLabels, films_of_study
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
@@ -34,7 +35,12 @@ def case_of_study(record: StudyRecord) -> Case:
     return Case(record.study_id, films_of_study(record.images), record.labels, {}, told)
 
 
-def answers_of_studies(rows: StudyRows) -> dict[str, list[CaseAnswer]]:
+def answers_of_studies(
+    predictions: Sequence[FindingsPrediction],
+    records: Sequence[StudyRecord],
+    rows: StudyRows,
+    protocol: Mapping[str, Any],
+) -> dict[str, list[CaseAnswer]]:
     """What a system called, by study, label by label."""
     answers: dict[str, list[CaseAnswer]] = {}
     for i, study in enumerate(rows.studies):
@@ -88,8 +94,8 @@ def _annotations(
     return Annotations(manifest.benchmark, manifest.version, manifest.split, films, manifest.labels, studies=studies)
 
 
-def predictions_of(annotations: Annotations) -> list[FindingsPrediction]:
-    """One prediction per study: its probabilities if it has them, else the labels that are present."""
+def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
+    """One prediction per study, its probabilities if it has them, else the labels present; nothing is lost."""
     found = []
     for one in annotations.studies:
         if one.are_probabilities:
@@ -97,7 +103,7 @@ def predictions_of(annotations: Annotations) -> list[FindingsPrediction]:
         else:
             labels = tuple(label for label in annotations.names if one.values.get(label))
             found.append(FindingsPrediction(one.study_id, labels))
-    return found
+    return found, []
 
 
 def label_readings(folder: Path, split: str, records: Sequence[StudyRecord]) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -111,12 +117,12 @@ def label_readings(folder: Path, split: str, records: Sequence[StudyRecord]) -> 
     return found
 
 
-def agreed_labels(said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
-    """The labels that at least so many readers gave.
+def agreed_labels(record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
+    """The labels that at least so many readers gave a study.
 
     Examples
     --------
-    >>> agreed_labels([["Edema"], ["Edema", "Pneumonia"], []], 2)
+    >>> agreed_labels(StudyRecord("a", "p", ()), [["Edema"], ["Edema", "Pneumonia"], []], 2)
     ('Edema',)
     """
     votes = Counter(label for labels in said for label in labels)

@@ -39,8 +39,9 @@ def disclose_studies(
     rows: StudyRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
 ) -> Disclosure:
     """Figures of the labels shown, and the macros over these; the cell of a label is the studies that have it.
-
-    `released` are the metrics that are shown per label."""
+    Of `released`, AUROC has no figure per label.
+    """
+    per_label = [metric for metric in released if metric != "auroc"]
     shown = shown_labels(rows, min_cell)
     allowed: list[Estimate] = []
     if shown:
@@ -48,12 +49,12 @@ def disclose_studies(
         positives = dict(zip(shown, kept.present.sum(axis=0).tolist(), strict=True))
         # What a board releases keeps percentiles, whatever the default at home
         estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed, interval="percentile")
-        allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in released]
-        if len(shown) >= RANKED_LABELS:
+        allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in per_label]
+        if len(shown) >= RANKED_LABELS and "auroc" in released:
             allowed += [e for e in estimates if (e.metric, e.finding) == ("auroc", MACRO)]
     counted = "studies with it or without it"
     found = disclosure_of_findings(allowed, rows.labels, shown, counted=counted, min_cell=min_cell)
-    return replace(found, spreads=_spreads(rows, shown, released))
+    return replace(found, spreads=_spreads(rows, shown, per_label))
 
 
 def _spreads(rows: StudyRows, shown: Sequence[str], released: Sequence[str]) -> dict[tuple[str, str], Spread]:

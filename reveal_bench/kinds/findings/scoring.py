@@ -26,7 +26,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
-from reveal_bench.kinds.scored import Confidences, TabledRows
+from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Estimate, Figures, resampling_counts
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Interval
@@ -55,7 +55,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class StudyRows(TabledRows):
+class StudyRows(Rows):
     """Decisions and references of one submission.
 
     Attributes
@@ -83,15 +83,6 @@ class StudyRows(TabledRows):
     def groups(self) -> tuple[str, ...]:
         """The labels."""
         return self.labels
-
-    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """All of `groups`."""
-        return tuple(groups)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing that the scores do not say themselves."""
-        return ()
 
     @property
     def positives(self) -> dict[str, int]:
@@ -150,10 +141,6 @@ class StudyRows(TabledRows):
         """The rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
-
-    def comparable(self) -> StudyRows:
-        """All rows."""
-        return self
 
     def confidences(self) -> Confidences | None:
         """Of the studies with a prediction: a decision is as sure as the probability that it is right."""
@@ -315,10 +302,7 @@ def summarize_studies(
         raise ArgumentError("unit", "must be 'patient' or 'study'", repr(unit))
     chosen = rows.labels if labels is None else tuple(labels)
     columns = _columns_of(rows, chosen)
-    parts = rows.strata()
-    if stratum is not None and stratum not in parts:
-        raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
-    part = rows if stratum is None else rows.take(parts[stratum])
+    part = rows if stratum is None else rows.take(rows.stratum(stratum))
 
     def units(studies: Sequence[StudyRecord]) -> list[str]:
         return [study.patient_id if unit == "patient" else study.study_id for study in studies]

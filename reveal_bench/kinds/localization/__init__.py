@@ -12,13 +12,10 @@ from reveal_bench.kinds.localization.image_kind import ImageKind
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.kinds.canonical import Marks
-    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.rows import Row
-    from reveal_bench.kinds.scored import Disclosure
 
 __all__ = ["Localization"]
 
@@ -47,7 +44,10 @@ class Localization(ImageKind):
     lint_options: ClassVar = ("grid", "allow_missing", "leave_out_unknown")
     answers_of = deferred("reveal_bench.kinds.localization.cases", "predictions_of_reader")
     undrawn = deferred("reveal_bench.kinds.localization.cases", "predictions_of")
+    case_answers = deferred("reveal_bench.kinds.localization.cases", "answers_of_images")
+    disclosing = deferred("reveal_bench.kinds.localization.released", "disclose_cases")
     codec = deferred("reveal_bench.kinds.localization.canonical", "LocalizationCodec")
+    marks = deferred("reveal_bench.kinds.localization.canonical", "marks_of")
     signs = deferred("reveal_bench.kinds.localization.canonical", "signs_of")
     example_upload = deferred("reveal_bench.kinds.localization.canonical", "example_upload")
     example_rows = deferred("reveal_bench.kinds.localization.canonical", "example_rows")
@@ -114,42 +114,3 @@ class Localization(ImageKind):
 
         how = {"grid": protocol["grid"], "asks": protocol["asks"], "missing": protocol.get("missing", "miss")}
         return score_localization(predictions, records, findings=manifest.findings, **how)
-
-    def case_answers(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
-        rows: CaseRows,
-        protocol: Mapping[str, Any],
-    ) -> Mapping[str, Sequence[CaseAnswer]]:
-        """See :mod:`reveal_bench.kinds.localization.cases`."""
-        from reveal_bench.geometry import Grid
-        from reveal_bench.kinds.localization.cases import answers_of_images
-
-        sizes = {record.image_id: record.size for record in records}
-        return answers_of_images(predictions, rows, sizes, Grid(protocol["grid"]))
-
-    def drawn_predictions(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
-        manifest: Manifest,
-    ) -> Annotations:
-        """See :mod:`reveal_bench.kinds.localization.cases`."""
-        from reveal_bench.kinds.localization.cases import drawn_predictions
-
-        return drawn_predictions(predictions, manifest)
-
-    def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.localization.released`."""
-        from reveal_bench.kinds.localization.released import disclose_cases
-
-        return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
-
-    def marks(
-        self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
-    ) -> Marks:
-        """See :mod:`reveal_bench.kinds.localization.canonical`."""
-        from reveal_bench.kinds.localization.canonical import marks_of
-
-        return marks_of(predictions, manifest)

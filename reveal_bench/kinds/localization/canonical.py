@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -322,7 +322,9 @@ NEARLY_ALL = 0.95
 _MASKS_AT_ONCE = 256
 
 
-def marks_of(predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Marks:
+def marks_of(
+    predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+) -> Marks:
     """Point, cell, box and mask of each finding; items are their places."""
     cases = sorted(predictions, key=lambda p: (p.image_id, p.finding))
     return Marks([case_answer(p) for p in cases], set(case_items(cases, manifest)))

@@ -12,6 +12,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,9 +67,13 @@ def _counted(name: str) -> list[tuple[int, str]]:
 
 
 def answers_of_images(
-    predictions: Sequence[LocalizationPrediction], rows: CaseRows, sizes: Mapping[str, tuple[int, int]], grid: Grid
+    predictions: Sequence[LocalizationPrediction],
+    records: Sequence[LocalizationRecord],
+    rows: CaseRows,
+    protocol: Mapping[str, Any],
 ) -> dict[str, list[CaseAnswer]]:
     """What a system answered, by image: its marks, with the point that was scored, and its hits of `rows`."""
+    sizes, grid = {record.image_id: record.size for record in records}, Grid(protocol["grid"])
     given = {(one.image_id, one.finding): one for one in predictions}
     answers: dict[str, list[CaseAnswer]] = {}
     for i, (image_id, finding) in enumerate(zip(rows.image_ids, rows.case_findings, strict=True)):
@@ -129,7 +135,9 @@ def _of_reader(image_id: str, one: Annotation, points: tuple[tuple[float, float]
     return Drawing(image_id, one.finding, reader, one.rle, one.polygons, one.boxes_xywh, points)
 
 
-def drawn_predictions(predictions: Iterable[LocalizationPrediction], manifest: Manifest) -> Annotations:
+def drawn_predictions(
+    predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: Manifest
+) -> Annotations:
     """What a model answered."""
     films = {
         row.image_id: Film(row.image_id, row.study_id, "", row.width, row.height) for row in manifest.rows.values()
@@ -193,7 +201,7 @@ Drawn = Mapping[str, Annotation]
 """Finding -> what was drawn of it."""
 
 
-def drawn_readings(records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+def drawn_readings(folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
     """Reader -> image -> what that reader drew of the findings asked; images that a reader left empty are there too."""
     found: dict[str, dict[str, dict[str, Annotation]]] = {}
     for record in records:
@@ -209,14 +217,14 @@ def drawn_readings(records: Sequence[LocalizationRecord]) -> dict[str, dict[str,
     return {name: dict(images) for name, images in found.items()}
 
 
-def agreed_regions(size: tuple[int, int], said: Sequence[Drawn], at_least: int) -> Drawn:
+def agreed_regions(record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
     """Finding -> the pixels that at least so many readers drew, where there is one."""
     agreed = {}
     for finding in dict.fromkeys(finding for drawn in said for finding in drawn):
         of_finding = [drawn[finding] for drawn in said if finding in drawn]
         if len(of_finding) < at_least:
             continue
-        regions = pack_regions([one.rle or one.boxes_xywh for one in of_finding], [size] * len(of_finding))
+        regions = pack_regions([one.rle or one.boxes_xywh for one in of_finding], [record.size] * len(of_finding))
         votes = sum(regions.dense(i).astype(np.uint8) for i in range(len(of_finding)))
         mask = np.asarray(votes) >= at_least
         if mask.any():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from reveal_bench.entries.hints import id_hint, name_hint
 from reveal_bench.entries.jsonl import Entry
@@ -21,7 +21,7 @@ from reveal_bench.entries.source import Limits
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES
-from reveal_bench.kinds.localization.records import Box, Manifest, ManifestRow, Point, Polygons
+from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Manifest, ManifestRow, Point, Polygons
 from reveal_bench.masks import Rle
 
 __all__ = ["Draft", "EntryChecker", "cell_hint", "edge_hint", "size_hint"]
@@ -58,6 +58,10 @@ _FILE_NAMES: dict[str, dict[str, str]] = {
 }
 
 
+_SAME = tuple(one.name for one in fields(LocalizationPrediction) if one.name not in ("image_id", "mask"))
+"""Fields of a prediction that a draft has under the same name."""
+
+
 @dataclass(slots=True)
 class Draft:
     """A checked prediction. `row` is None for an unknown image, `finding` for an unknown finding.
@@ -83,6 +87,12 @@ class Draft:
     def is_asked(self) -> bool:
         """Whether the manifest asks for this pair."""
         return self.row is not None and self.finding in self.row.asked
+
+    def prediction(self) -> LocalizationPrediction:
+        """What is predicted, with every field that a prediction has: one that a draft lacks is an AttributeError."""
+        assert self.row is not None
+        same = {name: getattr(self, name) for name in _SAME}
+        return LocalizationPrediction(image_id=self.row.image_id, mask=self.rle or self.filled, **same)
 
     @property
     def coordinates(self) -> tuple[Point, ...]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.kind import Readings
-    from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationRecord, Manifest
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
@@ -43,10 +41,14 @@ class ImageKind(Kind):
     blank = deferred("reveal_bench.kinds.localization.rows", "blank_row")
     row_faults = deferred("reveal_bench.kinds.localization.rows", "image_faults")
     tally = deferred("reveal_bench.kinds.localization.rows", "LocalizationTally")
+    meanings = deferred("reveal_bench.kinds.localization.rows", "MEANINGS")
     to_jsonl = deferred("reveal_bench.kinds.localization.formats", "predictions_to_jsonl")
     by_reading = deferred("reveal_bench.kinds.localization.cases", "image_by_reading")
+    readings = deferred("reveal_bench.kinds.localization.cases", "drawn_readings")
+    agreed = deferred("reveal_bench.kinds.localization.cases", "agreed_regions")
     case = deferred("reveal_bench.kinds.localization.cases", "case_of_image")
     drawn_references = deferred("reveal_bench.kinds.localization.cases", "drawn_references")
+    drawn_predictions = deferred("reveal_bench.kinds.localization.cases", "drawn_predictions")
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""
@@ -130,12 +132,6 @@ class ImageKind(Kind):
         told = {name: entry[name] for name in names}
         return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
 
-    def meanings(self) -> dict[str, str]:
-        """See :mod:`reveal_bench.kinds.localization.rows`."""
-        from reveal_bench.kinds.localization.rows import MEANINGS
-
-        return MEANINGS
-
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per image and finding asked."""
         from reveal_bench.kinds.questions import Question, ViewedImage
@@ -160,18 +156,6 @@ class ImageKind(Kind):
             mask = encode_mask(array)
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
-
-    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> Readings:
-        """See :mod:`reveal_bench.kinds.localization.cases`."""
-        from reveal_bench.kinds.localization.cases import drawn_readings
-
-        return drawn_readings(records)
-
-    def agreed(self, record: LocalizationRecord, said: Sequence[Any], at_least: int) -> Drawn:
-        """Pixels that at least so many drew."""
-        from reveal_bench.kinds.localization.cases import agreed_regions
-
-        return agreed_regions(record.size, said, at_least)
 
     def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
         """The findings; images."""

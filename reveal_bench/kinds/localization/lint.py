@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -409,19 +410,14 @@ def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:
         pair = _pair(draft)
         if pair is not None and draft.is_asked:
             by_pair.setdefault(pair, []).append(draft)
-    for (image_id, finding), same in by_pair.items():
-        first = same[0]
+    for same in by_pair.values():
         scores = [draft.score for draft in same if draft.score is not None]
         boxed = [draft for draft in same if draft.box is not None]
         best = max(boxed, key=lambda draft: -1.0 if draft.score is None else draft.score, default=None)
         masks = [mask for draft in same if (mask := draft.rle or draft.filled) is not None]
-        yield LocalizationPrediction(
-            image_id,
-            finding,
-            points=first.points,
-            cell=first.cell,
+        yield replace(
+            same[0].prediction(),
             box=best.box if best else None,
             mask=union_masks(pack_masks(masks)) if len(masks) > 1 else next(iter(masks), None),
             score=max(scores, default=None),
-            line=first.line,
         )

@@ -41,7 +41,7 @@ from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, points_of
 from reveal_bench.kinds.localization.presence import Presence, presence_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.scored import Confidences, TabledRows
+from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
@@ -156,7 +156,7 @@ _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is n
 
 
 @dataclass(frozen=True, repr=False)
-class CaseRows(TabledRows):
+class CaseRows(Rows):
     """Per-case rows of one submission.
 
     Attributes
@@ -198,10 +198,6 @@ class CaseRows(TabledRows):
         """The findings."""
         return self.findings
 
-    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        """All of `groups`."""
-        return tuple(groups)
-
     def metrics(self) -> list[str]:
         """Metrics that apply."""
         return [name for name in METRICS if name in self.values]
@@ -223,10 +219,7 @@ class CaseRows(TabledRows):
         ValueError
             If there is no such stratum, unit or interval.
         """
-        parts = self.strata()
-        if stratum is not None and stratum not in parts:
-            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
-        rows = self if stratum is None else self.take(parts[stratum])
+        rows = self if stratum is None else self.take(self.stratum(stratum))
         options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
         found = summarize(rows, findings=groups, **options)
         if stratum is None and self.presence is not None:

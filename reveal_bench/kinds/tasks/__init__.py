@@ -14,13 +14,10 @@ if TYPE_CHECKING:
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.kinds.canonical import Marks
-    from reveal_bench.kinds.cases import CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Fault, Row
-    from reveal_bench.kinds.scored import Disclosure
+    from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
@@ -50,13 +47,18 @@ class Tasks(Kind):
 
     blank = deferred("reveal_bench.kinds.tasks.rows", "blank_task")
     tally = deferred("reveal_bench.kinds.tasks.rows", "TasksTally")
+    row_faults = deferred("reveal_bench.kinds.tasks.rows", "task_faults")
+    meanings = deferred("reveal_bench.kinds.tasks.rows", "MEANINGS")
     read_records = deferred("reveal_bench.kinds.tasks.records", "read_tasks")
     read_manifest = deferred("reveal_bench.kinds.tasks.records", "read_task_manifest")
     linter = deferred("reveal_bench.kinds.tasks.lint", "lint_tasks")
     lint_options: ClassVar = ("allow_missing",)
     to_jsonl = deferred("reveal_bench.kinds.tasks.lint", "answers_to_jsonl")
     case = deferred("reveal_bench.kinds.tasks.cases", "case_of_task")
+    case_answers = deferred("reveal_bench.kinds.tasks.cases", "answers_of_tasks")
+    disclosing = deferred("reveal_bench.kinds.tasks.scoring", "disclose_ratings")
     codec = deferred("reveal_bench.kinds.tasks.canonical", "TasksCodec")
+    marks = deferred("reveal_bench.kinds.tasks.canonical", "marks_of")
     signs = deferred("reveal_bench.kinds.tasks.canonical", "signs_of")
 
     def features(self, benchmark: Benchmark) -> Features:
@@ -97,12 +99,6 @@ class Tasks(Kind):
         names = ("task_id", "study_id", "image_ids", "prior_image_ids", "requires_boxes")
         return {**{name: row[name] for name in names}, "category": CATEGORIES[row["category"]]}
 
-    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.tasks.rows.task_faults`."""
-        from reveal_bench.kinds.tasks.rows import task_faults
-
-        return task_faults(row)
-
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """The code of the category, as text."""
         return [str(row["category"])]
@@ -121,12 +117,6 @@ class Tasks(Kind):
         from reveal_bench.kinds.tasks.rows import ratings_features
 
         return {"ratings": ratings_features()}
-
-    def meanings(self) -> dict[str, str]:
-        """See :mod:`reveal_bench.kinds.tasks.rows`."""
-        from reveal_bench.kinds.tasks.rows import MEANINGS
-
-        return MEANINGS
 
     def holdout_tells(self, asks: str) -> str:
         """Categories, and where boxes are asked for."""
@@ -177,32 +167,6 @@ class Tasks(Kind):
 
         answered = [answer.task_id for answer in predictions]
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
-
-    def case_answers(
-        self,
-        predictions: Sequence[TaskAnswer],
-        records: Sequence[TaskRecord],
-        rows: None,
-        protocol: Mapping[str, Any],
-    ) -> Mapping[str, Sequence[CaseAnswer]]:
-        """See :mod:`reveal_bench.kinds.tasks.cases`."""
-        from reveal_bench.kinds.tasks.cases import answers_of_tasks
-
-        return answers_of_tasks(predictions, records)
-
-    def disclose(self, rows: RubricRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.tasks.scoring`."""
-        from reveal_bench.kinds.tasks.scoring import disclose_ratings
-
-        return disclose_ratings(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
-
-    def marks(
-        self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
-    ) -> Marks:
-        """See :mod:`reveal_bench.kinds.tasks.canonical`."""
-        from reveal_bench.kinds.tasks.canonical import marks_of
-
-        return marks_of(predictions, manifest)
 
     def example_upload(self) -> tuple[TaskManifest, str]:
         """A manifest of one task, and a file that answers it."""

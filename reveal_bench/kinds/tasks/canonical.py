@@ -7,7 +7,7 @@ names of readers are needed by no child. A score of 0 stands for none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -183,7 +183,9 @@ def _parted(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n: int, mo
     return parts
 
 
-def marks_of(predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Marks:
+def marks_of(
+    predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
+) -> Marks:
     """Words and boxes of each answer; items are its words."""
     answers = sorted(predictions, key=lambda p: p.task_id)
     return Marks(_task_answers(answers), set(_task_items(answers)))

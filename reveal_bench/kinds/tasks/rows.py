@@ -165,7 +165,7 @@ def blank_task(row: Row) -> Row:
     }
 
 
-def task_faults(row: Row) -> Iterator[Fault]:
+def task_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     """What is wrong in the row of a task."""
     yield from parallel_faults(row, "image_ids", {"images": "images", "image_facts": "image_facts"})
     yield from parallel_faults(row, "prior_image_ids", {"prior_images": "images", "prior_image_facts": "image_facts"})

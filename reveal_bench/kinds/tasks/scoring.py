@@ -38,7 +38,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.kinds.scored import Disclosure, TabledRows
+from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
@@ -82,7 +82,7 @@ _AGREEMENT: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 
 @dataclass(frozen=True, repr=False)
-class RubricRows(TabledRows):
+class RubricRows(Rows):
     """Ratings of one submission, task by task.
 
     Attributes
@@ -114,11 +114,6 @@ class RubricRows(TabledRows):
         """The text criteria, whose mean is the overall score, whatever else is reported."""
         return OVERALL_CRITERIA
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing that the scores do not say themselves."""
-        return ()
-
     def metrics(self) -> list[str]:
         """The mean score: the one metric of a system by itself."""
         return ["rubric_mean"]
@@ -141,10 +136,7 @@ class RubricRows(TabledRows):
         ValueError
             If there is no such stratum, unit or interval.
         """
-        parts = self.strata()
-        if stratum is not None and stratum not in parts:
-            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
-        rows = self if stratum is None else self.take(parts[stratum])
+        rows = self if stratum is None else self.take(self.stratum(stratum))
         found = summarize_rubric(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
         return found if groups is None else [one for one in found if one.finding in (MACRO, *groups)]
 
@@ -202,10 +194,6 @@ class RubricRows(TabledRows):
         """The rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
-
-    def comparable(self) -> RubricRows:
-        """All rows."""
-        return self
 
     @property
     def scores(self) -> FloatArray:

@@ -51,6 +51,10 @@ class Toy(Kind):
     question: ClassVar = "Is the tube of a radiograph in the right place? Answers are yes or no."
     holds: ClassVar = "whether the tube is in the right place, one row per radiograph"
     picture_words: ClassVar = "pictures are"
+    meanings: ClassVar = {
+        "film_id": "id of the radiograph; predictions name it",
+        "is_right": "whether the tube is well placed",
+    }
     primary: ClassVar = "percent_agreement"
     released: ClassVar = ("percent_agreement",)
     outcomes: ClassVar = ("right", "wrong")
@@ -96,9 +100,6 @@ class Toy(Kind):
 
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
         return TubeRecord(entry["film_id"], "", "", False)
-
-    def meanings(self) -> dict[str, str]:
-        return {"film_id": "id of the radiograph; predictions name it", "is_right": "whether the tube is well placed"}
 
     def tally(self) -> TubeTally:
         return TubeTally()

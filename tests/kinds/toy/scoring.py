@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
     Estimate,
@@ -55,8 +56,8 @@ class Answer:
     line: int = 0
 
 
-@dataclass(frozen=True)
-class TubeRows:
+@dataclass(frozen=True, repr=False)
+class TubeRows(Rows):
     """Whether each film was answered as it is, in order."""
 
     kind: ClassVar[str] = "tubes"
@@ -75,9 +76,6 @@ class TubeRows:
 
     def metrics(self) -> list[str]:
         return [METRIC]
-
-    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
-        return tuple(groups)
 
     def estimates(
         self,
@@ -129,9 +127,6 @@ class TubeRows:
         kept = [i for i, patient in enumerate(self.patient_ids) if patient in patients]
         films, owners = (tuple(column[i] for i in kept) for column in (self.films, self.patient_ids))
         return TubeRows(films, owners, self.is_correct[kept])
-
-    def comparable(self) -> TubeRows:
-        return self
 
     @staticmethod
     def flags(values: Iterable[bool]) -> npt.NDArray[np.bool_]:
