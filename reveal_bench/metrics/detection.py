@@ -209,9 +209,17 @@ def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
     return shares
 
 
-def _summed(weights: Weights, units: IntArray) -> FloatArray:
-    """Sum of the weights of `units` with repetitions, (n_replicates,)."""
-    return kernels.running_weights(weights, units, np.array([len(units)]))[:, 0]
+def _summed(weights: Weights, units: IntArray, *columns: FloatArray | IntArray) -> FloatArray:
+    """Sums in every replicate of what stands beside each of `units`, (n_columns, n_replicates)."""
+    of_units = [np.bincount(units, column, minlength=weights.shape[1]) for column in columns]
+    sums: FloatArray = weighted_sums(weights, np.column_stack(of_units)).T
+    return sums
+
+
+def _counted(weights: Weights, units: IntArray) -> FloatArray:
+    """How often `units` stand in every replicate, with repetitions, (n_replicates,)."""
+    sums: FloatArray = _summed(weights, units, np.ones(len(units)))[0]
+    return sums
 
 
 def _average_precisions(found: Matched) -> Figure:
@@ -223,7 +231,7 @@ def _average_precisions(found: Matched) -> Figure:
     rows = {"ap_40": [0], "ap_50": [1], "ap": list(range(1, len(hit)))}
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
-        n_lesions = _summed(weights, lesion_units)
+        n_lesions = _counted(weights, lesion_units)
         n_marks = kernels.running_weights(weights, units, near + 1)
         by_row = kernels.average_precisions(weights, near_units, hits, n_marks, np.maximum(n_lesions, 1))
         by_row[n_lesions == 0] = np.nan
@@ -283,7 +291,7 @@ def _froc(found: Matched) -> Figure:
     all_lesions = found.units[found.lesion_image]
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
-        n_lesions, n_images = _summed(weights, all_lesions), _summed(weights, found.units)
+        n_lesions, n_images = _counted(weights, all_lesions), _counted(weights, found.units)
         true = kernels.running_weights(weights, lesion_units, steps.lesion_stops)
         false = kernels.running_weights(weights, alarm_units, steps.alarm_stops)
         made = {name: _ratio(_read_off(true, false, rate * n_images), n_lesions) for name, rate in FROC_RATES.items()}
@@ -302,12 +310,22 @@ def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> Float
     if n == 0:
         return np.zeros(n_replicates)
     row = np.arange(n_replicates)
-    before = (false <= allowed[:, None]).sum(axis=1)
+    before = _counts_up_to(false, allowed)
     last, following = np.maximum(before - 1, 0), np.minimum(before, n - 1)
     y, x, y_next, x_next = true[row, last], false[row, last], true[row, following], false[row, following]
     rising = (before < n) & (y_next > y) & (x_next > x)
     share = np.divide(allowed - x, x_next - x, out=np.zeros(n_replicates), where=rising)
     return np.where(before > 0, y + share * (y_next - y), 0.0)
+
+
+def _counts_up_to(rising: FloatArray, limits: FloatArray) -> IntArray:
+    """How many numbers of each row, which do not fall, are at most its limit: by halving."""
+    n_rows, n = rising.shape
+    row, counts = np.arange(n_rows), np.zeros(n_rows, np.int64)
+    for step in (1 << k for k in reversed(range(n.bit_length()))):
+        further = np.minimum(counts + step, n)
+        counts = np.where(rising[row, further - 1] <= limits, further, counts)
+    return counts
 
 
 def froc_points(found: Matched) -> tuple[FloatArray, FloatArray]:
@@ -335,27 +353,21 @@ def _areas(found: Matched) -> Figure:
     hitting = np.full(found.n_images, -np.inf)
     np.maximum.at(hitting, found.mark_image[~is_alarm], found.score[~is_alarm])
     is_right = (hitting == best) & (hitting > alarm) & np.isfinite(hitting)
-    shares = 1.0 / n_lesions[found.lesion_image]
-    lesion_rank, lesion_ties = _ranks(lesion, alarm[normal])
-    image_rank, image_ties = _ranks(hitting[having], alarm[normal])
     of_normal = found.units[normal[np.argsort(alarm[normal], kind="stable")]]
-    stops, places = np.unique(np.concatenate([lesion_rank, lesion_ties, image_rank, image_ties]), return_inverse=True)
-    n = found.n_lesions
-    lesion_rank, lesion_ties, image_rank, image_ties = np.split(places, [n, 2 * n, 2 * n + len(having)])
-    counted = is_right[having].astype(np.float64)
+    competing, place = np.unique(np.concatenate([lesion, hitting[having]]), return_inverse=True)
+    stops = np.column_stack(_ranks(competing, alarm[normal])).ravel()  # for each score, alarms below it and up to it
+    units = np.concatenate([found.units[found.lesion_image], found.units[having]])
+    n, shares, counted = len(lesion), 1 / n_lesions[found.lesion_image], is_right[having].astype(np.float64)
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
         below = kernels.running_weights(weights, of_normal, stops)
-        n_normal = _summed(weights, of_normal)
-        of_lesions = weights[:, found.units[found.lesion_image]].astype(np.float64)
-        of_having = weights[:, found.units[having]].astype(np.float64)
-        won = (below[:, lesion_rank] + below[:, lesion_ties]) / 2 * of_lesions
-        images_won = (below[:, image_rank] + below[:, image_ties]) / 2 * of_having
-        n_having = n_normal * of_having.sum(axis=1)
+        drawn = np.take(weights, units, axis=1)
+        won = np.take((below[:, 0::2] + below[:, 1::2]) / 2, place, axis=1) * drawn
+        n_normal, n_having = _counted(weights, of_normal), drawn[:, n:].sum(axis=1)
         return {
-            "afroc": _ratio(won.sum(axis=1), n_normal * of_lesions.sum(axis=1)),
-            "wafroc": _ratio((won * shares).sum(axis=1), n_having),
-            "lroc": _ratio((images_won * counted).sum(axis=1), n_having),
+            "afroc": _ratio(won[:, :n].sum(axis=1), n_normal * drawn[:, :n].sum(axis=1)),
+            "wafroc": _ratio(np.einsum("rk,k->r", won[:, :n], shares), n_normal * n_having),
+            "lroc": _ratio(np.einsum("rk,k->r", won[:, n:], counted), n_normal * n_having),
         }
 
     return figures
@@ -368,20 +380,15 @@ def _panoptic(found: Matched) -> Figure:
     if found.mask_hit is None or found.mask_iou is None:
         raise ArgumentError("metrics", "must leave out panoptic quality where there are no masks", "pq, sq or rq")
     matched = counted & (found.mask_hit >= 0)
-    sums = np.column_stack(
-        [
-            np.bincount(found.mark_image[matched], found.mask_iou[matched], minlength=n),
-            np.bincount(found.mark_image[matched], minlength=n),
-            (np.bincount(found.mark_image[counted], minlength=n) + np.bincount(found.lesion_image, minlength=n)) / 2,
-        ]
+    sums = (
+        np.bincount(found.mark_image[matched], found.mask_iou[matched], minlength=n),
+        np.bincount(found.mark_image[matched], minlength=n),
+        (np.bincount(found.mark_image[counted], minlength=n) + np.bincount(found.lesion_image, minlength=n)) / 2,
     )
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
-        of_units = np.zeros((weights.shape[1], sums.shape[1]))
-        np.add.at(of_units, found.units, sums)
-        overlap, true, halves = weighted_sums(
-            weights, of_units
-        ).T  # TP + FP / 2 + FN / 2 is half of all marks and lesions
+        # TP + FP / 2 + FN / 2 is half of all marks and lesions
+        overlap, true, halves = _summed(weights, found.units, *sums)
         return {"pq": _ratio(overlap, halves), "sq": _ratio(overlap, true), "rq": _ratio(true, halves)}
 
     return figures
@@ -411,14 +418,10 @@ def _at_threshold(found: Matched) -> Figure:
     for row in rows:
         true = per_image(found.mark_image[counted & (found.hit[row] >= 0)])
         shares += np.divide(true, n_marks + n_lesions - true, out=np.zeros(n), where=n_marks + n_lesions > 0)
-    sums = np.column_stack(
-        [n_found, n_lesions, n_false, np.ones(n), shares / len(rows), (n_marks + n_lesions > 0).astype(np.float64)]
-    )
+    sums = (n_found, n_lesions, n_false, np.ones(n), shares / len(rows), (n_marks + n_lesions > 0).astype(np.float64))
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
-        of_units = np.zeros((weights.shape[1], sums.shape[1]))
-        np.add.at(of_units, found.units, sums)
-        true, lesions, false, images, precision, judged = weighted_sums(weights, of_units).T
+        true, lesions, false, images, precision, judged = _summed(weights, found.units, *sums)
         return {
             "lesion_sensitivity": _ratio(true, lesions),
             "false_alarms": _ratio(false, images),
