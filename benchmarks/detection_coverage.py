@@ -20,7 +20,7 @@ import numpy as np
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.detection import Matched, detection_figures
-from reveal_bench.metrics.detection_matching import CENTRE, IOUS, RULES
+from reveal_bench.metrics.detection_matching import IOUS, RULES
 from reveal_bench.metrics.intervals import find_intervals
 
 SHOWN = ("ap_50", "ap", "cpm", "froc_1", "wafroc", "lroc", "lesion_sensitivity", "false_alarms", "rsna_precision")
@@ -41,7 +41,8 @@ def detector(rng: np.random.Generator, n: int, prevalence: float) -> Matched:
     is_marked = rng.random(len(lesion_image)) < logistic(np.log(3.0) + hard[lesion_image])
     found = np.flatnonzero(is_marked)
     overlap = rng.beta(6, 3, len(found))
-    hit = np.array([*(np.where(overlap >= iou, found, -1) for iou in IOUS), found], np.int32)
+    by_overlap = [np.where(overlap >= iou, found, -1) for iou in IOUS]
+    hit = np.array([*by_overlap, *[found] * (len(RULES) - len(IOUS))], np.int32)
     score = logistic(1 + hard[lesion_image[found]] + rng.normal(0, 1, len(found)))
     alarms = np.repeat(np.arange(n), rng.poisson(np.exp(rng.normal(0, 0.5, n)), n))
     alarm_score = logistic(rng.normal(0, 1, len(alarms)) - 0.5 * hard[alarms])
@@ -49,7 +50,6 @@ def detector(rng: np.random.Generator, n: int, prevalence: float) -> Matched:
     order = np.argsort(image, kind="stable")
     none = np.full((len(RULES), len(alarms)), -1, np.int32)
     scores = np.concatenate([score, alarm_score])
-    assert len(hit) - 1 == CENTRE
     return Matched(
         np.arange(n), image[order], scores[order], np.concatenate([hit, none], axis=1)[:, order], lesion_image
     )
