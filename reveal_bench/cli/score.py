@@ -193,7 +193,7 @@ def score(
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
     from reveal_bench.api.shown import FigureTable
-    from reveal_bench.evaluation.boundaries import boundary_means
+    from reveal_bench.evaluation.pixels import boundary_means
     from reveal_bench.kinds import KINDS
     from reveal_bench.metrics.words import intervals_text
 

@@ -1,7 +1,7 @@
-"""Pixel by pixel: precision, recall, specificity and negative predictive value of masks (paper 002, Ext. Data Fig. 2).
+"""Masks pixel by pixel (paper 002, Ext. Data Fig. 2), and how well they agree along their boundaries.
 
-Conventions
------------
+Pixels: precision, recall, specificity, negative predictive value
+-----------------------------------------------------------------
 The images are those with at least one finding drawn, as the published ground-truth file lists them. On each of them
 every finding counts: a mask that is missing, predicted or drawn, is empty. Pooled figures are ratios of pixels added up
 over the images, with 95 % intervals by the jackknife over patients; means are over the images where the ratio of the
@@ -13,6 +13,12 @@ a system that marks every image.
 
 The published figure heads its columns "specificity (precision)" and "sensitivity (recall)"; what they hold is said in
 ``submissions/reference/chexlocalize/README.md``.
+
+Boundaries: Dice, boundary IoU, normalised surface distance, Hausdorff 95
+-------------------------------------------------------------------------
+A case is a finding on an image whose reference is a mask with pixels; a predicted mask that is missing is empty.
+Distances are in mm where every image says its spacing, in pixels else; the tolerance is 2 of the same. The mean of
+Hausdorff 95 is over the cases where it is finite, and `n_infinite` counts the others, whose prediction is empty.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
@@ -29,9 +36,10 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.masks import Rle, empty_rle, pack_masks
 from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, macro_first, resampling_counts
 from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
+from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import shared_areas
 
-__all__ = ["STATISTICS", "PixelStatistic", "masks_by_case", "pixel_statistics"]
+__all__ = ["STATISTICS", "TOLERANCE", "BoundaryMean", "PixelStatistic", "boundary_means", "pixel_statistics"]
 
 TP, FP, FN, TN = range(4)
 STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP), "npv": (TN, FN)}
@@ -71,7 +79,7 @@ def pixel_statistics(
     ArgumentError
         If no mask is predicted, or no reference is a mask.
     """
-    masks = masks_by_case(predictions, "whose pixels are counted")
+    masks = _masks_by_case(predictions, "whose pixels are counted")
     images = [record for record in records if _drawn(record)]
     if not images:
         raise ArgumentError("bench", "must have masks as references, for pixels to be counted", "none")
@@ -81,7 +89,7 @@ def pixel_statistics(
     return [row for name, parts in STATISTICS.items() for row in _of_statistic(name, parts, counts, units, findings)]
 
 
-def masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
+def _masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
     """(image, finding) -> predicted mask; raises ArgumentError without any, with what they are for."""
     masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
     if not masks:
@@ -154,3 +162,78 @@ def _ratio(right: FloatArray, total: FloatArray) -> FloatArray:
 
 def _with_ends(figures: FloatArray, ends: FloatArray) -> list[Mean]:
     return [Mean(*map(float, row)) for row in zip(figures, *ends, strict=True)]
+
+
+TOLERANCE = 2.0
+"""Distance within which boundaries agree, in the unit of the distances."""
+BOUNDARY_METRICS = ("dice", "boundary_iou", "surface_distance", "hausdorff_95")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryMean:
+    """The mean of one metric over the cases of a finding.
+
+    Attributes
+    ----------
+    finding : or "macro", the unweighted mean over findings
+    metric : name in METRICS
+    value : mean over `n` cases, NaN without any; of a macro over findings
+    n, n_infinite : cases, or findings, in the mean; and those that are infinite and have no part in it
+    unit : "mm" or "pixels" of `hausdorff_95`, and of the tolerance of `surface_distance`
+    """
+
+    finding: str
+    metric: str
+    value: float
+    n: int
+    n_infinite: int
+    unit: str
+
+
+def boundary_means(
+    predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
+) -> list[BoundaryMean]:
+    """Per metric the macro, then every finding.
+
+    Raises
+    ------
+    ArgumentError
+        If no mask is predicted, or no reference is a mask.
+    """
+    masks = _masks_by_case(predictions, "whose boundaries are compared")
+    cases = [
+        (record, finding, drawn.rle)
+        for finding in findings
+        for record in records
+        if (drawn := record.reference(finding)) is not None and drawn.rle is not None and drawn.area_px
+    ]
+    if not cases:
+        raise ArgumentError("bench", "must have masks as references, for boundaries to be compared", "none")
+    in_mm = all(record.spacing_mm is not None for record, _, _ in cases)
+    values = np.full((len(BOUNDARY_METRICS), len(cases)), np.nan)
+    for i, (record, finding, reference) in enumerate(cases):
+        own = pack_masks([masks.get((record.image_id, finding)) or empty_rle(record.size)])
+        other = pack_masks([reference])
+        spacing = record.spacing_mm if in_mm and record.spacing_mm is not None else (1.0, 1.0)
+        values[0, i] = dice(own, other)[0]
+        values[1, i] = boundary_iou(own, other)[0]
+        values[2, i] = surface_distance(own, other, tolerance=TOLERANCE, spacing=spacing)[0]
+        values[3, i] = hausdorff_95(own, other, spacing=spacing)[0]
+    of_finding = np.array([finding for _, finding, _ in cases])
+    unit = "mm" if in_mm else "pixels"
+    by_metric = zip(BOUNDARY_METRICS, values, strict=True)
+    return [one for metric, row in by_metric for one in _means_of_cases(metric, row, of_finding, findings, unit)]
+
+
+def _means_of_cases(
+    metric: str, values: FloatArray, of_finding: npt.NDArray[np.str_], findings: Sequence[str], unit: str
+) -> list[BoundaryMean]:
+    found = []
+    for finding in findings:
+        own = values[of_finding == finding]
+        finite = own[np.isfinite(own)]
+        value = float(finite.mean()) if len(finite) else float("nan")
+        found.append(BoundaryMean(finding, metric, value, len(finite), int(np.isinf(own).sum()), unit))
+    defined = [one.value for one in found if one.n]
+    macro = float(np.mean(defined)) if defined else float("nan")
+    return [BoundaryMean(MACRO, metric, macro, len(defined), sum(one.n_infinite for one in found), unit), *found]

@@ -478,7 +478,10 @@ class BoardKind(ABC):
 
     @abstractmethod
     def signs(self, predictions: Sequence[Any], manifest: Any) -> list[str]:
-        """Signs, for moderators, that a file asks the scorer rather than answers for a model."""
+        """Signs, for moderators, that a file asks the scorer rather than answers for a model.
+
+        They deter, they do not bound anything, and they never refuse a submission.
+        """
 
     @abstractmethod
     def example_upload(self) -> tuple[Any, str]:

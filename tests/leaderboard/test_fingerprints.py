@@ -1,4 +1,4 @@
-"""Fingerprints: the same answers have the same one, nearly the same answers nearly the same sketch; and tripwires."""
+"""Fingerprints: the same answers have one, nearly the same answers nearly the same sketch; and signs for moderators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from reveal_leaderboard.release.fingerprints import (
     fingerprint,
     is_near,
     similarity,
-    tripwires,
 )
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.masks import encode_mask
@@ -221,17 +221,8 @@ SIGNS: dict[str, tuple[Sequence[Any], Manifest | StudyManifest, str | None]] = {
 
 
 @pytest.mark.parametrize("case", SIGNS)
-def test_tripwires(case: str) -> None:
+def test_signs_for_moderators(case: str) -> None:
     predictions, manifest, sign = SIGNS[case]
-    signs = tripwires(predictions, manifest)
+    signs = KINDS[manifest.kind].signs(predictions, manifest)
     assert (sign is None) == (signs == [])
     assert sign is None or any(sign in found for found in signs)
-
-
-def test_the_tripwire_of_small_changes() -> None:
-    given = of_labels()
-    now = marked([*of_labels(1)[:4], *given[4:]])
-    assert tripwires(given, STUDIES, now=now, earlier=[marked(of_labels(5))]) == []
-    assert tripwires(given, STUDIES, now=now, earlier=[now]) == []
-    (sign,) = tripwires(given, STUDIES, now=now, earlier=[marked(of_labels(5)), marked(given)])
-    assert "fewer than about 5 % of its answers" in sign

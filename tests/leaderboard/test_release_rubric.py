@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from reveal_leaderboard.boards.comparisons import compare_released
-from reveal_leaderboard.release.fingerprints import fingerprint, tripwires
+from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import rank_document
 from reveal_leaderboard.release.release import (
     ReleasedScore,
@@ -146,9 +146,9 @@ def test_the_same_answers_have_the_same_fingerprint() -> None:
     first, second, third = (fingerprint(one, MANIFEST, KEY) for one in (answers, spaced, other))
     assert first == second
     assert first.content != third.content
-    assert tripwires(answers, MANIFEST) == []
+    assert KINDS["tasks"].signs(answers, MANIFEST) == []
     same = [TaskAnswer(f"t{i}", "Normal.") for i in range(3)]
-    assert tripwires(same, MANIFEST) == ["Every task has the same answer."]
+    assert KINDS["tasks"].signs(same, MANIFEST) == ["Every task has the same answer."]
 
 
 def test_criteria_of_the_tables_are_those_of_the_records() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reveal_leaderboard.cli.admin import admin, audit, backup, restore
+from reveal_leaderboard.cli.admin import admin, audit, backup, restore, webhooks
 from reveal_leaderboard.cli.process import (
     Host,
     Port,
@@ -30,7 +30,6 @@ from reveal_leaderboard.cli.process import (
     secret_files,
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
-from reveal_leaderboard.cli.webhooks import webhooks
 from reveal_leaderboard.custody.confinement import confine, readable_places
 from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, places
 
@@ -157,8 +156,8 @@ def worker(
     """Score queued submissions. This process alone is told where the holdouts are."""
     log_to_stderr()
     at = places(data, database, blobs, settings)
+    from reveal_leaderboard.cli.process import scratch_folder
     from reveal_leaderboard.custody import Custody
-    from reveal_leaderboard.custody.scratch import scratch_folder
     from reveal_leaderboard.release import receipts
     from reveal_leaderboard.settings import SettingsError
     from reveal_leaderboard.worker.webhooks import delivering, open_senders

@@ -1,21 +1,27 @@
 """``reveal-leaderboard admin``: what an operator does to a board from the machine that it runs on.
 
 Whoever may open the database is trusted here; every action is noted in the event log under the operator's login. Also
-``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed it.
+``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed it; and
+``webhooks``: what was told to whom, a test message, another attempt, and sending alone.
 """
 
 from __future__ import annotations
 
 import getpass
 import json
+import os
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reveal_leaderboard.cli.process import log_to_stderr
 from reveal_leaderboard.store.places import BlobsAt, Data, Database, SettingsFile, places
 
 if TYPE_CHECKING:
@@ -23,8 +29,9 @@ if TYPE_CHECKING:
     from reveal_leaderboard.accounts.people import Team, User
     from reveal_leaderboard.store.audit import Report
     from reveal_leaderboard.store.store import Store
+    from reveal_leaderboard.worker.webhooks import Sender
 
-__all__ = ["admin", "as_time", "audit", "backup", "restore", "show_table"]
+__all__ = ["admin", "audit", "backup", "restore", "webhooks"]
 
 admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
 Why = Annotated[str, typer.Option(help="The reason, shown to those concerned and kept in the event log.")]
@@ -466,3 +473,99 @@ def _show_audit(report: Report, *, quiet: bool = False) -> None:
         typer.echo("intact" if report.ok else f"{len(report.problems)} problems")
     if not report.ok:
         raise typer.Exit(1)
+
+
+DELIVERIES_SHOWN = 100
+
+
+class Action(StrEnum):
+    """What to do with webhooks."""
+
+    LIST = "list"
+    TEST = "test"
+    RETRY = "retry"
+    DELIVER = "deliver"
+
+
+def webhooks(
+    data: Data,
+    action: Annotated[
+        Action,
+        typer.Argument(help="list the last deliveries; test NAME; retry ID; deliver what is due, until stopped."),
+    ] = Action.LIST,
+    which: Annotated[str, typer.Argument(metavar="[NAME|ID]", help="Name of a webhook, or id of a delivery.")] = "",
+    database: Database = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Show and send what the webhooks of the settings file are told."""
+    store = places(data, database, None, settings).open_store(is_new=False)
+    try:
+        {
+            Action.LIST: _list_deliveries,
+            Action.TEST: _send_test,
+            Action.RETRY: _send_again,
+            Action.DELIVER: _deliver_due,
+        }[action](store, which)
+    except (LookupError, ValueError) as error:
+        typer.secho(f"error: {error.args[0]}", fg="red", err=True)
+        raise typer.Exit(1) from None
+
+
+def _list_deliveries(store: Store, _: str) -> None:
+    from reveal_leaderboard.store.deliveries import Deliveries
+
+    for name, webhook in store.settings.webhooks.items():
+        typer.echo(f"{name}: {webhook.url} is told {', '.join(webhook.events)}")
+    rows = Deliveries(store.engine).newest(DELIVERIES_SHOWN)
+    show_table(
+        (
+            (
+                row.id, row.webhook, row.kind, row.event_id, as_time(row.created_at), row.status, row.attempts,
+                row.answer, as_time(row.next_at) if row.status == "waiting" else None,
+            )
+            for row in rows
+        ),
+        ("delivery", "webhook", "kind", "event", "made", "state", "attempts", "answer", "next attempt"),
+    )  # fmt: skip
+
+
+def _send_test(store: Store, name: str) -> None:
+    from reveal_leaderboard.store.deliveries import Deliveries
+
+    sender = next((one for one in _senders(store) if one.name == name), None)
+    if sender is None:
+        raise LookupError(f"NAME must be a webhook of the settings whose key is in the environment, got {name!r}")
+    deliveries = Deliveries(store.engine)
+    delivery_id = deliveries.add_test(name)
+    sender.step(only=delivery_id)
+    sent = next(row for row in deliveries.newest(DELIVERIES_SHOWN) if row.id == delivery_id)
+    typer.echo(f"{sent.id}: {sent.status}, answer {'none' if sent.answer is None else sent.answer}")
+    if sent.status != "delivered":
+        raise typer.Exit(1)
+
+
+def _send_again(store: Store, delivery_id: str) -> None:
+    from reveal_leaderboard.store.deliveries import Deliveries
+
+    Deliveries(store.engine).retry(delivery_id)
+    typer.echo(f"{delivery_id} is sent again")
+
+
+def _deliver_due(store: Store, _: str) -> None:
+    from reveal_leaderboard.worker.webhooks import delivering
+
+    log_to_stderr(store.settings.webhooks)
+    senders = _senders(store)
+    if not senders:
+        raise LookupError("there is no webhook in the settings whose key is in the environment")
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    with delivering(senders):
+        stopping.wait()
+
+
+def _senders(store: Store) -> list[Sender]:
+    from reveal_leaderboard.worker.webhooks import open_senders
+
+    return open_senders(store, os.environ)

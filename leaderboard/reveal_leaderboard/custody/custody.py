@@ -85,14 +85,17 @@ def cases_file(vault: Path, submission_id: str, version: str, part: Part = "publ
     return vault / f"{submission_id}.{version}{'' if part == 'public' else '.final'}.npz"
 
 
+PARSES_AT_ONCE, SCORES_AT_ONCE = 2, 1
+"""Children at once; more requests than this wait."""
+
+
 class Custody:
     """Keeps the templates and runs children; safe to use from many threads.
 
     Parameters
     ----------
     scratch : folder for compiled kernels and nameless files; worth keeping between starts
-    parses_at_once, scores_at_once : more requests than this wait
-    parse_limits, score_limits : of each child
+    parse_limits : of each child that reads an upload
     bubblewrap : whether to use it; None to use it where it works
     """
 
@@ -100,17 +103,13 @@ class Custody:
         self,
         scratch: Path,
         *,
-        parses_at_once: int = 2,
-        scores_at_once: int = 1,
         parse_limits: JailLimits = PARSE_LIMITS,
-        score_limits: JailLimits = SCORE_LIMITS,
         bubblewrap: bool | None = None,
     ) -> None:
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._scratch, self._bubblewrap = scratch, bubblewrap
-        self._score_limits, self._scores_at_once = score_limits, scores_at_once
         parser = f"{_MODULE}.parsing"
-        self._parser = TemplateService(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
+        self._parser = TemplateService(parser, scratch, lanes=PARSES_AT_ONCE, limits=parse_limits, wrapped=bubblewrap)
         self._scorers: dict[Path | None, TemplateService] = {}
         self._lock = threading.Lock()
         self._manifests: list[tuple[Manifest, bytes, str]] = []
@@ -310,8 +309,8 @@ class Custody:
                 self._scorers[holdout] = TemplateService(
                     f"{_MODULE}.scoring",
                     self._scratch,
-                    lanes=self._scores_at_once,
-                    limits=self._score_limits,
+                    lanes=SCORES_AT_ONCE,
+                    limits=SCORE_LIMITS,
                     read=[] if holdout is None else [holdout],
                     wrapped=self._bubblewrap,
                 )

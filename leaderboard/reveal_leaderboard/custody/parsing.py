@@ -17,7 +17,6 @@ from reveal_leaderboard.custody.canonical import load_manifest, read_canonical, 
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 from reveal_leaderboard.custody.messages import memory_file
 from reveal_leaderboard.custody.template import Job
-from reveal_leaderboard.release.fingerprints import tripwires
 
 __all__ = ["JOBS", "load_shared", "parse", "warm_up"]
 
@@ -32,17 +31,17 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
 
     Returns
     -------
-    JSON object of report (without the predictions) and signs (what the tripwires of
-    :mod:`reveal_leaderboard.release.fingerprints` say): :class:`~reveal_leaderboard.custody.answers.Parsed`
+    JSON object of report (without the predictions) and signs: :class:`~reveal_leaderboard.custody.answers.Parsed`
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
     is_other = arguments["is_of_other_version"]
     options: dict[str, Any] = {"allow_missing": arguments["allow_missing"] or is_other, "name": arguments["name"]}
-    report = KINDS[manifest.kind].lint(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
+    kind = KINDS[manifest.kind]
+    report = kind.lint(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
     if report.ok and len(files) > 1:
         with os.fdopen(files[1], "wb", closefd=False) as file:
             write_canonical(file, report.predictions, manifest)
-    signs = tripwires(report.predictions, manifest) if report.ok else []
+    signs = kind.signs(report.predictions, manifest) if report.ok else []
     return json.dumps({"report": report.to_document(), "signs": signs}).encode()
 
 
@@ -64,7 +63,7 @@ def warm_up() -> None:
         os.close(upload)
         if not report.ok:
             raise RuntimeError(f"the linter refuses its own file: {report.problems}")
-        tripwires(report.predictions, manifest)
+        kind.signs(report.predictions, manifest)
         canonical = io.BytesIO()
         write_canonical(canonical, report.predictions, manifest)
         if read_canonical(canonical, manifest) != report.predictions:

@@ -1,4 +1,4 @@
-"""Fingerprints of predictions, and label-blind signs that a submission was not made by a model.
+"""Fingerprints of predictions: which submissions are the same, or nearly so.
 
 Conventions
 -----------
@@ -9,8 +9,7 @@ set of items (id, finding, answer): positions in 16ths of the image, probabiliti
 gives to nearly every case, "absent" or a probability below 0.1, is not an item, else two models of rare findings would
 always look alike. What a kind's answers and items are, its `marks` module says.
 
-Both are keyed, so that a stolen database does not tell predictions by trial. Nothing here sees a reference. Tripwires
-are for moderators: they deter, they do not bound anything, and they never refuse a submission.
+Both are keyed, so that a stolen database does not tell predictions by trial. Nothing here sees a reference.
 
 Source: Broder 1997, On the resemblance and containment of documents.
 """
@@ -31,7 +30,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.canonical import Item
 from reveal_bench.kinds.kind import Manifest
 
-__all__ = ["NEAR", "Fingerprint", "fingerprint", "is_near", "similarity", "tripwires"]
+__all__ = ["NEAR", "Fingerprint", "fingerprint", "is_near", "similarity"]
 
 NEAR = 0.95
 """Share of answers in which near-identical predictions agree."""
@@ -112,29 +111,3 @@ def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return x ^ (x >> np.uint64(31))
-
-
-def tripwires(
-    predictions: Sequence[Any],
-    manifest: Manifest,
-    *,
-    now: Fingerprint | None = None,
-    earlier: Sequence[Fingerprint] = (),
-    near: float = NEAR,
-) -> list[str]:
-    """Signs, for moderators, that a submission asks the scorer rather than answers for a model; none is empty.
-
-    Parameters
-    ----------
-    predictions, manifest : as for :func:`fingerprint`
-    now : this submission's fingerprint
-    earlier : those of the same team's submissions before; identical ones cost no new answer and do not count
-    near : share of answers in which near-identical predictions agree
-    """
-    signs = KINDS[manifest.kind].signs(predictions, manifest)
-    if now is not None and any(is_near(now, past, near) and now.content != past.content for past in earlier):
-        share = 100 * (1 - near)
-        signs.append(
-            f"Differs from an earlier submission of the team in fewer than about {share:.0f} % of its answers."
-        )
-    return signs

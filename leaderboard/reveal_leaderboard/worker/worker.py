@@ -42,7 +42,6 @@ from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, Score
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.release.fingerprints import tripwires
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import boards
@@ -303,7 +302,7 @@ class Worker:
             file = Path(scratch) / "answers.npz"
             write_canonical(file, answers, manifest, given)
             outcome = self._outcome(file, submission, holdout)
-        outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
+        outcome = replace(outcome, signs=tuple(KINDS[manifest.kind].signs(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     @contextlib.contextmanager

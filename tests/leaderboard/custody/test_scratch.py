@@ -13,13 +13,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.custody import scratch
-from reveal_leaderboard.custody.scratch import PREFIX, remove_abandoned, scratch_folder
+from reveal_leaderboard.cli import process as scratch
+from reveal_leaderboard.cli.process import PREFIX, remove_abandoned, scratch_folder
 
 HOLDS = """
 import sys, tempfile
 from pathlib import Path
-from reveal_leaderboard.custody.scratch import scratch_folder
+from reveal_leaderboard.cli.process import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as folder:
     file = tempfile.NamedTemporaryFile(delete=False)
     print(folder, file.name, flush=True)
