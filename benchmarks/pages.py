@@ -2,12 +2,10 @@
 
 Every page at four widths, light and dark: a picture of each, serious findings of axe-core, layout shift, overflow. Then
 the board once at 1.6 Mbit/s with a quarter of the processor: seconds until its first row is seen (2.5 are promised; the
-server has put it into the document), and until the page's own scripts have drawn theirs, which can be sorted. With
-`--readme`, only the picture of the board that the README shows is made anew.
+server has put it into the document), and until the page's own scripts have drawn theirs, which can be sorted.
 
     reveal-leaderboard demo                                    # in another terminal
     python -m benchmarks.pages http://127.0.0.1:7860 /tmp/pictures
-    python -m benchmarks.pages http://127.0.0.1:7860 leaderboard/board.png --readme
 """
 
 from __future__ import annotations
@@ -91,22 +89,9 @@ def first_rows(browser: Any, address: str) -> tuple[str, str]:
     return told[0], told[1]
 
 
-def picture_of_the_readme(browser: Any, address: str, path: Path) -> None:
-    """The board's first screen."""
-    page = browser.new_page(viewport={"width": 1280, "height": 910}, color_scheme="light")
-    page.goto(address)
-    page.locator("#board tbody tr").first.wait_for(timeout=PATIENCE_MS)
-    page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(SETTLED)
-    page.screenshot(path=path)
-
-
-def main(address: str, out: Path, *, readme: bool = False) -> None:
+def main(address: str, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     with running_browser() as browser:
-        if readme:
-            picture_of_the_readme(browser, address, out)
-            return
-        out.mkdir(parents=True, exist_ok=True)
         for _ in range(3):
             seen, drawn = first_rows(browser, address)
             print(f"on a slow line the first row is seen after {seen}; rows can be sorted after {drawn}")
@@ -114,4 +99,4 @@ def main(address: str, out: Path, *, readme: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1].rstrip("/"), Path(sys.argv[2]), readme="--readme" in sys.argv[3:])
+    main(sys.argv[1].rstrip("/"), Path(sys.argv[2]))

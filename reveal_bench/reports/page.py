@@ -11,7 +11,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Csv", "Figure", "Form", "Lines", "Note", "Page", "Part", "Section", "Table", "Tables", "Text", "figures_of",
-    "render", "render_page", "section",
+    "leading", "render", "render_page", "section",
 ]  # fmt: skip
 
 MOST_ON_ONE_PAGE = 20
 """Rows of a table that is not divided in print."""
 MOST_ON_PORTRAIT = 9
 """Columns of a table that fit on upright paper; wider ones are printed across."""
+FEWEST_CASES = 10
+"""Behind values of which the best is stressed: below, it is the best by a case or two."""
 _NUMBER = re.compile(r"(<\s)?[−+-]?\d|n =")
 _NO_NUMBER = ("", NOTHING, "undefined", "not tested", "not shown", "∞", "reference")
 
@@ -100,6 +102,21 @@ class Figure(Part):
     drawn: Illustration
     label: str = ""
     files: Sequence[str] = ()
+
+
+def leading(values: Mapping[int, float], n_cases: int, *, lowest: bool = False) -> set[int]:
+    """Places of the best of a row's values, which is stressed; none where fewer than ten cases are behind them.
+
+    Examples
+    --------
+    >>> leading({0: 0.5, 1: 0.7, 3: math.nan, 4: 0.7}, 12), leading({0: 1.0}, 9)
+    ({1, 4}, set())
+    """
+    told = [value for value in values.values() if not math.isnan(value)]
+    if not told or n_cases < FEWEST_CASES:
+        return set()
+    best = min(told) if lowest else max(told)
+    return {place for place, value in values.items() if value == best}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.words import intervals_text
 from reveal_bench.reports.figures import Point, dots
-from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text
+from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text, leading
 from reveal_bench.reports.run_published import OwnScores
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
@@ -145,12 +145,13 @@ class ScoreReport(RunReport):
             shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
             name = "Mean" if group == MACRO else group
             rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
-            values = [score.value for score in shown.values() if score.value == score.value]
-            leading = (min if is_lower else max)(values, default=math.nan)
-            best |= {(row, 1 + i) for i, score in shown.items() if score.value == leading}
+            values = {1 + i: score.value for i, score in shown.items()}
+            n_cases = max((score.n for score in shown.values()), default=0)
+            n_cases = len(self.world.records) if group == MACRO else n_cases
+            best |= {(row, column) for column in leading(values, n_cases, lowest=is_lower)}
         scale = "" if METRICS[metric].high > 1 else ", in percent"
         which = "lowest" if is_lower else "highest"
-        caption = f"By finding and run{scale}, with 95 % interval; bold, the {which} of the runs."
+        caption = f"By finding and run{scale}, with 95 % interval; bold, the {which} of the runs, from ten cases on."
         head = ("Finding", *(run.label for run in self.runs))
         return Table(head, rows, caption, metric_name(metric), frozenset(best))
 

@@ -15,7 +15,7 @@ import numpy as np
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.reports.figures import CATEGORY_PAINTS
-from reveal_bench.reports.page import Csv, Table
+from reveal_bench.reports.page import Csv, Table, leading
 from reveal_bench.reports.run_errors import CATEGORIES, Share
 from reveal_bench.reports.run_hits import Scores
 from reveal_bench.reports.runs import ReportRun
@@ -88,12 +88,12 @@ def rates_table(scores: Scores, order: Sequence[str]) -> Table:
     for row, name in enumerate(names):
         told = ("Mean", NOTHING) if name == MACRO else (name, f"{counts[name]:,}")
         rows.append((*told, *(_both(found[name]) for found in (*by_run, *chances))))
-        values = [found[name].value for found in by_run]
-        highest = max((v for v in values if not math.isnan(v)), default=math.nan)
-        best |= {(row, 2 + i) for i, v in enumerate(values) if v == highest}
+        values = {2 + i: found[name].value for i, found in enumerate(by_run)}
+        n_cases = sum(counts.values()) if name == MACRO else counts[name]
+        best |= {(row, column) for column in leading(values, n_cases)}
     caption = (
-        "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs. Each question is "
-        "one image with one pathology."
+        "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs, from ten "
+        "questions on. Each question is one image with one pathology."
     )
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
                   "n_undefined", "n_empty_replicates", "signature")  # fmt: skip

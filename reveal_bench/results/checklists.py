@@ -153,7 +153,7 @@ class Recorded:
             if figure.is_macro:
                 ends = result.interval(figure)
                 interval = "" if ends is None else f" ({' to '.join(ends)})"
-                told.append(f"{figure.title} {result.shown(figure.value)}{interval}")
+                told.append(f"{figure.title} {result.shown(figure)[0]}{interval}")
         held = "" if result.caveat is None else f"; {result.caveat}"
         return f"macro averages: {', '.join(told) or 'none'}{held}"
 

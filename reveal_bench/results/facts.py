@@ -184,15 +184,22 @@ class Result:
             return None
         return f"the figures are those of submission {self.shown_of}, which this one did not surpass"
 
-    def shown(self, value: Decimal) -> str:
-        """A figure as people read it: as released, of a score document with three decimals."""
-        return format(value if self.receipt is not None else value.quantize(DECIMALS), "f")
+    def shown(self, figure: Figure) -> tuple[str, ...]:
+        """Value and ends of the interval, if there is one, as people read them.
+
+        A receipt's have the decimals that were released, all as many as the longest ("0.70 to 0.86"); those of a score
+        document have three.
+        """
+        numbers = (figure.value, *(() if figure.low is None or figure.high is None else (figure.low, figure.high)))
+        unit = DECIMALS
+        if self.receipt is not None:
+            unit = Decimal(1).scaleb(min(0, *(int(number.as_tuple().exponent) for number in numbers)))
+        return tuple(format(number.quantize(unit), "f") for number in numbers)
 
     def interval(self, figure: Figure) -> tuple[str, str] | None:
         """Both ends of the figure's interval as people read them."""
-        if figure.low is None or figure.high is None:
-            return None
-        return self.shown(figure.low), self.shown(figure.high)
+        _, *ends = self.shown(figure)
+        return (ends[0], ends[1]) if ends else None
 
     def headline(self, metric: str | None = None, finding: str = MACRO) -> Figure:
         """The figure of `metric`, a name or a title, by default of the metric that ranks.

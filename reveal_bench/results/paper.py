@@ -64,7 +64,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
     figure = result.headline(metric)
     ends = result.interval(figure)
     interval = "" if ends is None else f" (${ends[0]}$ to ${ends[1]}$)"
-    cells = (escape_latex(_model(result)), f"${result.shown(figure.value)}${interval}", escape_latex(figure.count))
+    cells = (escape_latex(_model(result)), f"${result.shown(figure)[0]}${interval}", escape_latex(figure.count))
     notes = [escape_latex(note) for note in _notes(result, figure)]
     if figure.signature is not None:
         notes.append(rf"Signature \texttt{{{escape_latex(figure.signature)}}}")
@@ -91,7 +91,7 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
     figure = result.headline(metric)
     ends = result.interval(figure)
     interval = "" if ends is None else f" ({' to '.join(ends)})"
-    cells = (escape_markdown(_model(result)), f"{result.shown(figure.value)}{interval}", escape_markdown(figure.count))
+    cells = (escape_markdown(_model(result)), f"{result.shown(figure)[0]}{interval}", escape_markdown(figure.count))
     notes = [escape_markdown(note) for note in _notes(result, figure)]
     if figure.signature is not None:
         notes.append(f"Signature {_code(figure.signature)}")

@@ -213,3 +213,4 @@ def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, 
     page.keyboard.press("Escape")
     page.wait_for_selector("#cards a")
     assert "show=wrong-2" in page.url
+    page.evaluate("name => document.querySelector('#show').lastElementChild.text = name", "A long name " * 6)

@@ -97,7 +97,7 @@ class _Column:
             return ""
         mean = "mean over findings" + (", missing masks count 0" if self.metric.name == "mask_iou_all" else "")
         arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better"}.get(self.metric.better)
-        return mean if arrow is None else f"{mean} · {arrow.replace(' ', NO_BREAK)}"
+        return mean if arrow is None else f"{mean}\n{arrow}"
 
 
 def column_groups(board: Standings) -> dict[str, str]:
