@@ -1,43 +1,56 @@
 """Five teams who probe where findings are: hit rates and IoU as oracles, against the release policy and the quota.
 
 For every case of a finding the teams have a model's place and another that they believe in less; a file takes for each
-case one of the two, and its figure tells, rounded, how many were right (or the mean IoU). What they learn is kept as
-the best linear estimate of what each exchange would gain (a Kalman filter over all cases of the finding), the cases
-asked about are those whose gain is least certain, and in the end whatever seems better is taken. A file asks about two
-places at once: by points and by cells that lie elsewhere, and about overlap by boxes and by masks; or about four, by
-all of these, where an overlap tells of a hit as far as the overlap of a hit is known. The ladder is left out: every
-answer is shown, which is more than a board does.
+case one of the two, and its figures tell, rounded, how many were right (or the mean IoU). Whatever a board answers is
+put together: the hit rate of every finding, overlap where a finding has cases enough, by masks at places of their own,
+and all averages, that of the grid hit rate, too. What is learnt is kept as the best linear estimate of what each
+exchange would gain (a Kalman filter over all cases), the cases asked about are those whose gain is least certain, and
+in the end whatever seems better is taken. The ladder is left out: every answer is shown, which is more than a board
+does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from reveal_leaderboard.release.exposure import answer_bits, label_bits
+from reveal_leaderboard.release.release import Figure, release
 from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import load_settings
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds import KINDS
-
-FloatArray = npt.NDArray[np.float64]
+from reveal_bench.kinds.localization.released import FOR_OVERLAP
+from reveal_bench.metrics.bootstrap import MACRO
+from tests.leaderboard.test_release import hits as hits_of
+from tests.leaderboard.test_release import make_rows
 
 SETTINGS = load_settings().of("chexlocalize")
-TEAMS, ASKED_PER_FILE, FOCUS = 5, 2, 24
+ROUNDING, MIN_CELL = Rounding(SETTINGS.release), SETTINGS.release.min_cell
+TEAMS, FOCUS = 5, 24
 MOST_GAINED = 0.05
-CASES = (30, 45, 60, 80, 120, 160)
-FEW_CASES = (30, 35, 40)
-"""Of each finding that is shown, on a usual holdout and on a small one."""
+WORLDS = {
+    "usual": (30, 45, 60, 80, 120, 160),
+    "few cases": (30, 35, 40),
+    "fewest cases": (30, 30, 30, 30, 30),
+    "fewest with overlap": (75, 75, 75, 75, 75),
+    "many cases": (80, 120, 160),
+}
+"""How many cases each finding has that is shown."""
+MODELS = ((0.7, 0.45), (0.5, 0.45), (0.7, 0.6), (0.5, 0.3))
+"""How often a model's place is right, and its second one where the first is wrong."""
 IOU, IOU_SPREAD = 0.5, 0.2
 """Overlap of a mask that hits."""
-RIGHT, SECOND = 0.7, 0.45
-"""How often the model's place is right, and its second one where the first is wrong."""
+CELL_SPREAD = 0.1
+"""Variance of whether the cell of a place hits, where it is known whether the place does."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """What a case gains by the exchange, which nobody knows, and what the teams believe of it."""
+    """What each case gains by the exchange, which nobody knows, and what the teams believe of it."""
 
     first: float
     gains: FloatArray
@@ -45,18 +58,18 @@ class Places:
     spread: FloatArray
 
 
-def hits(n: int, rng: np.random.Generator) -> Places:
+def hits(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
     """Hits of a model that knows how sure it is, and of its second choice."""
-    sure = rng.beta(5 * RIGHT, 5 * (1 - RIGHT), n)
-    second = (1 - sure) * SECOND
+    sure = rng.beta(5 * right, 5 * (1 - right), n)
+    other = (1 - sure) * second
     drawn = rng.random(n)
-    is_first, is_second = drawn < sure, (drawn >= sure) & (drawn < sure + second)
-    believed = second - sure
-    spread = np.sqrt(sure + second - believed**2)
+    is_first, is_second = drawn < sure, (drawn >= sure) & (drawn < sure + other)
+    believed = other - sure
+    spread = np.sqrt(sure + other - believed**2)
     return Places(float(is_first.sum()), is_second.astype(float) - is_first, believed, spread)
 
 
-def overlaps(n: int, rng: np.random.Generator) -> Places:
+def overlaps(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
     """IoU of a model's masks, and of the same masks grown, shrunk or moved."""
     believed = np.full(n, -0.05)
     spread = np.full(n, 0.15)
@@ -64,69 +77,156 @@ def overlaps(n: int, rng: np.random.Generator) -> Places:
     return Places(float(first.sum()), rng.normal(believed, spread), believed, spread)
 
 
-def gain(places: Places, step: float, n_answers: int, rng: np.random.Generator, *, are_mixed: bool = False) -> float:
-    """Mean gain per case after so many answers, each a multiple of `step`; with `are_mixed`, every other pair of them
-    tells overlaps, from which hits are learnt."""
-    n = len(places.gains)
-    iou = np.clip(rng.normal(IOU, IOU_SPREAD, n), 0.05, 1)
-    # the last element is the sum of the model's own places, of which little is known before the first answer
-    estimate = np.append(places.believed, places.first + rng.normal(0, 0.1 * n))
-    covariance = np.diag(np.append(places.spread**2, (0.1 * n) ** 2))
-    for number in range(n_answers):
-        by_overlap = are_mixed and number % 4 >= 2
-        scale = iou if by_overlap else np.ones(n)
-        uncertain = np.sqrt(np.maximum(np.diag(covariance)[:n], 0)) - np.abs(estimate[:n])
-        asked = np.argsort(uncertain)[::-1][: min(FOCUS, n)]
-        taken = np.zeros(n + 1)
-        taken[asked] = rng.random(len(asked)) < 0.5
-        unit = IOU if by_overlap else 1.0
-        told = round((unit * places.first + taken[:n] @ (scale * places.gains)) / n / step) * step * n / unit
-        noise = (step * n / unit) ** 2 / 12
-        if by_overlap:
-            noise += (IOU_SPREAD / unit) ** 2 * (taken[:n] @ places.spread**2)
-        taken[n] = 1
-        shared = covariance @ taken
-        weight = shared / (taken @ shared + noise)
-        estimate = estimate + weight * (told - taken @ estimate)
-        covariance = covariance - np.outer(weight, shared)
-    return float(places.gains[estimate[:n] > 0].sum() - places.gains[places.believed > 0].sum()) / n
+Make = Callable[[int, np.random.Generator, float, float], Places]
 
 
-def mean_gain(
-    kind: str,
-    each: int,
-    *,
-    step: float | None = None,
-    n_draws: int = 40,
-    cases: tuple[int, ...] = CASES,
-    are_mixed: bool = False,
+@dataclass
+class Knowledge:
+    """The best linear estimate of all exchanges, then of the sums of the model's own places, one per finding."""
+
+    findings: Sequence[Places]
+    rng: np.random.Generator
+    estimate: FloatArray = field(init=False)
+    covariance: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.n_cases = [len(one.gains) for one in self.findings]
+        self.ends = np.cumsum(self.n_cases)
+        firsts, doubts = [one.first for one in self.findings], 0.1 * np.array(self.n_cases)
+        self.truth = np.concatenate([*(one.gains for one in self.findings), firsts])
+        self.spread = np.concatenate([one.spread for one in self.findings])
+        # of the sums little is known before the first answer
+        guessed = firsts + self.rng.normal(0, doubts)
+        self.estimate = np.concatenate([*(one.believed for one in self.findings), guessed])
+        self.covariance = np.diag(np.concatenate([self.spread, doubts]) ** 2)
+
+    def ask(self) -> FloatArray:
+        """Weights with which a file's exchanges stand in the mean of each finding, (n_findings, n)."""
+        weights = np.zeros((len(self.findings), len(self.truth)))
+        for i, (n, end) in enumerate(zip(self.n_cases, self.ends, strict=True)):
+            cases = np.arange(end - n, end)
+            doubt = np.sqrt(np.maximum(np.diag(self.covariance)[cases], 0)) - np.abs(self.estimate[cases])
+            asked = cases[np.argsort(doubt)[::-1][:FOCUS]]
+            weights[i, asked] = self.rng.random(len(asked)) < 0.5
+            weights[i, self.ends[-1] + i] = 1
+        return weights / np.array(self.n_cases)[:, None]
+
+    def learn(self, weights: FloatArray, told: float, variance: float) -> None:
+        """From a figure that is `weights` times what is true but for an error."""
+        shared = self.covariance @ weights
+        gain = shared / (weights @ shared + variance)
+        self.estimate = self.estimate + gain * (told - weights @ self.estimate)
+        self.covariance = self.covariance - np.outer(gain, shared)
+
+    def hear(
+        self, weights: FloatArray, steps: FloatArray, macro_step: float, scale: FloatArray, error: FloatArray
+    ) -> None:
+        """Figures of findings and their average; `scale` is what each hit counts, and `error` the variance of each
+        figure about what it would be if all counted alike."""
+        exact, unit = weights @ (scale * self.truth), scale[-1]
+        for row, figure, step, more in zip(weights, exact, steps, error, strict=True):
+            self.learn(row, round(figure / step) * step / unit, (step / unit) ** 2 / 12 + more)
+        self.hear_macro(weights, exact.mean() / unit, macro_step / unit, error)
+
+    def hear_macro(self, weights: FloatArray, exact: float, step: float, error: FloatArray) -> None:
+        """An average over findings, rounded."""
+        told = round(exact / step) * step
+        self.learn(weights.mean(axis=0), told, step**2 / 12 + float(error.sum()) / len(error) ** 2)
+
+    def gained(self) -> float:
+        """Mean over the findings of what is gained per case by what seems better now."""
+        after = []
+        for one, n, end in zip(self.findings, self.n_cases, self.ends, strict=True):
+            better = self.estimate[end - n : end] > 0
+            after.append((one.gains[better].sum() - one.gains[one.believed > 0].sum()) / n)
+        return float(np.mean(after))
+
+
+def gain(
+    cases: Sequence[int], model: tuple[float, float], n_files: int, seed: int, *, make: Make = hits, exact: bool = False
 ) -> float:
-    """Of the macro over findings of so many cases, five teams asking `each` times."""
-    make = {"hits": hits, "overlaps": overlaps}[kind]
-    found = []
-    for seed in range(n_draws):
-        rng = np.random.default_rng(seed)
-        steps = [Rounding(SETTINGS.release).step_of(n) if step is None else step for n in cases]
-        answers = TEAMS * each * ASKED_PER_FILE * (2 if are_mixed else 1)
-        gains = [gain(make(n, rng), s, answers, rng, are_mixed=are_mixed) for n, s in zip(cases, steps, strict=True)]
-        found.append(np.mean(gains))
-    return float(np.mean(found))
+    """What is gained of the macro over findings of so many cases, in one draw."""
+    rng = np.random.default_rng(seed)
+    known = Knowledge([make(n, rng, *model) for n in cases], rng)
+    iou = np.clip(rng.normal(IOU, IOU_SPREAD, len(known.spread)), 0.05, 1)
+    steps = np.array([1e-9 if exact else ROUNDING.step_of(n) for n in cases])
+    macro_step = 1e-9 if exact else ROUNDING.macro_step(cases)
+    many = [i for i, n in enumerate(cases) if n >= FOR_OVERLAP * MIN_CELL]
+    of_places, of_masks = np.ones(len(known.truth)), np.concatenate([iou, np.full(len(cases), IOU)])
+    by_cell = CELL_SPREAD / np.array(cases)
+    for _ in range(n_files):
+        weights = known.ask()
+        known.hear(weights, steps, macro_step, of_places, np.zeros(len(cases)))
+        if make is overlaps:
+            continue
+        cells = float((weights @ known.truth + rng.normal(0, np.sqrt(by_cell))).mean())
+        known.hear_macro(weights, cells, macro_step, by_cell)
+        if many:
+            masks = known.ask()[many]
+            error = (masks[:, : len(iou)] ** 2) @ known.spread**2 * (IOU_SPREAD / IOU) ** 2
+            known.hear(masks, steps[many], macro_step, of_masks, error)
+    return known.gained()
+
+
+def mean_gain(cases: Sequence[int], model: tuple[float, float], each: int, n_draws: int, *, make: Make = hits) -> float:
+    """Of five teams who ask `each` times."""
+    return float(np.mean([gain(cases, model, TEAMS * each, seed, make=make) for seed in range(n_draws)]))
+
+
+def answers_of(cases: Sequence[int]) -> int:
+    return SETTINGS.quota.on(KINDS["localization"].answers_on(sum(cases))).total
 
 
 @pytest.mark.parametrize(
-    ("kind", "cases", "are_mixed"),
-    [("hits", CASES, True), ("hits", CASES, False), ("hits", FEW_CASES, False), ("overlaps", CASES, False)],
-    ids=["everything", "hits", "hits of few cases", "overlaps"],
+    ("world", "model", "make", "n_draws"),
+    [
+        ("usual", MODELS[1], hits, 20),
+        ("few cases", MODELS[0], hits, 80),
+        ("few cases", MODELS[1], hits, 80),
+        ("fewest cases", MODELS[1], hits, 40),
+        ("fewest with overlap", MODELS[1], hits, 24),
+        ("many cases", MODELS[1], overlaps, 30),
+    ],
 )
 def test_five_teams_gain_little_with_as_many_answers_as_a_board_gives(
-    kind: str, cases: tuple[int, ...], are_mixed: bool
+    world: str, model: tuple[float, float], make: Make, n_draws: int
 ) -> None:
-    each = SETTINGS.quota.on(KINDS["localization"].answers_on(sum(cases))).total
-    gained = mean_gain(kind, each, cases=cases, are_mixed=are_mixed, n_draws=80)
+    gained = mean_gain(WORLDS[world], model, answers_of(WORLDS[world]), n_draws, make=make)
     assert 0 < gained <= MOST_GAINED
 
 
-@pytest.mark.parametrize("kind", ["hits", "overlaps"])
-def test_exact_figures_without_a_quota_would_give_it_all(kind: str) -> None:
+@pytest.mark.parametrize("make", [hits, overlaps])
+def test_exact_figures_without_a_quota_would_give_it_all(make: Make) -> None:
     """So the test above can fail: the same teams on exact figures, as often as they like."""
-    assert mean_gain(kind, 20, step=1e-9, n_draws=3) > {"hits": 2, "overlaps": 0.7}[kind] * MOST_GAINED
+    gained = [gain((80, 90), MODELS[0], 100, seed, make=make, exact=True) for seed in range(3)]
+    assert np.mean(gained) > {hits: 2, overlaps: 0.5}[make] * MOST_GAINED
+
+
+@pytest.mark.parametrize("n_cases", [30, 59, 75, 119, 120])
+def test_the_meter_warns_when_five_teams_have_spent_their_answers(n_cases: int) -> None:
+    """It says "watch" then, and "close" only after more answers."""
+    names = ["point_hit", "mask_iou_all"] if n_cases >= FOR_OVERLAP * MIN_CELL else ["point_hit"]
+    figures = [Figure(name, "x", 0.5, None, None, ROUNDING.band(n_cases), "") for name in names]
+    share = TEAMS * answers_of([n_cases]) * answer_bits(figures, None) / label_bits(figures, None)
+    assert SETTINGS.exposure.watch_bits < share < SETTINGS.exposure.close_bits
+
+
+def test_a_file_is_told_no_more_than_was_taken() -> None:
+    """One hit rate of each finding, overlap from 75 cases on, and the grid hit rate on average."""
+    hit = {f"of {n}": hits_of(n // 2, n) for n in WORLDS["usual"]}
+    overlap = {finding: [0.5] * len(values) for finding, values in hit.items()}
+    rows = make_rows({"point_hit": hit, "grid_hit": hit, "mask_iou_all": overlap, "box_iou": overlap})
+    told = {(figure.metric, figure.finding) for figure in release(rows).figures}
+    many = [finding for finding, values in hit.items() if len(values) >= 75]
+    assert told == {
+        *(("point_hit", finding) for finding in (*hit, MACRO)),
+        *(("mask_iou_all", finding) for finding in (*many, MACRO)),
+        ("grid_hit", MACRO),
+    }
+    beside = make_rows({"point_hit": hit, "grid_hit": hit})
+    beside.cell_kinds[0] = "cell"
+    assert {figure.metric for figure in release(beside).figures} == {"point_hit"}
+    assert (
+        release(beside).note
+        == "All findings are shown. The grid hit rate is not shown: the file has cells beside points."
+    )

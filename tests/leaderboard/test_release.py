@@ -125,23 +125,34 @@ def test_nothing_is_shown_of_a_split_of_small_findings() -> None:
 
 
 def test_no_metric_is_released_whose_cases_the_submission_chooses() -> None:
-    """An empty mask is undefined in `mask_iou`: handing in 39 of them would leave the score of one chosen case."""
-    one_left = [0.1] + [float("nan")] * 39
-    rows = make_rows({"point_hit": {"A": hits(13, 40)}, "mask_iou": {"A": one_left}, "mask_iou_all": {"A": [0.5] * 40}})
+    """An empty mask is undefined in `mask_iou`: handing in 74 of them would leave the score of one chosen case."""
+    one_left = [0.1] + [float("nan")] * 74
+    rows = make_rows({"point_hit": {"A": hits(25, 75)}, "mask_iou": {"A": one_left}, "mask_iou_all": {"A": [0.5] * 75}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit", "mask_iou_all"}
 
 
 def test_an_undefined_metric_has_no_figure() -> None:
     nan = float("nan")
-    rows = make_rows({"point_hit": {"A": hits(13, 40)}, "mask_iou_all": {"A": [nan] * 40}})
+    rows = make_rows({"point_hit": {"A": hits(25, 75)}, "mask_iou_all": {"A": [nan] * 75}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit"}
 
 
+def test_overlap_needs_more_cases() -> None:
+    """Of 74 cases it is not shown, nor is it in the average; see tests/leaderboard/test_probing_places.py."""
+    rows = make_rows(
+        {"point_hit": {"A": hits(25, 75), "C": hits(5, 74)}, "mask_iou_all": {"A": [0.5] * 75, "C": [0.1] * 74}}
+    )
+    score = release(rows)
+    assert (score.figure("mask_iou_all", "A").value, score.figure("mask_iou_all").value) == (0.5, 0.5)
+    assert score.figure("mask_iou_all", "C") is None
+    assert score.note == "All findings are shown. Overlap is shown of findings with 75 cases or more, not of C."
+
+
 def test_boxes_are_compared_where_masks_are_not() -> None:
-    boxes = {"point_hit": {"A": hits(13, 40)}, "box_iou": {"A": [0.25] * 40}}
+    boxes = {"point_hit": {"A": hits(25, 75)}, "box_iou": {"A": [0.26] * 75}}
     box = release(make_rows(boxes)).figure("box_iou")
-    assert box.value == 0.2  # one finding in the lowest band: 0.25 at steps of 0.1, ties to even
-    masks = boxes | {"mask_iou_all": {"A": [0.5] * 40}}
+    assert box.value == 0.25  # one finding in the second band: steps of 0.05
+    masks = boxes | {"mask_iou_all": {"A": [0.5] * 75}}
     assert {figure.metric for figure in release(make_rows(masks)).figures} == {"point_hit", "mask_iou_all"}
 
 

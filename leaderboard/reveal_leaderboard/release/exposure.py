@@ -5,8 +5,9 @@ Conventions
 Bits are base-2 logarithms. A figure that counts (hits, calls that were right) can take one value more than its finding
 has cases, so it tells at most log2(n + 1) bits; an IoU tells at most what its rounding leaves. F1, recall and kappa of
 a label all tell the same count. A score that the ladder held back tells one bit. Labels hold log2 of the number of ways
-in which they could lie: which n of N studies have the finding; for drawings, in which of an 8 x 8 grid's cells each
-point lies, or which box of such cells holds each mask. Numbers of cases are those of the bands, not the exact ones.
+in which they could lie: which n of N studies have the finding. Of marked places they hold one bit per case, whether the
+place that a good model names is right: teams who have two places for each case need to know no more of it. Numbers of
+cases are those of the bands, not the exact ones.
 
 Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
 both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
@@ -20,8 +21,10 @@ taken as one, and the meter compares what they were told with what the labels ho
 model has an AUROC of 0.9 gain some 0.03 of macro F1 where the meter begins to say "watch" (docs/operating.md, "What
 colluding teams can learn").
 
-Of detections macros alone are shown. They could all be spent on one finding, so they count in full against the labels
-of the smallest finding that may be shown.
+Of detections macros alone are shown. Teams can spend them all on one finding, and leave the rest of their files as it
+is: a macro over K findings, in steps of r, then tells of that one what a figure of its own would in steps of K r. That
+is what counts, against the labels of the smallest finding that may be shown. Simulated, five answers raise the AP of
+one finding of six by .03 on 300 images, and the meter says "watch" from there.
 
 Not counted are the intervals of figures that count, which are made of what is shown; comparisons, for the same reason;
 other macros with their intervals, which follow from the figures but for their rounding; AUROC, one number over five
@@ -44,7 +47,7 @@ import sqlalchemy as sa
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
-from reveal_bench.kinds.localization.released import HITS
+from reveal_bench.kinds.localization.released import HITS, OVERLAPS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.release.rounding import Rounding
@@ -54,12 +57,9 @@ from reveal_leaderboard.store.tables import fingerprints, members, scores, submi
 __all__ = ["Exposure", "Group", "answer_bits", "exposure", "label_bits"]
 
 Level = Literal["low", "watch", "close"]
-AREAS = ("mask_iou_all", "box_iou")
 IN_MACROS = KINDS["detection"].released
-TELLING = (*HITS, *AREAS, *RELEASED_PER_LABEL)
-GRID = 8
-POINT_BITS = math.log2(GRID**2)
-BOX_BITS = 2 * math.log2(GRID * (GRID + 1) / 2)
+TELLING = (*HITS, *OVERLAPS, *RELEASED_PER_LABEL)
+CASE_BITS = 1.0
 HELD_BITS = 1.0
 
 
@@ -156,7 +156,7 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
         count = math.inf if most is None else math.log2(most + 1)
         if figure.metric in HITS:
             bits += min(count, steps)
-        elif figure.metric in AREAS:
+        elif figure.metric in OVERLAPS:
             bits += steps
         elif figure.metric in RELEASED_PER_LABEL:  # together they can tell the count more finely than one does
             calls = min(count, calls + steps)
@@ -171,12 +171,11 @@ def label_bits(figures: Sequence[Figure], n_cases: int | None) -> float:
     figures : of one finding, at least one
     n_cases : studies of the split, for labels of studies; None if that is not known
     """
-    metrics = {figure.metric for figure in figures}
     least, most = _band(figures[0].n)
-    if metrics & set(RELEASED_PER_LABEL):
+    if any(figure.metric in RELEASED_PER_LABEL for figure in figures):
         n = n_cases or 2 * least
         return min(_log2_choose(n, least), _log2_choose(n, min(most or n - least, n - least)))
-    return least * (BOX_BITS if metrics & set(AREAS) else POINT_BITS)
+    return least * CASE_BITS
 
 
 def _log2_choose(n: int, k: int) -> float:
@@ -293,10 +292,15 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
             out[finding] += HELD_BITS if row.is_held else answer_bits(own, n_cases, policy)
         macros = [figure for figure in row.score.figures if figure.metric in IN_MACROS]
         if macros:
-            out[MACRO] += HELD_BITS if row.is_held else len(macros) * math.log2(1 / policy.resolution + 1)
+            out[MACRO] += HELD_BITS if row.is_held else sum(_macro_bits(figure, policy) for figure in macros)
     held = {finding: label_bits(list(figures.values()), n_cases) for finding, figures in seen.items()}
     held[MACRO] = _log2_choose(n_cases or 2 * policy.min_cell, policy.min_cell)
     return {finding: (bits, held[finding]) for finding, bits in out.items()}
+
+
+def _macro_bits(macro: Figure, policy: ReleasePolicy) -> float:
+    """Most bits that a macro tells of one of its findings."""
+    return math.log2(1 / (int(macro.n) * policy.resolution) + 1)
 
 
 def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,12 @@
 """What may be shown of the cases of one submission, and of what intervals of its hits are made.
 
-A finding is shown if it has at least `min_cell` cases. Hits are counted, so their intervals are made of the shown share
-and of how many cases and patients there are, see :mod:`reveal_bench.kinds.scored`; overlaps keep their own.
+A finding is shown if it has at least `min_cell` cases. Every figure of it is one more question about the same places,
+so that few are shown: the hit rate; overlap, of masks or else of boxes, if the finding has :data:`FOR_OVERLAP` times as
+many cases; the grid hit rate on average alone, and not of a file with cells beside its points, which would ask for a
+second place. What five teams learn of this was simulated: "What colluding teams can learn" in the operator's guide.
+
+Hits are counted, so their intervals are made of the shown share and of how many cases and patients there are, see
+:mod:`reveal_bench.kinds.scored`; overlaps keep their own.
 """
 
 from __future__ import annotations
@@ -16,37 +21,70 @@ from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings, effective_size, spread_of_share
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 
-__all__ = ["HITS", "disclose_cases"]
+__all__ = ["FOR_OVERLAP", "HITS", "OVERLAPS", "disclose_cases"]
 
 HITS = ("point_hit", "grid_hit")
 """Metrics that count cases."""
+OVERLAPS = ("mask_iou_all", "box_iou")
+FOR_OVERLAP = 2.5
 
 
 def disclose_cases(
     rows: CaseRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
 ) -> Disclosure:
-    """Figures of the findings with at least `min_cell` cases, and the macros; `box_iou` only where no mask counts."""
+    """What a board may have of the findings with at least `min_cell` cases; `box_iou` only where no mask counts."""
     rows = rows.with_reference()
     # Where chance is defined follows from the references alone; a row made by hand may lack it.
     n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
     shown = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
+    many = tuple(finding for finding in shown if n_cases[finding] >= FOR_OVERLAP * min_cell)
     metrics = [name for name in released if name in rows.values]
     if "mask_iou_all" in metrics and "box_iou" in metrics:
         metrics.remove("box_iou")
+    asks_twice = "grid_hit" in metrics and _has_cells_beside(rows)
+    if asks_twice:
+        metrics.remove("grid_hit")
+    overlaps = [name for name in metrics if name in OVERLAPS]
     allowed: list[Estimate] = []
-    if shown:
-        # What a board releases keeps percentiles, whatever the default at home
-        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "interval": "percentile"}
-        estimates = summarize(rows, metrics=metrics, findings=shown, **options)
-        thin = {e.metric for e in estimates if e.finding != MACRO and e.n < min_cell}
-        allowed = [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= min_cell)]
+    for names, findings, least in (
+        ([name for name in metrics if name not in OVERLAPS], shown, min_cell),
+        (overlaps, many, FOR_OVERLAP * min_cell),
+    ):
+        if names and findings:
+            # What a board releases keeps percentiles, whatever the default at home
+            options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "interval": "percentile"}
+            estimates = summarize(rows, metrics=names, findings=findings, **options)
+            thin = {e.metric for e in estimates if e.finding != MACRO and e.n < least}
+            allowed += [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= least)]
+    allowed = [e for e in allowed if e.metric != "grid_hit" or e.finding == MACRO]
     found = disclosure_of_findings(allowed, rows.findings, shown, counted="cases", min_cell=min_cell)
+    few = [finding for finding in shown if finding not in many] if overlaps else []
+    note = " ".join([found.note, *_notes(few, min_cell, asks_twice=asks_twice)])
     spreads = {
         (e.metric, e.finding): spread_of_share(effective_size(_patients_of(rows, e.metric, e.finding)))
         for e in allowed
         if e.finding != MACRO and e.metric in HITS
     }
-    return replace(found, spreads=spreads)
+    return replace(found, spreads=spreads, note=note)
+
+
+def _has_cells_beside(rows: CaseRows) -> bool:
+    """Whether a cell is scored of a case whose point is that of something else, so that it may lie elsewhere."""
+    return any(
+        cell == "cell" and point not in ("cell", "none")
+        for cell, point in zip(rows.cell_kinds, rows.point_kinds, strict=True)
+    )
+
+
+def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
+    told = []
+    if few:
+        told.append(
+            f"Overlap is shown of findings with {FOR_OVERLAP * min_cell:g} cases or more, not of {', '.join(few)}."
+        )
+    if asks_twice:
+        told.append("The grid hit rate is not shown: the file has cells beside points.")
+    return told
 
 
 def _patients_of(rows: CaseRows, metric: str, finding: str) -> list[str]:

@@ -216,9 +216,11 @@ def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure
     """The figure of a cell, or what stands in its place and why; and the title of its column."""
     figure = entry.figure(column.metric.name, column.finding)
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
-    if has_metric or column.finding in entry.score.hidden:
+    if column.finding in entry.score.hidden:
         return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label
-    return figure, "n/a", "the file has nothing that this metric needs", column.label
+    if has_metric:
+        return figure, "–", "shown on average, or of findings with more cases", column.label
+    return figure, "n/a", "the file has nothing that this metric needs, or its page says why", column.label
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
