@@ -43,6 +43,7 @@ class AnswerForm(StrEnum):
     CELL = "cell"
     POINT = "point"
     BOX = "box"
+    BOXES = "boxes"
     LABELS = "labels"
     TEXT = "text"
 
@@ -65,7 +66,9 @@ class ShownViews(StrEnum):
 AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write, or to go on with.", show_default=False)]
 PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
-Answer = Annotated[AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, labels or text.")]
+Answer = Annotated[
+    AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, boxes with scores, labels or text.")
+]
 Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 256, or 1024 for whole pictures.")]
 Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]

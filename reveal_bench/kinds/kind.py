@@ -299,6 +299,10 @@ class ScoredKind(ABC):
     def prediction(self, answer: Any) -> Any:
         """The prediction that a model's answer makes (:class:`reveal_bench.models.run_folder.Exchange`)."""
 
+    def predictions(self, answer: Any) -> list[Any]:
+        """The predictions that a model's answer makes: the one of :meth:`prediction`, unless a kind takes several."""
+        return [self.prediction(answer)]
+
     def entry(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """A prediction given in Python, with the fields of a prediction file, as a line of one, unchecked."""
         return dict(fields)

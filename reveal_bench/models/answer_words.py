@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
@@ -223,6 +224,7 @@ class Reply:
     point : (x, y) in pixels of the full image
     box : [x, y, width, height] in pixels of the full image
     labels : spelt and ordered as the benchmark has them; empty for "none", None where there is no answer
+    detections : boxes with scores, in pixels of the full image
     text : the answer to an open task without thinking, otherwise None
     boxes : of an open task, in pixels of the full images
     note : how the answer was read, if not as asked for, and what of it was passed over; "" if there is nothing to say
@@ -232,6 +234,7 @@ class Reply:
     cell: str | None = None
     point: Point | None = None
     box: Box | None = None
+    detections: tuple[ScoredBox, ...] = ()
     labels: tuple[str, ...] | None = None
     text: str | None = None
     boxes: tuple[AnswerBox, ...] = ()

@@ -1,4 +1,4 @@
-"""The parser: a model's answer -> a cell, a point, a box, labels, or text with boxes; or why it says nothing usable.
+"""The parser: a model's answer -> a cell, a place, boxes, labels, or text with boxes; or why it says nothing usable.
 
 Conventions
 -----------
@@ -11,6 +11,7 @@ they look like. An answer to a mirrored film is mirrored back.
 * a cell: where it is looked for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`;
 * a point or a box: numbers, in order or by name; what other unit they look like stands in the note. Some names say a
   convention: "box_2d" is in thousandths, y first, a tag <point x="..." y="..."> in percent, and "bbox_2d" has corners;
+* boxes with scores: the last JSON block that has any; a box without a score in [0, 1] is passed over;
 * the labels of a study: JSON, a line "Findings: ..." or a list under it, a list of "COPD: yes", or the last lines, if
   they are labels;
 * an open task: the text, whole, and the boxes of its JSON, their sides by name or as a list.
@@ -23,8 +24,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from reveal_bench.findings import canonical_finding
+from reveal_bench.kinds.detection.lint import MOST_ON_IMAGE
+from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box
-from reveal_bench.kinds.questions import Question
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.models.answer_cells import read_cell
@@ -324,22 +327,32 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
     n, place = len(question.images), entry.get("image", 1 if len(question.images) == 1 else None)
     if isinstance(place, bool) or not isinstance(place, int) or not 1 <= place <= n:
         return None, f"passed over {label!r}: `image` must be a number from 1 to {n}"
+    image = question.images[place - 1]
+    box, note = _whole_picture_box(entry, image, settings)
+    if box is None:
+        return None, f"passed over {label!r}: {note}"
+    return AnswerBox(image.image_id, label.strip(), box), ""
+
+
+def _whole_picture_box(entry: dict[str, Any], image: ViewedImage, settings: AskSettings) -> tuple[Box | None, str]:
+    """A box in the pixels of an image that was shown whole, or a note that tells why there is none."""
     values, note = _sides(entry, settings)
     if values is None:
-        return None, f"passed over {label!r}: {note}"
-    image = question.images[place - 1]
+        return None, note
     shown = shown_height, shown_width = whole_size(image.size, settings.side)
     x, y, width, height = _in_pixels(values, shown, settings)
     if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= shown_width - x and LEAST_SIDE <= height <= shown_height - y):
-        return None, f"passed over {label!r}: outside the picture of {shown_width} x {shown_height} pixels"
+        return None, f"outside the picture of {shown_width} x {shown_height} pixels"
     across, down = image.size[1] / shown_width, image.size[0] / shown_height
-    full = kept_inside((x * across, y * down, width * across, height * down), image.size)
-    return AnswerBox(image.image_id, label.strip(), full), ""
+    return kept_inside((x * across, y * down, width * across, height * down), image.size), ""
+
+
+_BOX_KEYS = ("box", "bbox", "box_2d", "bbox_2d")
 
 
 def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, ...] | None, str]:
     """x, y, width and height of a box of an open task, by name or as a list, and a note why it has none."""
-    key = next((key for key in ("box", "bbox", "box_2d", "bbox_2d") if isinstance(entry.get(key), list)), "")
+    key = next((key for key in _BOX_KEYS if isinstance(entry.get(key), list)), "")
     names = ("x", "y", "w", "h") if "w" in entry or "x" in entry else ("x1", "y1", "x2", "y2")
     sides = entry[key] if key else [entry.get(name) for name in names]
     if not all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e7 for v in sides):
@@ -348,12 +361,51 @@ def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, .
     return _in_order([(name, float(v), False) for name, v in zip(labels, sides, strict=True)], 4, key, settings)
 
 
+def read_boxes(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
+    """The reply to a question about one finding whose answer is any number of boxes with scores."""
+    blocks = [block for value in json_values(plain) if (block := _detections_in(value)) is not None]
+    if not blocks:
+        is_absent = says_absent(bare(plain), question.finding)
+        return Reply("cut_off") if is_cut else nothing(plain, question, is_absent=is_absent)
+    entries = blocks[-1]
+    if not entries:
+        return nothing(plain, question, is_absent=True)
+    read = [_detection(entry, question, settings) for entry in entries[:MOST_ON_IMAGE]]
+    found, notes = tuple(one for one, _ in read if one), list(dict.fromkeys(note for _, note in read if note))
+    if len(entries) > MOST_ON_IMAGE:
+        notes.append(f"{len(entries)} boxes, the first {MOST_ON_IMAGE} were read")
+    return noted(Reply("answered" if found else "unclear", detections=found), *notes[:10])
+
+
+def _detections_in(value: Any) -> list[Any] | None:
+    """The boxes of a JSON value; None if it is not about boxes."""
+    if isinstance(value, dict) and isinstance(value.get("boxes"), list):
+        return list(value["boxes"])
+    if isinstance(value, list) and all(isinstance(entry, dict) and set(_BOX_KEYS) & set(entry) for entry in value):
+        return value
+    return None
+
+
+def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[ScoredBox | None, str]:
+    """A box with its score, or a note that tells why it is not one."""
+    if not isinstance(entry, dict):
+        return None, f"passed over a box that is a {type(entry).__name__}, no object"
+    score = entry.get("score", entry.get("confidence"))
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+        return None, "passed over a box without a score from 0 to 1"
+    box, note = _whole_picture_box(entry, question.image, settings)
+    return (None, f"passed over a box: {note}") if box is None else (ScoredBox(box, float(score)), "")
+
+
 PARSER_VERSION = "2"
 """Of the rules by which replies are read; changed when one comes to be read otherwise. Every run folder states it."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}
 _FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}
-_READERS = {"cell": read_cell, "point": read_place, "box": read_place, "labels": read_labels, "text": read_text}
+_READERS = {
+    "cell": read_cell, "point": read_place, "box": read_place, "boxes": read_boxes, "labels": read_labels,
+    "text": read_text,
+}  # fmt: skip
 
 
 def read_reply(text: str, question: Question, settings: AskSettings, *, stop_reason: str | None = None) -> Reply:

@@ -98,7 +98,7 @@ class Drawings:
     @property
     def size(self) -> tuple[int, int]:
         """(height, width) of each in pixels."""
-        return WIDE if self.form == "text" else SQUARE
+        return WIDE if self.form in ("boxes", "text") else SQUARE
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -147,7 +147,7 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> Calibration:
     drawings = Drawings(settings.form)
     resized = _resized_side(texts, settings, drawings)
     names = [*CONVENTIONS, *([f"pixels-{resized}"] if resized else [])]
-    ways = (False, True) if settings.form in ("box", "text") else (False,)
+    ways = (False,) if settings.form == "point" else (False, True)
     hits: dict[str, int] = {}
     fits: list[tuple[float, str, bool]] = []
     for name in names:
@@ -192,10 +192,11 @@ def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:
 
 
 def _place(text: str, question: Question, settings: AskSettings) -> tuple[float, ...] | None:
-    """The point or box of an answer, in pixels of the drawing; of a task, its only box."""
+    """The point or box of an answer, in pixels of the drawing; where there may be several, the only one."""
     reply = read_reply(text, question, settings)
-    if question.form == "text":
-        return reply.boxes[0].box if len(reply.boxes) == 1 else None
+    if question.form in ("boxes", "text"):
+        boxes = reply.boxes or reply.detections
+        return boxes[0].box if len(boxes) == 1 else None
     return reply.point or reply.box
 
 

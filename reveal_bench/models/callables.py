@@ -362,7 +362,7 @@ def _result(asked: Sequence[Question], outcomes: Mapping[str, _Outcome], run: Ru
     exchanges = [_exchange(question, outcome) for question, outcome in found]
     kind = KINDS[run.kind]
     return CallableRun(
-        tuple(kind.prediction(exchange) for exchange in exchanges if exchange.status == "answered"),
+        tuple(one for exchange in exchanges if exchange.status == "answered" for one in kind.predictions(exchange)),
         tuple(outcome.question for _, outcome in found if outcome.status in ("empty", "absent")),
         tuple(Failure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),
         run,

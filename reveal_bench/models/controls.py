@@ -92,11 +92,12 @@ def mirrored_back(reply: Reply, question: Question, n: int) -> Reply:
         point = (min(question.image.size[1] - reply.point[0], question.image.size[1] - _LEAST), reply.point[1])
     if reply.box is not None:
         box = _mirrored(reply.box, question.image.size[1])
+    detections = tuple(replace(one, box=_mirrored(one.box, question.image.size[1])) for one in reply.detections)
     boxes = tuple(
         replace(one, label=swap_sides(one.label), box=_mirrored(one.box, widths[one.image_id])) for one in reply.boxes
     )
     text = None if reply.text is None else swap_sides(reply.text)
-    return replace(reply, cell=cell, point=point, box=box, boxes=boxes, text=text)
+    return replace(reply, cell=cell, point=point, box=box, detections=detections, boxes=boxes, text=text)
 
 
 def _mirrored(box: Box, width: int) -> Box:

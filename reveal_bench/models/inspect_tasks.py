@@ -57,6 +57,7 @@ from reveal_bench.version import __version__
 
 __all__ = [
     "Asking",
+    "detection_boxes",
     "findings_labels",
     "grid_localization",
     "localization_box",
@@ -362,6 +363,19 @@ def localization_box(
     """Where a finding is, as a box."""
     options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split, "coordinates": coordinates}
     return _task(folder, split, "box", seed=seed, detail=detail, **options)
+
+
+@task
+def detection_boxes(
+    folder: str,
+    split: str,
+    style: str = "zero-shot",
+    side: int | None = None,
+    detail: str = "high",
+    coordinates: str = "pixels",
+) -> Task:
+    """Whether and where a finding is, as any number of boxes with scores."""
+    return _task(folder, split, "boxes", style=style, side=side, detail=detail, coordinates=coordinates)
 
 
 @task

@@ -46,6 +46,7 @@ TASKS: Mapping[Form, str] = {
     "cell": "reveal_grid",
     "point": "reveal_point",
     "box": "reveal_box",
+    "boxes": "reveal_boxes",
     "labels": "reveal_labels",
     "text": "reveal_text",
 }

@@ -202,7 +202,7 @@ def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes
     """PNG of what a model is shown of a grey or RGB picture; nothing but pixels is in it, and they alone decide it.
 
     The square with its grid for answers of the form "cell", the bare square for "point" and "box", the whole picture
-    for "labels" and "text".
+    for "boxes", "labels" and "text".
 
     Raises
     ------
@@ -316,4 +316,4 @@ def _names_of(
     return names, halos, tuple(boxes)
 
 
-Form = Literal["cell", "point", "box", "labels", "text"]
+Form = Literal["cell", "point", "box", "boxes", "labels", "text"]

@@ -124,13 +124,13 @@ _ABSENT_LINES = {form: f' If the finding is absent, it reads "{form.capitalize()
 
 _ONLY_LINE = "Answer with a single line and nothing else: {line}."
 _LAST_LINE = "End with a line of its own: {line}."
-_THINK_PLACE = (
+_THINK_PLACES = (
     "Work it out in writing before you decide:\n"
     "- what this finding does to a film like this one, and where it is usually met;\n"
     "- what you see in those places here, and in the rest of the picture;\n"
-    "- which places come into question, and what speaks for and against each;\n"
-    "- the one you settle on, and why it is better than the runner-up."
+    "- which places come into question, and what speaks for and against each"
 )
+_THINK_PLACE = f"{_THINK_PLACES};\n- the one you settle on, and why it is better than the runner-up."
 _THINK_LABELS = (
     "Work it out in writing before you decide: go through lungs, pleura, heart, mediastinum and vessels, diaphragm and "
     "bones, and say what is abnormal; then take the findings of the list one by one and weigh what speaks for and "
@@ -152,6 +152,30 @@ _OTHER_BOXES = (
     "and its coordinates{sides}. {convention}\n"
     '```json\n{{"boxes": [{{"image": 1, "label": "...", "box": [{names}]}}]}}\n```\n'
     'If there is nothing to mark: {{"boxes": []}}'
+)
+_DETECTION = (
+    "{Film}, {width} pixels wide and {height} pixels high.{right}\n\n"
+    "Finding: {finding}. It may be on this film or not, in one place or in several.\n\n"
+    "Find every place where it is, draw the smallest upright rectangle around each, and say how sure you are of it, "
+    "from 0 (not at all) to 1 (certain). Give a doubtful place too, with a low number: wrong ones count most where you "
+    "were sure."
+)
+_OTHER_DETECTION = (
+    "The picture shows a {film}; its width is {width} pixels, its height {height}.{right}\n\n"
+    "What to look for: {finding}. The film may show it once, several times, or not at all.\n\n"
+    "Put the tightest upright rectangle around each place where you see it, and a number from 0 (a guess) to 1 (beyond "
+    "doubt) that says how sure you are of that place. Places that you doubt belong there too, with small numbers: of "
+    "wrong ones, those that you were sure of count most."
+)
+_DETECTION_BLOCK = (
+    "one JSON block, in which `box` holds {names}{sides}, and `score` how sure you are. {convention}\n"
+    '```json\n{{"boxes": [{{"box": [{names}], "score": ...}}]}}\n```\n'
+    'If the finding is absent: {{"boxes": []}}'
+)
+_OWN_BLOCK = (
+    "one JSON block, in which `box` holds the coordinates of a rectangle, and `score` how sure you are. {convention}\n"
+    '```json\n{{"boxes": [{{"box": [...], "score": ...}}]}}\n```\n'
+    'If the finding is absent: {{"boxes": []}}'
 )
 _BOXES_WANTED = "Mark what you describe with rectangles."
 _BOXES_WELCOME = "You may mark what you describe with rectangles."
@@ -207,6 +231,8 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
         question = mirrored_question(question)
     if question.form == "text":
         return _task_text(question, settings)
+    if question.form == "boxes":
+        return _detection_text(question, settings)
     thinks = settings.style == "chain-of-thought"
     if question.form == "labels":
         template, films = _OTHER_LABELS if _is_paraphrased(settings) else _LABELS, _films(question)
@@ -288,8 +314,7 @@ def _task_text(question: Question, settings: AskSettings) -> str:
         height, width = whole_size(image.size, settings.side)
         earlier = ", from an earlier examination of the same patient" if image.is_prior else ""
         listed.append(f"Picture {i}: {_film(image)}{earlier}; {width} pixels wide, {height} pixels high.")
-    frontal = any(image.view in ("AP", "PA", "FRONTAL") for image in question.images)
-    parts = ["\n".join(listed) + (_RIGHT if frontal else "")]
+    parts = ["\n".join(listed) + _right(question)]
     if question.indication:
         parts.append(f"Reason for the examination: {question.indication}")
     asks = "Answer this by the pictures" if _is_paraphrased(settings) else "Task"
@@ -298,6 +323,26 @@ def _task_text(question: Question, settings: AskSettings) -> str:
         parts.append("Before you conclude, write down what you look for, where, and what you see there.")
     wish = _BOXES_WANTED if question.requires_boxes else _BOXES_WELCOME
     return "\n\n".join([*parts, _boxes_text(wish, settings)])
+
+
+def _detection_text(question: Question, settings: AskSettings) -> str:
+    """The words of a question that is answered by any number of boxes with scores."""
+    image = question.image
+    height, width = whole_size(image.size, settings.side)
+    facts = {"film": _film(image), "Film": _capital(_film(image)), "width": width, "height": height}
+    body = (_OTHER_DETECTION if _is_paraphrased(settings) else _DETECTION).format(
+        **facts, right=_right(question), finding=question.finding
+    )
+    block = _OWN_BLOCK.format(convention=_convention_text(settings))
+    if settings.coordinates != AUTO:
+        block = _DETECTION_BLOCK.format(
+            names=", ".join(convention(settings.coordinates).names("box", corners=settings.corners)),
+            sides=_SIDES[settings.corners],
+            convention=_convention_text(settings),
+        )
+    if settings.style == "chain-of-thought":
+        return "\n\n".join([body, f"{_THINK_PLACES}.", f"End with {block}"])
+    return "\n\n".join([body, f"Answer with {block}"])
 
 
 def _boxes_text(wish: str, settings: AskSettings) -> str:
@@ -313,6 +358,11 @@ def _boxes_text(wish: str, settings: AskSettings) -> str:
 
 def _film(image: ViewedImage) -> str:
     return _FILMS[image.view]
+
+
+def _right(question: Question) -> str:
+    """Which side is the right one, if a film is frontal."""
+    return _RIGHT if any(image.view in ("AP", "PA", "FRONTAL") for image in question.images) else ""
 
 
 def _films(question: Question) -> str:

@@ -4,7 +4,7 @@ Conventions
 -----------
 There is a question per (image, finding) that the split's public manifest asks, per study for benchmarks of labels, and
 per task for open tasks. Nothing here reads a reference: the questions of a private holdout are listed like any others.
-The *form* of an answer is a grid cell, a point, a box, the labels of a study, or text.
+The *form* of an answer is a grid cell, a point, a box, boxes with scores, the labels of a study, or text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS, Grid
@@ -43,8 +43,10 @@ __all__ = [
 
 Style = Literal["zero-shot", "chain-of-thought", "few-shot"]
 STYLES: tuple[Style, ...] = ("zero-shot", "chain-of-thought", "few-shot")
+FORMS: tuple[Form, ...] = get_args(Form)
 LOCAL: tuple[Form, ...] = ("cell", "point", "box")
-PLACED: tuple[Form, ...] = ("point", "box", "text")
+"""Forms of one place, asked for in a square picture."""
+PLACED: tuple[Form, ...] = ("point", "box", "boxes", "text")
 """Forms of answers that may hold coordinates."""
 SQUARE_SIDE, WHOLE_SIDE = 256, 1024
 """Pixels: side of the square that a localization is asked on (paper 000, section 3.2), long side of a whole picture."""
@@ -137,7 +139,7 @@ class AskSettings:
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("form", (*LOCAL, "labels", "text")),
+            ("form", FORMS),
             ("style", STYLES),
             ("detail", ("auto", "low", "high")),
             ("views", ("all", "one")),
@@ -158,7 +160,7 @@ class AskSettings:
             argument = "corners" if self.coordinates == "pixels" else "coordinates"
             rule = f"is for answers with coordinates ({', '.join(PLACED)})"
             raise ArgumentError(argument, rule, f"form {self.form!r}")
-        if self.views != "all" and self.form in LOCAL:
+        if self.views != "all" and self.form in (*LOCAL, "boxes"):
             raise ArgumentError("views", "is for questions about studies (labels, text)", f"form {self.form!r}")
         if self.control is not None:
             _check_control(self.control, self.form)
@@ -253,7 +255,7 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
 
 
 def _check_control(control: str, form: str) -> None:
-    known = [name for name, one in CONTROLS.items() if form in LOCAL or not one.of_places]
+    known = [name for name, one in CONTROLS.items() if form in (*LOCAL, "boxes") or not one.of_places]
     if control not in known:
         raise ArgumentError("control", f"must be one of {', '.join(known)} for form {form!r}", repr(control))
 

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +32,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_all
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
@@ -209,7 +211,7 @@ def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, org
     kind = KINDS[run.kind]
     for epoch, name in enumerate(prediction_files(run.epochs), start=1):
         answered = [e for e in ordered if e.epoch == epoch and e.status == "answered"]
-        files[name] = kind.to_jsonl(map(kind.prediction, answered))
+        files[name] = kind.to_jsonl(chain.from_iterable(map(kind.predictions, answered)))
     _write_all(Path(out), files)
     for path in Path(out).glob("predictions*.jsonl"):
         if path.name not in files:  # of a run with other epochs
@@ -394,7 +396,7 @@ class Exchange:
     epoch : from 1
     text : what the model wrote, None if there is no reply
     note : why the text could not be read, or how
-    cell, point, box, mask, labels, probabilities, answer, boxes : what was read; `answer` and `boxes` of open tasks
+    cell, point, box, detections, mask, labels, probabilities, answer, boxes : what was read; the last two of open tasks
     score, error : the model's confidence, if it gives one; why there is no reply
     sent_temperature : as it went to the model, None if none was sent
     tokens_in, tokens_cached, tokens_out : None if the reply came without counts; `tokens_cached` of `tokens_in`
@@ -411,6 +413,7 @@ class Exchange:
     cell: str | None = None
     point: Point | None = None
     box: Box | None = None
+    detections: tuple[ScoredBox, ...] = ()
     mask: Rle | None = None
     score: float | None = None
     labels: tuple[str, ...] | None = None
@@ -429,22 +432,21 @@ class Exchange:
 
 def with_reply(asked: Exchange, reply: Reply, **facts: Any) -> Exchange:
     """The exchange of a question that was replied to; `facts` are further fields."""
-    names = ("status", "note", "cell", "point", "box", "labels", "boxes")
+    names = ("status", "note", "cell", "point", "box", "detections", "labels", "boxes")
     as_read = {name: getattr(reply, name) for name in names}
     return replace(asked, **{**as_read, "answer": reply.text, **facts})
 
 
 _ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")
 TOKENS = ("tokens_in", "tokens_cached", "tokens_out")
-_READ = ("cell", "point", "box", "mask", "score", "labels", "probabilities", "answer", "boxes")
+_READ = ("cell", "point", "box", "detections", "mask", "score", "labels", "probabilities", "answer", "boxes")
+_SEVERAL = ("detections", "boxes")
 
 
 def to_line(exchange: Exchange, kind: str) -> dict[str, Any]:
     """The line of an exchange in the transcript of a benchmark of `kind`; of what can be read, only what was."""
     given = asdict(exchange)
-    as_read = {name: given[name] for name in _READ if given[name] is not None}
-    if not exchange.boxes:
-        del as_read["boxes"]
+    as_read = {name: given[name] for name in _READ if given[name] or (name not in _SEVERAL and given[name] is not None)}
     about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, KINDS[kind].key: exchange.unit}
     about |= {"finding": exchange.finding} if exchange.finding else {}
     return about | {name: given[name] for name in (*_ALWAYS, *TOKENS, "shots")} | as_read
@@ -466,6 +468,7 @@ def from_line(line: dict[str, Any], kind: str) -> Exchange:
     if "mask" in given:
         height, width = given["mask"]["size"]
         given["mask"] = Rle((height, width), given["mask"]["counts"])
+    given["detections"] = tuple(ScoredBox(tuple(one["box"]), one["score"]) for one in given.get("detections", ()))
     given["boxes"] = tuple(AnswerBox(**{**box, "box": tuple(box["box"])}) for box in given.get("boxes", ()))
     given["shots"] = tuple(ShotUsed(**shot) for shot in given["shots"])
     return Exchange(**given)

@@ -126,7 +126,8 @@ class RunReport:
 
     def run_section(self) -> Section:
         """What each run is, what became of its questions, and what it cost."""
-        tables = [runs_table(self.runs, *self.own_columns()), costs_table(self.runs, self.means_by_epoch())]
+        costs = costs_table(self.runs, self.means_by_epoch(), self.unanswered)
+        tables = [runs_table(self.runs, *self.own_columns()), costs]
         parts = [self.table(table) for table in tables if table is not None]
         return Section("runs", "Runs, failures and costs", parts)
 

@@ -20,6 +20,7 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.words import intervals_text
+from reveal_bench.reports.detection import figures_of
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text, leading
 from reveal_bench.reports.run_published import OwnScores
@@ -118,9 +119,21 @@ class ScoreReport(RunReport):
                 "findings", "Scores by finding", [*tables, Text("All scores are in a table of their own.", file=file)]
             ),
         ]
+        if curves := self._curves():
+            sections.append(Section("curves", "At every threshold", [self.figure(drawn) for drawn in curves]))
         if self.comparisons:
             sections.append(Section("differences", "Differences", [self.table(self._differences())]))
         return sections
+
+    def _curves(self) -> list[Illustration]:
+        """What the runs find at every threshold, where answers have one and there is something to find."""
+        drawn = {}
+        for name, rows in zip(short_names(self.runs), self.rows, strict=True):
+            n, seed = self.options.n_resamples, self.options.seed
+            found = self.world.kind.curves(rows, n_resamples=n, seed=seed, unit="patient")
+            if found is not None and found.bands:
+                drawn[name] = found
+        return figures_of(drawn) if drawn else []
 
     @property
     def _main(self) -> str:
@@ -131,7 +144,7 @@ class ScoreReport(RunReport):
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
-        caption = f"Mean over {len(self.groups)} findings, with 95 % interval."
+        caption = f"Mean over those of {len(self.groups)} findings for which it is defined, with 95 % interval."
         return Table(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _score(self, metric: str, place: int, group: str) -> str:

@@ -146,12 +146,13 @@ def runs_table(
     return Table(head, rows, caption, "Runs", plain=Csv("runs", plain_head, plain))
 
 
-def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]]) -> Table | None:
+def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]], unanswered: str) -> Table | None:
     """What became of the questions of the run folders, and what they cost; None without a run folder.
 
     Parameters
     ----------
     means : label -> mean hit rate by epoch; empty where answers are not scored so
+    unanswered : what questions without an answer are
     """
     rows, plain = [], []
     folders = [run for run in runs if run.run is not None]
@@ -173,8 +174,8 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]])
                   *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (
         "What became of every question of the run folders (times epochs), and what it cost in the currency of the "
-        "prices given; without usage: replies without counts of tokens, which the cost leaves out. A question that "
-        "is not answered counts as a miss." + (" SD: standard deviation over epochs." if means else "")
+        "prices given; without usage: replies without counts of tokens, which the cost leaves out. Questions without "
+        f"an answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
     )
     return Table(head, rows, caption, "Failures and costs", plain=Csv("failures-and-costs", plain_head, plain))
 

@@ -19,7 +19,8 @@ from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.overlay import shown_png
 from reveal_bench.models.pictures import FolderPictures
-from reveal_bench.models.questions import AskSettings, list_questions
+from reveal_bench.models.prompts import compose
+from reveal_bench.models.questions import AskSettings, Shown, list_questions
 from reveal_bench.phantom.layouts import write_chexlocalize
 from reveal_bench.sources import chexlocalize
 from tests.conftest import made_once
@@ -89,3 +90,16 @@ def playing(
     planned = {question: list(some) for question, some in (faults or {}).items()}
     with played(PlayedModel(known, answers, planned)) as model:
         yield model, hits
+
+
+@contextmanager
+def saying(folder: Path, split: str, answers: Mapping[str, str]) -> Iterator[PlayedModel]:
+    """A model that knows the questions of any folder by their last picture, and says of each what `answers` holds."""
+    settings, pictures = AskSettings.of_folder(folder), FolderPictures(folder)
+    known = {}
+    for question in list_questions(folder, split, settings):
+        *_, shown, _ = compose(question, settings, pictures=pictures)[-1].parts
+        assert isinstance(shown, Shown)
+        known[hashlib.sha256(shown.png).hexdigest(), question.finding or ""] = question.id
+    with played(PlayedModel(known, answers)) as model:
+        yield model

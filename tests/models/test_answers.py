@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.answers import STATUSES, Reply, read_reply
 from reveal_bench.models.questions import AskSettings
@@ -17,7 +19,7 @@ from tests.models import answer_cases_later
 from tests.models.answer_cases import CASES, Case
 
 WIDE = ViewedImage("i1", "AP", (512, 768))  # its square begins at x = 128 and is shown at half its size
-FORMS = ("cell", "point", "box", "labels", "text")
+FORMS = ("cell", "point", "box", "boxes", "labels", "text")
 
 
 def question(form: str, *, present: bool = True, requires_boxes: bool = False) -> Question:
@@ -27,7 +29,7 @@ def question(form: str, *, present: bool = True, requires_boxes: bool = False) -
 
 
 def read(form: str, text: str, *, stop: str | None = None, present: bool = True, side: int | None = None) -> Reply:
-    side = side or (1024 if form in ("labels", "text") else 256)
+    side = side or (1024 if form in ("boxes", "labels", "text") else 256)
     asked = question(form, present=present)
     return read_reply(text, asked, AskSettings(form=form, side=side), stop_reason=stop)  # type: ignore[arg-type]
 
@@ -256,6 +258,48 @@ def test_malformed_box_is_noted_and_the_others_stay(change: dict[str, object], n
     reply = read("text", boxes(GOOD, GOOD | change))
     assert (len(reply.boxes), reply.status) == (1, "answered")
     assert note in reply.note
+
+
+ONE, TWO = {"box": [96, 64, 192, 128], "score": 0.9}, {"box": [0, 0, 48, 64], "score": 0.25}
+PASSED = "passed over a box without a score from 0 to 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "n", "note"),
+    [
+        (boxes(ONE, TWO), "answered", 2, ""),
+        (json.dumps([ONE, TWO]), "answered", 2, ""),
+        (json.dumps({"boxes": [{"x": 96, "y": 64, "w": 192, "h": 128, "confidence": 0.9}]}), "answered", 1, ""),
+        ("First " + boxes(TWO) + "\nBut no:\n" + boxes(ONE), "answered", 1, ""),
+        (boxes(ONE, TWO | {"score": 90}), "answered", 1, PASSED),
+        (boxes(ONE, TWO | {"score": True}), "answered", 1, PASSED),
+        (boxes(ONE, {"box": TWO["box"]}), "answered", 1, PASSED),
+        (boxes(ONE, TWO | {"box": [760, 0, 48, 64]}), "answered", 1, "outside the picture of 768 x 512 pixels"),
+        (boxes(ONE, TWO | {"box": [0, 0, 48]}), "answered", 1, "3 numbers, 4 were asked for"),
+        (boxes(ONE, "left"), "answered", 1, "passed over a box that is a str, no object"),
+        (boxes({"box": TWO["box"]}), "unclear", 0, PASSED),
+        (boxes(*[ONE] * 101), "answered", 100, "101 boxes, the first 100 were read"),
+        (boxes(), "absent", 0, ""),
+        ("[]", "absent", 0, ""),
+        ("There is no pneumothorax.", "absent", 0, ""),
+        ("I cannot help with medical images.", "refused", 0, ""),
+        ("Box: 96, 64, 192, 128", "unclear", 0, ""),
+    ],
+)
+def test_boxes_with_scores(text: str, status: str, n: int, note: str) -> None:
+    """Of a film of 1,536 x 1,024 pixels that is shown whole, 768 wide: a box of the answer is twice as large there."""
+    asked = replace(question("boxes", present=False), images=(ViewedImage("i", "PA", (1024, 1536)),))
+    reply = read_reply(text, asked, AskSettings("boxes", side=768))
+    assert (reply.status, len(reply.detections)) == (status, n)
+    assert note in reply.note
+    assert bool(note) == bool(reply.note)
+    if n:
+        assert reply.detections[0] == ScoredBox((192.0, 128.0, 384.0, 256.0), 0.9)
+
+
+def test_boxes_that_are_cut_off_are_no_answer() -> None:
+    assert read("boxes", boxes(ONE, TWO)[:-12], stop="length").status == "cut_off"
+    assert read("boxes", boxes(ONE, TWO), stop="length").status == "answered"
 
 
 def test_missing_boxes_are_noted_where_the_task_wants_them() -> None:

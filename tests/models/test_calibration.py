@@ -137,7 +137,7 @@ def test_boxes_of_tasks_are_of_each_pictures_own_sides(coordinates: str, entry: 
     assert box.box == pytest.approx((512, 512, 1024, 256))
 
 
-@pytest.mark.parametrize("form", ["point", "box", "text"])
+@pytest.mark.parametrize("form", ["point", "box", "boxes", "text"])
 @pytest.mark.parametrize("coordinates", [*CONVENTIONS, "pixels-640"])
 def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: str) -> None:
     """Its own example line, with the numbers of a known place, reads as that place."""
@@ -145,12 +145,14 @@ def test_a_prompt_asks_in_the_convention_that_is_read(form: str, coordinates: st
     image = ViewedImage("i", "AP", (256, 256))
     asked = Question("q", form, (image,), None if form == "text" else "Edema", prompt="Mark it.", requires_boxes=True)
     text, place = prompt_text(asked, settings), (40.0, 60.0, 90.0, 30.0)
-    names = convention(coordinates).names(form, corners=True)
+    names = convention(coordinates).names("point" if form == "point" else "box", corners=True)
     numbers = convention(coordinates).written(place[: len(names)], (256, 256), corners=True)
     example = ", ".join(names)
-    (line,) = re.findall(r'\{"boxes": \[\{.*\}\]\}' if form == "text" else rf"\w+: {example}", text)
-    reply = read_reply(line.replace(example, ", ".join(numbers)).replace("...", "it"), asked, settings)
-    got = reply.boxes[0].box if form == "text" else (reply.point or reply.box)
+    (line,) = re.findall(r'\{"boxes": \[\{.*\}\]\}' if "boxes" in text else rf"\w+: {example}", text)
+    said = line.replace(example, ", ".join(numbers)).replace('"..."', '"it"').replace("...", "0.5")
+    reply = read_reply(said, asked, settings)
+    several = reply.boxes or reply.detections
+    got = several[0].box if several else (reply.point or reply.box)
     assert got == pytest.approx(place[: len(names)], abs=0.5)  # half a thousandth of 256, or half a unit of 0.1 %
 
 
@@ -206,17 +208,17 @@ def test_the_convention_of_boxes_is_found(how: str, corners: bool, side: int) ->
     assert Calibration.from_document(json.loads(json.dumps(found.document()))) == found
 
 
-@pytest.mark.parametrize("form", ["point", "text"])
+@pytest.mark.parametrize("form", ["point", "boxes", "text"])
 @pytest.mark.parametrize("how", [name for name in CONVENTION_OF if name != "resized"])
-def test_the_convention_of_points_and_tasks_is_found(form: str, how: str) -> None:
+def test_the_convention_of_other_forms_is_found(form: str, how: str) -> None:
     def write(place: Sequence[float], size: tuple[int, int]) -> str:
         numbers = said(place, size, how)
-        boxes = json.dumps({"boxes": [{"image": 1, "label": "it", "box": json.loads(f"[{numbers}]")}]})
-        return f"Seen.\n{boxes}" if form == "text" else f"Point: {numbers}"
+        boxes = json.dumps({"boxes": [{"image": 1, "label": "it", "score": 0.5, "box": json.loads(f"[{numbers}]")}]})
+        return f"Point: {numbers}" if form == "point" else f"Seen.\n{boxes}"
 
     settings = AskSettings(form, side=300, coordinates=AUTO)  # type: ignore[arg-type]
     found = calibrate(answers_of(form, 300, write), settings)
-    assert (found.coordinates, found.corners) == (how, form == "text")
+    assert (found.coordinates, found.corners) == (how, form != "point")
 
 
 def test_two_wrong_answers_of_eight_are_borne_and_three_are_not() -> None:

@@ -21,7 +21,7 @@ from reveal_bench.models.shots import Shot
 PIXELS = {"i1": 10, "i2": 90, "p1": 150, "e1": 200, "e2": 230}
 FRONTAL, LATERAL = ViewedImage("i1", "AP", (120, 160)), ViewedImage("i2", "LATERAL", (160, 120))
 PRIOR = ViewedImage("p1", "UNKNOWN", (160, 120), is_prior=True)
-SHA256_OF_VERSION = {"1": "640c2c66cdd13821562cae9953aedd5d25a31047cb7a2dbdde69d1e2b0bc24f8"}
+SHA256_OF_VERSION = {"1": "2b6ff4f9fe55968fb9d87db6aa11a35e4a7ec1ed77a215d6d4caf680a8ff7659"}
 
 
 class Pictures:
@@ -63,6 +63,9 @@ def every_text() -> str:
         (STUDY, TASK, replace(TASK, requires_boxes=False, images=(LATERAL,))), ("zero-shot", "chain-of-thought")
     ):
         texts += [describe(AskSettings(question.form, style, side=1024), question)]  # type: ignore[arg-type]
+    for style, corners, view in product(("zero-shot", "chain-of-thought"), (False, True), ("AP", "LATERAL")):
+        settings = AskSettings("boxes", style, side=1024, corners=corners)  # type: ignore[arg-type]
+        texts.append(describe(settings, localization("boxes", view=view, present=False)))
     turns = compose(
         localization("box"), AskSettings("box", "few-shot", shots=1), pictures=Pictures(), shots=[shot("e1", "1 2 3 4")]
     )

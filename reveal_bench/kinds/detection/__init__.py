@@ -49,7 +49,7 @@ class Detection(ImageKind):
     primary: ClassVar = "ap_50"
     released: ClassVar = ("ap_50", "cpm")
     outcomes: ClassVar = ("right", "wrong")
-    forms: ClassVar = ("box",)
+    forms: ClassVar = ("boxes", "box")
     has_several_places: ClassVar = True
 
     read_manifest = deferred("reveal_bench.kinds.detection.records", "read_detection_manifest")
@@ -104,6 +104,16 @@ class Detection(ImageKind):
 
         score = 1.0 if answer.score is None else answer.score
         return LocalizationPrediction(answer.unit, answer.finding or "", box=answer.box, mask=answer.mask, score=score)
+
+    def predictions(self, answer: Any) -> list[LocalizationPrediction]:
+        """A detection for each of several boxes, else the one that was named."""
+        from reveal_bench.kinds.localization.records import LocalizationPrediction
+
+        several = [
+            LocalizationPrediction(answer.unit, answer.finding or "", box=one.box, score=one.score)
+            for one in answer.detections
+        ]
+        return several or [self.prediction(answer)]
 
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> a list of detections, each fields of a line or ``(box, score)``."""

@@ -14,7 +14,7 @@ from typing import ClassVar
 from reveal_bench.kinds.localization.records import Box, LocalizationRecord, Manifest, read_manifest
 from reveal_bench.masks import Rle, rasterize_polygons
 
-__all__ = ["DetectionManifest", "instance_masks", "instances", "is_known", "read_detection_manifest"]
+__all__ = ["DetectionManifest", "ScoredBox", "instance_masks", "instances", "is_known", "read_detection_manifest"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,14 @@ class DetectionManifest(Manifest):
     """What a split asks: every finding of every image."""
 
     kind: ClassVar[str] = "detection"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBox:
+    """A box [x, y, width, height] in pixels of the full image, and how sure a system is of it, in [0, 1]."""
+
+    box: Box
+    score: float
 
 
 def read_detection_manifest(folder: Path, split: str) -> DetectionManifest:
