@@ -479,7 +479,8 @@ def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
 def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: Any) -> None:
     *_, opening = board._Handlers(world.services).open(asking(world, None, benchmark=IMAGES))
     words = " ".join(re.sub("<[^>]+>", " ", opening).split())
-    assert words.startswith("Where is each finding of a chest radiograph?")
+    n = world.services.catalogue.current(IMAGES).n_items
+    assert words.startswith(f"Where is each finding of a chest radiograph? Models ranked on {n} held-out images.")
     assert "No entry has a place yet." in words  # nobody ranked them here
     *_, shown, _, _, _ = board._Handlers(world.services).open(asking(world, None, benchmark="nope"))
     assert "There is no board of &#39;nope&#39; here." in shown

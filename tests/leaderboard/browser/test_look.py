@@ -39,6 +39,8 @@ NOTE_SHIFTS = """window.shift = 0;
 new PerformanceObserver((seen) => {
   for (const one of seen.getEntries()) window.shift += one.hadRecentInput ? 0 : one.value;
 }).observe({type: "layout-shift", buffered: true});"""
+FADED = """[...document.querySelectorAll(".rv-scroll")].every((box) =>
+  box.classList.contains("rv-more") === (box.scrollLeft + box.clientWidth < box.scrollWidth - 4))"""
 BESIDE_THE_SCREEN = """() => [...document.querySelectorAll("td .rv-action")]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent)"""
 
@@ -112,6 +114,7 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         assert_well_built(page)
+        page.wait_for_function(FADED)  # what goes on beside the window is seen to
         assert page.evaluate(BESIDE_THE_SCREEN) == []
 
 

@@ -1,5 +1,6 @@
 // Small things that Gradio leaves out: a skip link, a window title that follows the page's heading, upload fields that
-// say which file they are for and that open with Enter as with Space; and one entry lit up in a table and its figures.
+// say which file they are for and that open with Enter as with Space; one entry lit up in a table and its figures; and
+// tables that fade out on the right while more of them stands there.
 (() => {
   if (document.querySelector(".rv-skip")) return;
   const name = "REVEAL leaderboard";
@@ -50,10 +51,21 @@
     const key = event.target.closest?.("[data-entry]")?.dataset.entry;
     for (const one of document.querySelectorAll("[data-entry]")) one.classList.toggle("rv-lit", Boolean(key) && one.dataset.entry === key);
   };
+  let asked = 0;
+  const fade = () => {
+    cancelAnimationFrame(asked);
+    asked = requestAnimationFrame(() => {
+      const boxes = [...document.querySelectorAll(".rv-scroll")];
+      const more = boxes.map((box) => box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+      boxes.forEach((box, n) => box.classList.toggle("rv-more", more[n]));
+    });
+  };
+  document.addEventListener("scroll", fade, {capture: true, passive: true});
+  addEventListener("resize", fade);
   document.addEventListener("pointerover", light);
   document.addEventListener("click", copy);
   document.addEventListener("keydown", enter, true);
   document.body.prepend(skip);
   follow();
-  new MutationObserver(follow).observe(document.body, {childList: true, subtree: true});
+  new MutationObserver(() => { follow(); fade(); }).observe(document.body, {childList: true, subtree: true});
 })();
