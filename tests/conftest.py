@@ -211,6 +211,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(root / "public", root / "vault", root)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are their descriptions, for tests of what stands beside them: drawing takes longer than all else."""
+    from reveal_bench.reports.style import Illustration
+
+    monkeypatch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
+    monkeypatch.setattr(Illustration, "file", lambda drawn, _: drawn.alt.encode())
+
+
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """moto's server on loopback with one bucket; AWS's variables point there."""

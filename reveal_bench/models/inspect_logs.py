@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
 """Ends of names of variables that providers take keys from; REVEAL_MODEL_KEY is one."""
 SHORTEST_KEY = 6
 SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
+READ_AT_ONCE = 100
+"""Samples of a log; its table of contents is read anew each time."""
 NOT_SENT = "the temperature is that of the configuration; the log does not hold what was sent"
 
 
@@ -162,10 +165,16 @@ def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, Exchang
 
 
 def _samples(log: _Log) -> Iterator[EvalSample]:
-    from inspect_ai.log import read_eval_log_samples
+    """In the order in which they were planned, those that the log holds; with pictures, so not all of them at once."""
+    from inspect_ai.log import read_eval_log_sample_summaries, read_eval_log_samples_by_id
 
+    place = str(log.path.resolve())
     try:
-        yield from read_eval_log_samples(str(log.path.resolve()), all_samples_required=False)
+        held = {(one.id, one.epoch) for one in read_eval_log_sample_summaries(place)}
+        epochs = range(1, (log.header.eval.config.epochs or 1) + 1)
+        planned = product(log.header.eval.dataset.sample_ids or (), epochs)
+        while some := list(islice((one for one in planned if one in held), READ_AT_ONCE)):
+            yield from read_eval_log_samples_by_id(place, some)
     except Exception as error:
         raise ValueError(f"{log.path} is damaged: {type(error).__name__}: {error}") from None
 

@@ -66,6 +66,7 @@ def test_the_same_commands_elsewhere_give_the_same_bytes(pool: Path, folder: Pat
     assert [name for name in names if (folder / name).read_bytes() != (again / name).read_bytes()] == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_is_a_page(folder: Path, tmp_path: Path) -> None:
     printed = call("curate", "report", folder).stdout
     assert f"open {folder / 'report' / 'index.html'}" in printed

@@ -295,7 +295,7 @@ def test_titles_are_unique() -> None:
 
 @each()
 def test_range_holds(metric: Metric, rng: np.random.Generator) -> None:
-    found = np.concatenate([values(metric, adapter(metric).draw(rng, n)) for n in DRAWS * 20])
+    found = np.concatenate([values(metric, adapter(metric).draw(rng, n)) for n in DRAWS * 8])
     defined = found[~np.isnan(found)]
     assert len(defined)
     assert defined.min() >= metric.low - 1e-12
@@ -412,13 +412,6 @@ def test_all_undefined(metric: Metric) -> None:
         "false_alarms": 0.0,
     }
     np.testing.assert_array_equal(found, np.full(len(found), defined.get(metric.name, np.nan)))
-
-
-@each()
-def test_one_case(metric: Metric, rng: np.random.Generator) -> None:
-    for _ in range(50):
-        found = values(metric, adapter(metric).draw(rng, 1))
-        assert np.all(np.isnan(found) | ((found >= metric.low - 1e-12) & (found <= metric.high)))
 
 
 @each(lambda metric: metric.family != "ordinal" and metric.name != "grid_chance")

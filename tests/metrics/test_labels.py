@@ -148,7 +148,7 @@ def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generat
     from sklearn import metrics as oracle
     from sklearn.exceptions import UndefinedMetricWarning
 
-    for predictions, references in random_labels(rng, 80):
+    for predictions, references in random_labels(rng, 40):
         assert exact_match(predictions, references) == oracle.accuracy_score(references, predictions)
         assert hamming_loss(predictions, references) == pytest.approx(
             oracle.hamming_loss(references, predictions), abs=1e-12
@@ -216,9 +216,9 @@ def test_replicates_of_decisions_equal_a_loop_over_the_same_draws(
     from sklearn.exceptions import UndefinedMetricWarning
 
     predictions, references, units, n_units = world
-    counts = resampling_counts(n_units, n_resamples=80, seed=3)
+    counts = resampling_counts(n_units, n_resamples=20, seed=3)
     replicates = label_sums(predictions, references, units=units, n_units=n_units).resample(counts)
-    for b, rows in enumerate(draws_of(units, n_units, 80, 3)):
+    for b, rows in enumerate(draws_of(units, n_units, 20, 3)):
         p, r = predictions[rows], references[rows]
         for average in AVERAGES:
             for zero_division in (NAN, 0, 1):
@@ -271,7 +271,7 @@ def test_many_replicates_go_by_blocks(rng: np.random.Generator) -> None:
 
 
 def test_order_of_studies_labels_and_doubling_do_not_matter(rng: np.random.Generator) -> None:
-    for predictions, references in random_labels(rng, 50):
+    for predictions, references in random_labels(rng, 15):
         scores = rng.random(references.shape).round(1)
         studies, labels = rng.permutation(len(references)), rng.permutation(references.shape[1])
         for average in AVERAGES:

@@ -95,7 +95,7 @@ def test_point_hit_equals_indexing_the_dense_mask(rng: np.random.Generator) -> N
 
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_grid_hit_and_chance_equal_exact_fractions(n: int, rng: np.random.Generator) -> None:
-    masks = random_masks(rng, 120, largest=21)
+    masks = random_masks(rng, 60, largest=21)
     grid = Grid(n)
     packed = pack_masks([encode_mask(mask) for mask in masks])
     places = rng.integers(0, n, (len(masks), 2)).tolist()

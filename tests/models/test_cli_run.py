@@ -103,6 +103,7 @@ def test_what_cannot_be_is_said(films: Path, options: tuple[str, ...], message: 
     assert message in call("run", films, "--split", "test", *options, expect=1).stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_report_and_misses(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
     out, _, _ = ran
     call("baseline", "chance", films, "--split", "test", "--out", tmp_path / "chance.jsonl")

@@ -352,6 +352,7 @@ def test_a_control_without_any_answer_is_said(told: Path, rows: dict[tuple[str, 
     assert "nothing answered" in (told / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_controls_of_another_run_are_refused(phantom: Phantom, told: Path, tmp_path: Path) -> None:
     import shutil
 

@@ -17,7 +17,6 @@ from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.reports.curation import report
-from reveal_bench.reports.style import Illustration
 from tests.conftest import World, made_once
 from tests.dataset.conftest import benchmark  # noqa: F401  (a fixture)
 from tests.reports import report_folder
@@ -102,10 +101,3 @@ def curated(tmp_path_factory: pytest.TempPathFactory) -> CurationFolder:
         report(report_folder.whole(root))
 
     return CurationFolder(made_once(tmp_path_factory, "curation", make) / "curation")
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are their descriptions, for tests of what stands beside them: drawing takes longer than all else."""
-    monkeypatch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
-    monkeypatch.setattr(Illustration, "file", lambda drawn, _: drawn.alt.encode())

@@ -108,6 +108,7 @@ def test_pairs_of_readers_are_compared_the_one_with_most_in_common_first(reporte
         assert float(row["sd_b"]) == pytest.approx(np.std(second, ddof=1))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_counts_answers_and_says_what_content_is(reported: tuple[list[Rating], Path], tmp_path: Path) -> None:
     (of_a, of_b), page = rows_of(reported[1], "answers"), (reported[1] / "report.html").read_text(encoding="utf-8")
     assert (of_a["answered"], of_a["unanswered"], of_b["answered"], of_b["unanswered"]) == ("12", "0", "10", "2")

@@ -84,7 +84,7 @@ def test_shards_are_those_of_the_pool_and_finished_tasks_stay(tmp_path: Path) ->
     done = {int(path.stem) for path in (storage / "rows-test" / "done").glob("[0-9]*")}  # others are half written
     assert 5 <= len(done) < 21
     with pytest.raises(BuildError, match=r"1 problem:\n060\.png:study-60: `picture` must be readable"):
-        by_tasks(pictures, tmp_path / "out", storage)
+        by_tasks(pictures, tmp_path / "out", storage, executor=here)
     log = by_tasks(pictures, tmp_path / "out", storage, max_shard_bytes=1, keep_going=True, executor=here)
     assert same(tmp_path / "out", tmp_path / "pool")
     assert len(list((tmp_path / "out" / "multilabel").iterdir())) == 2
