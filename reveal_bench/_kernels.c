@@ -87,6 +87,31 @@ wrong:
 
 /* ---- run-length strings ---- */
 
+#define EACH(byte) ((uint64_t)(byte) * 0x0101010101010101u) /* in each byte of a word */
+
+static inline uint64_t word_at(const uint8_t *text)
+{
+    uint64_t word;
+    memcpy(&word, text, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+/* Characters that end a code: bit 5 of (character - 48) is bit 5 of the character with its bit 4 beside it, exclusively. */
+static int64_t codes_in(const uint8_t *text, int64_t size)
+{
+    int64_t n_more = 0, k = 0;
+    for (; k + 8 <= size; k += 8) {
+        const uint64_t word = word_at(text + k);
+        n_more += (int64_t)((((word >> 5 ^ word >> 4) & EACH(1)) * EACH(1)) >> 56);
+    }
+    for (; k < size; k++)
+        n_more += (text[k] >> 5 ^ text[k] >> 4) & 1;
+    return size - n_more;
+}
+
 static PyObject *count_runs(PyObject *self, PyObject *tuple)
 {
     TAKE("bqQ")
@@ -95,81 +120,133 @@ static PyObject *count_runs(PyObject *self, PyObject *tuple)
     int64_t *n_runs = LONGS(2);
     Py_ssize_t n = LENGTH(2);
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < n; i++) {
-        int64_t count = 0;
-        for (int64_t k = offsets[i]; k < offsets[i + 1]; k++)
-            count += ((uint8_t)(text[k] - 48) & 0x20) == 0;
-        n_runs[i] = count;
-    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        n_runs[i] = codes_in(text + offsets[i], offsets[i + 1] - offsets[i]);
     Py_END_ALLOW_THREADS
     DONE
 }
 
-/* One code of one or two characters, as nearly all are, without a branch that cannot be foreseen: its length, or 0 if it
-   is longer, cut off or wrong. */
-static inline int short_code(const uint8_t *text, int64_t left, int64_t *value)
+/* What is read of one mask: the last two runs, how many there were, foreground; its ends, where they are kept. */
+typedef struct {
+    int64_t n_pixels, total, before, last, run, area, kept;
+    int merge;
+    int32_t *ends;
+} Runs;
+
+/* The values of the next three codes, if they end within eight characters that are all of the alphabet, as nearly all do,
+   without a branch that cannot be foreseen: their length, or 0. */
+static inline int three_codes(const uint8_t *text, int64_t left, int64_t *values)
 {
-    if (left < 2)
+#if defined(__GNUC__)
+    if (left < 8)
         return 0;
-    const unsigned low = (unsigned)text[0] - 48, high = (unsigned)text[1] - 48;
-    const unsigned more = low >> 5 & 1;
-    if ((low | high) > 63 || (more & high >> 5))
+    const uint64_t word = word_at(text), codes = word + EACH(0x50); /* 48 to 111 become 128 to 191 */
+    uint64_t last = ~codes & EACH(0x20); /* a mark in each character that ends a code */
+    if ((word & EACH(0x80)) || (codes & EACH(0xC0)) != EACH(0x80))
         return 0;
-    const int32_t bits = (int32_t)((low & 0x1F) | ((high & 0x1F) << 5 & -more));
-    const int32_t sign = 0x10 << 5 * more;
-    *value = (bits ^ sign) - sign;
-    return 1 + (int)more;
+    uint64_t bits = codes & EACH(0x1F); /* five of each character, moved together by pairs of bytes, of twos, of fours */
+    bits = (bits & 0x001F001F001F001Fu) | (bits & 0x1F001F001F001F00u) >> 3;
+    bits = (bits & 0x000003FF000003FFu) | (bits & 0x03FF000003FF0000u) >> 6;
+    bits = (bits & 0x00000000000FFFFFu) | (bits & 0x000FFFFF00000000u) >> 12;
+    int start = 0;
+    for (int i = 0; i < 3; i++) {
+        if (last == 0)
+            return 0;
+        const int stop = __builtin_ctzll(last) / 8 + 1;
+        values[i] = (int64_t)(bits << (64 - 5 * stop)) >> (64 - 5 * (stop - start));
+        last &= last - 1;
+        start = stop;
+    }
+    return start;
+#else
+    return 0;
+#endif
 }
 
-static int64_t decode_one(const uint8_t *text, int64_t size, int64_t area, int32_t *ends, uint8_t *status, int64_t *place)
+/* Three runs at once, of which none is empty: the length of their codes, or 0. */
+static inline int three_runs(const uint8_t *text, int64_t left, Runs *runs)
 {
-    int64_t total = 0, before = 0, last = 0, run = 0, kept = 0, k = 0;
-    int merge = 0;
-#define FAIL(why, where) { *status = why; *place = where; return 0; }
-    while (k < size) {
-        int64_t value = 0;
-        const int length = short_code(text + k, size - k, &value);
-        k += length;
-        if (length == 0) {
-            int shift = 0, code;
-            do {
-                if (k == size)
-                    FAIL(TRUNCATED, size)
-                code = (int)text[k] - 48;
-                if (code < 0 || code > 63)
-                    FAIL(BAD_CHARACTER, k)
-                value |= (int64_t)(code & 0x1F) << shift;
-                shift += 5;
-                if (code & 0x20 && shift == MAX_CODE_BITS)
-                    FAIL(TOO_LONG, k)
-                k++;
-            } while (code & 0x20);
-            if (code & 0x10)
-                value -= (int64_t)1 << shift;
-        }
-        if (run > 2)
-            value += before;
-        if (value < 0)
-            FAIL(NEGATIVE_RUN, run)
-        total += value;
-        if (total > area)
-            FAIL(OVERFLOW_, run)
-        if (value == 0 && run > 0) {
-            merge = !merge;
-        } else {
-            kept += !merge;
-            merge = 0;
-            ends[kept - 1] = (int32_t)total;
-        }
-        before = last;
-        last = value;
-        run++;
+    int64_t run[3];
+    const int length = runs->run > 2 && !runs->merge ? three_codes(text, left, run) : 0;
+    if (length == 0)
+        return 0;
+    run[0] += runs->before;
+    run[1] += runs->last;
+    run[2] += run[0];
+    const int64_t total = runs->total + run[0] + run[1] + run[2];
+    if (((run[0] - 1) | (run[1] - 1) | (run[2] - 1) | (runs->n_pixels - total)) < 0)
+        return 0;
+    if (runs->ends) {
+        int32_t *ends = runs->ends + runs->kept;
+        ends[0] = (int32_t)(runs->total + run[0]);
+        ends[1] = (int32_t)(runs->total + run[0] + run[1]);
+        ends[2] = (int32_t)total;
     }
-    if (total != area)
-        FAIL(UNDERFLOW_, total)
-    *status = OK;
-    *place = 0;
-    return kept;
+    runs->total = total;
+    runs->before = run[1];
+    runs->last = run[2];
+    runs->area += runs->run & 1 ? run[0] + run[2] : run[1];
+    runs->run += 3;
+    runs->kept += 3;
+    return length;
+}
+
+/* One run: OK, or what is wrong with it. */
+static int one_run(Runs *runs, int64_t value)
+{
+    value += runs->run > 2 ? runs->before : 0;
+    if (value < 0)
+        return NEGATIVE_RUN;
+    runs->total += value;
+    if (runs->total > runs->n_pixels)
+        return OVERFLOW_;
+    if (value == 0 && runs->run > 0) {
+        runs->merge = !runs->merge;
+    } else {
+        runs->kept += !runs->merge;
+        runs->merge = 0;
+        if (runs->ends)
+            runs->ends[runs->kept - 1] = (int32_t)runs->total;
+    }
+    runs->area += runs->run & 1 ? value : 0;
+    runs->before = runs->last;
+    runs->last = value;
+    runs->run++;
+    return OK;
+}
+
+/* Reads all runs of a mask. Returns OK or what is wrong, and then where. */
+static int read_runs(const uint8_t *text, int64_t size, Runs *runs, int64_t *place)
+{
+    int64_t k = 0;
+    while (k < size) {
+        const int length = three_runs(text + k, size - k, runs);
+        k += length;
+        if (length)
+            continue;
+        int64_t value = 0;
+        int shift = 0, code, wrong;
+        do {
+            *place = k;
+            if (k == size)
+                return TRUNCATED;
+            code = (int)text[k] - 48;
+            if (code < 0 || code > 63)
+                return BAD_CHARACTER;
+            value |= (int64_t)(code & 0x1F) << shift;
+            shift += 5;
+            if (code & 0x20 && shift == MAX_CODE_BITS)
+                return TOO_LONG;
+            k++;
+        } while (code & 0x20);
+        if (code & 0x10)
+            value -= (int64_t)1 << shift;
+        *place = runs->run;
+        if ((wrong = one_run(runs, value)))
+            return wrong;
+    }
+    *place = runs->total;
+    return runs->total == runs->n_pixels ? OK : UNDERFLOW_;
 }
 
 static PyObject *decode_strings(PyObject *self, PyObject *tuple)
@@ -189,9 +266,36 @@ static PyObject *decode_strings(PyObject *self, PyObject *tuple)
             status[i] = TOO_MANY_RUNS;
             place[i] = n_runs[i];
         } else {
-            used += decode_one(text + offsets[i], offsets[i + 1] - offsets[i], areas[i], ends + used, status + i, place + i);
+            Runs runs = {.n_pixels = areas[i], .ends = ends + used};
+            status[i] = (uint8_t)read_runs(text + offsets[i], offsets[i + 1] - offsets[i], &runs, place + i);
+            if (status[i] == OK) {
+                used += runs.kept;
+                place[i] = 0;
+            }
         }
         run_offsets[i + 1] = used;
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+static PyObject *measure_strings(PyObject *self, PyObject *tuple)
+{
+    TAKE("bqqnQBQ")
+    const uint8_t *text = BYTES(0);
+    const int64_t *offsets = LONGS(1), *n_pixels = LONGS(2), max_runs = NUMBER(3);
+    int64_t *areas = LONGS(4), *place = LONGS(6);
+    uint8_t *status = BYTES(5);
+    Py_ssize_t n = LENGTH(5);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < n; i++) {
+        const uint8_t *one = text + offsets[i];
+        const int64_t size = offsets[i + 1] - offsets[i], n_runs = size > max_runs ? codes_in(one, size) : size;
+        Runs runs = {.n_pixels = n_pixels[i], .ends = NULL};
+        place[i] = max_runs + 1;
+        status[i] = (uint8_t)(n_runs > max_runs ? TOO_MANY_RUNS : read_runs(one, size, &runs, place + i));
+        areas[i] = status[i] == OK ? runs.area : 0;
+        place[i] = status[i] == OK ? 0 : place[i];
     }
     Py_END_ALLOW_THREADS
     DONE
@@ -488,9 +592,43 @@ static int64_t raised(Pieces *pieces, int64_t x, int64_t y, int64_t most, double
     }
 }
 
+enum { BLOCK = 32 };
 typedef struct {
-    int64_t most, x, y; /* squared distance of the deepest pixel so far, its column (0 = the leftmost) and row */
+    int64_t most, x, y; /* squared distance of the deepest pixel so far, its column (0 = the leftmost), and its row if it
+                           has been looked for, else -1 */
 } Deepest;
+
+/* From a deep column to the deepest near it, by shorter and shorter strides. */
+static void climb(Pieces *pieces, Deepest *best)
+{
+    for (int64_t stride = BLOCK / 2; stride; stride /= 2)
+        for (int side = -1; side <= 1; side += 2) {
+            const int64_t x = MIN(MAX(best->x + side * stride, 0), pieces->n_columns - 1);
+            const int64_t most = raised(pieces, x, 0, best->most, 0);
+            if (most > best->most)
+                *best = (Deepest){most, x, -1};
+        }
+}
+
+static int64_t row_of(Pieces *pieces, Deepest *best)
+{
+    int64_t stop;
+    if (best->y < 0)
+        best->y = deep_rows(pieces, best->x, 0, pieces->height, best->most, 1, &stop);
+    return best->y;
+}
+
+/* Take column x as the deepest so far if it is: its first rows at least as deep are [y, stop). */
+static void offer(Pieces *pieces, int64_t x, int64_t y, int64_t stop, Deepest *best)
+{
+    const int64_t most = raised(pieces, x, y, MAX(best->most, clearance(pieces, x, (y + stop - 1) / 2)), 0);
+    if (most > best->most) {
+        *best = (Deepest){most, x, -1};
+        climb(pieces, best);
+    } else if (y < row_of(pieces, best) || (y == best->y && x < best->x)) {
+        *best = (Deepest){most, x, y};
+    }
+}
 
 /* The deepest pixel of the columns [x, x + n), n a power of two. Distances of neighbours differ by 1 at most: one column
    that is far from as deep as the deepest so far rules out those beside it. */
@@ -501,46 +639,51 @@ static void search(Pieces *pieces, int64_t x, int64_t n, Deepest *best)
     if (n > 1) {
         const double needed = sqrt((double)best->most) - (double)(n / 2);
         const int64_t middle = MIN(x + n / 2, pieces->n_columns - 1);
-        if (needed > 1 && deep_rows(pieces, middle, 0, height, (int64_t)(needed * needed), n/4+1, &stop) == height)
+        const int64_t few = pieces->first[pieces->n_columns] > 8 * pieces->n_columns ? 1 : 4; /* of noise many columns tie */
+        if (n > few && needed > 1 &&
+            deep_rows(pieces, middle, 0, height, (int64_t)(needed * needed), n / 4 + 1, &stop) == height)
             return;
         search(pieces, x, n / 2, best);
         if (x + n / 2 < pieces->n_columns)
             search(pieces, x + n / 2, n / 2, best);
         return;
     }
-    int64_t y = deep_rows(pieces, x, 0, height, MAX(best->most, 1), 1, &stop);
-    if (y == height)
+    if (x == best->x)
         return;
-    const int64_t most = raised(pieces, x, y, best->most, 0);
-    if (most > best->most)
-        y = deep_rows(pieces, x, y, height, most, 1, &stop);
-    if (most > best->most || y < best->y)
-        *best = (Deepest){most, x, y};
+    const int64_t y = deep_rows(pieces, x, 0, height, MAX(best->most, 1), 1, &stop);
+    if (y < height)
+        offer(pieces, x, y, stop, best);
+}
+
+static int64_t column_of_longest(const Pieces *pieces)
+{
+    int64_t longest = 0, column = 0;
+    for (int64_t x = 0; x < pieces->n_columns; x += BLOCK)
+        for (int64_t i = pieces->first[x]; i < pieces->first[x + 1]; i++)
+            if (pieces->highs[i] - pieces->lows[i] > longest) {
+                longest = pieces->highs[i] - pieces->lows[i];
+                column = x;
+            }
+    return column;
 }
 
 static void deepest(Pieces *pieces, int64_t *found)
 {
-    enum { BLOCK = 32 };
-    Deepest best = {0, -1, pieces->height};
-    int64_t climbed = 0;
+    if (pieces->n_columns == 0)
+        return;
+    Deepest best = {0, column_of_longest(pieces), -1};
+    best.most = raised(pieces, best.x, 0, 0, 0);
     for (int64_t x = 0; x < pieces->n_columns; x += BLOCK) {
         const int64_t most = raised(pieces, x, 0, best.most, BLOCK / 2);
-        climbed = most > best.most ? x : climbed;
-        best.most = most;
+        if (most > best.most)
+            best = (Deepest){most, x, -1};
     }
-    for (int64_t stride = BLOCK / 2; stride; stride /= 2)
-        for (int side = -1; side <= 1; side += 2) {
-            const int64_t x = MIN(MAX(climbed + side * stride, 0), pieces->n_columns - 1);
-            const int64_t most = raised(pieces, x, 0, best.most, 0);
-            climbed = most > best.most ? x : climbed;
-            best.most = most;
-        }
+    best.most = raised(pieces, best.x, 0, best.most, 0);
+    climb(pieces, &best);
     for (int64_t x = 0; x < pieces->n_columns; x += BLOCK)
         search(pieces, x, BLOCK, &best);
-    if (best.x >= 0) {
-        found[0] = pieces->left + best.x;
-        found[1] = best.y;
-    }
+    found[0] = pieces->left + best.x;
+    found[1] = row_of(pieces, &best);
 }
 
 static PyObject *deepest_pixels(PyObject *self, PyObject *tuple)
@@ -1184,6 +1327,7 @@ static PyObject *counts_above(PyObject *self, PyObject *tuple)
 static PyMethodDef METHODS[] = {
     {"count_runs", count_runs, METH_VARARGS, NULL},
     {"decode_strings", decode_strings, METH_VARARGS, NULL},
+    {"measure_strings", measure_strings, METH_VARARGS, NULL},
     {"mask_areas", mask_areas, METH_VARARGS, NULL},
     {"intersections", intersections, METH_VARARGS, NULL},
     {"contains", contains, METH_VARARGS, NULL},

@@ -48,6 +48,7 @@ __all__ = [
     "decode_mask",
     "empty_rle",
     "encode_mask",
+    "measure_masks",
     "pack_boxes",
     "pack_masks",
     "pack_regions",
@@ -198,20 +199,40 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
     masks : PackedMasks, one per input; a refused one has no runs at all and must not be used
     problems : dict from index to MaskProblem
     """
+    texts, sizes, problems = _joined(rles)
+    kernels = _kernels()
+    n_runs = np.minimum(kernels.count_runs(*texts), MAX_RUNS + 1)
+    ends, offsets, status, place = kernels.decode_strings(*texts, sizes.prod(axis=1), n_runs, MAX_RUNS)
+    _note_problems(rles, status, place, problems)
+    return PackedMasks(sizes, ends, offsets), problems
+
+
+def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]]:
+    """Foreground pixels of many RLE masks, and what is wrong with them, as :func:`parse_masks` finds both.
+
+    No run is kept, which takes half the time.
+    """
+    texts, sizes, problems = _joined(rles)
+    areas, status, place = _kernels().measure_strings(*texts, sizes.prod(axis=1), MAX_RUNS)
+    _note_problems(rles, status, place, problems)
+    return areas, problems
+
+
+def _joined(rles: Sequence[Rle]) -> tuple[tuple[npt.NDArray[np.uint8], IntArray], IntArray, dict[int, MaskProblem]]:
+    """All strings in one array with their offsets, all sizes (n, 2), and which sizes are none; these have no string."""
     problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
     # UTF-8 keeps what is foreign foreign: each byte of a character outside ASCII is outside the alphabet too
     texts = [b"" if i in problems else rle.counts.encode("utf-8", "surrogatepass") for i, rle in enumerate(rles)]
     sizes = np.array([(0, 0) if i in problems else rle.size for i, rle in enumerate(rles)], np.int64).reshape(-1, 2)
-    text_offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
-    text = np.frombuffer(b"".join(texts), np.uint8)
-    kernels = _kernels()
-    n_runs = kernels.count_runs(text, text_offsets)
-    n_runs_kept = np.minimum(n_runs, MAX_RUNS + 1)
-    areas = sizes[:, 0] * sizes[:, 1]
-    ends, offsets, status, place = kernels.decode_strings(text, text_offsets, areas, n_runs_kept, MAX_RUNS)
+    offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
+    return (np.frombuffer(b"".join(texts), np.uint8), offsets), sizes, problems
+
+
+def _note_problems(
+    rles: Sequence[Rle], status: npt.NDArray[np.uint8], place: IntArray, problems: dict[int, MaskProblem]
+) -> None:
     for i in np.flatnonzero(status).tolist():
         problems[i] = _string_problem(rles[i], int(status[i]), int(place[i]))
-    return PackedMasks(sizes, ends, offsets), problems
 
 
 def _size_problem(rle: Rle) -> MaskProblem | None:

@@ -84,6 +84,16 @@ def _decode_one(text, area, ends):  # type: ignore[no-untyped-def] # noqa: C901 
     return kept, OK, 0
 
 
+def measure_strings(text, offsets, n_pixels, max_runs, areas, status, place):  # type: ignore[no-untyped-def]
+    """Foreground pixels of each string that is a mask; see :func:`reveal_bench.kernels.measure_strings`."""
+    n_runs = np.empty(status.size, np.int64)
+    count_runs(text, offsets, n_runs)
+    n_runs = np.minimum(n_runs, max_runs + 1)
+    ends, run_offsets = np.empty(n_runs.sum(), np.int32), np.empty(offsets.size, np.int64)
+    decode_strings(text, offsets, n_pixels, n_runs, max_runs, ends, run_offsets, status, place)
+    mask_areas(ends, run_offsets, areas)
+
+
 @njit(cache=True, nogil=True)
 def mask_areas(ends, offsets, areas):  # type: ignore[no-untyped-def]
     """Foreground pixels of each mask."""

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from reveal_bench import kernels, numba_kernels
-from reveal_bench.masks import PackedMasks, Rle, encode_mask, pack_masks, parse_masks
+from reveal_bench.masks import PackedMasks, Rle, encode_mask, measure_masks, pack_masks, parse_masks
 from reveal_bench.metrics.heat_maps import laid_over
 from reveal_bench.metrics.localization import mask_iou
 from tests.conftest import ROOT, random_masks
@@ -55,6 +55,7 @@ def results(loops: ModuleType, rles: list[Rle], others: list[Rle], patch: pytest
         masks.ends,
         masks.offsets,
         masks.areas,
+        measure_masks(rles)[0],
         masks.deepest_xy(everything[::-1]),
         kernels.contains(masks.ends, masks.offsets, everything, positions),
         kernels.intersections(masks.ends, masks.offsets, other.ends, other.offsets),
@@ -77,8 +78,8 @@ def test_c_and_numba_agree_on_masks(
     by_c, by_numba = (results(loops, rles, other_rles, monkeypatch) for loops in (in_c, numba_kernels))
     assert all(a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in
                zip(by_c, by_numba, strict=True))  # fmt: skip
-    assert by_c[2].tolist() == [int(mask.sum()) for mask in masks]
-    assert by_c[5].tolist() == [int((a & b).sum()) for a, b in zip(masks, others, strict=True)]
+    assert by_c[2].tolist() == by_c[3].tolist() == [int(mask.sum()) for mask in masks]
+    assert by_c[6].tolist() == [int((a & b).sum()) for a, b in zip(masks, others, strict=True)]
 
 
 def test_c_and_numba_agree_on_strings_that_are_no_masks(
@@ -88,13 +89,19 @@ def test_c_and_numba_agree_on_strings_that_are_no_masks(
     rles = [
         Rle((7, 9), "".join(rng.choice(alphabet[: rng.choice([20, 64, 68])], rng.integers(0, 9)))) for _ in range(9000)
     ]
-    rles += [encode_mask(mask) for mask in random_masks(rng, 200)]
-    found = []
+    sound = [encode_mask(mask) for mask in random_masks(rng, 800)]
+    rles += sound
+    for rle in sound:  # one character wrong, or one more or fewer, somewhere among good ones
+        k = int(rng.integers(len(rle.counts)))
+        rles.append(Rle(rle.size, rle.counts[:k] + str(rng.choice([*alphabet, ""])) + rle.counts[k + rng.integers(2) :]))
+    found, measured = [], []
     for loops in (in_c, numba_kernels):
         monkeypatch.setattr(kernels, "loops", loops)
         found.append(parse_masks(rles))
+        measured.append(measure_masks(rles))
     (by_c, problems), (by_numba, other_problems) = found
-    assert problems == other_problems
+    assert problems == other_problems == measured[0][1] == measured[1][1]
+    assert by_c.areas.tolist() == measured[0][0].tolist() == measured[1][0].tolist()
     assert {problem.rule for problem in problems.values()} >= {
         "rle-alphabet", "rle-truncated", "rle-code", "rle-negative-run", "rle-overflow", "rle-sum",
     }  # fmt: skip

@@ -28,7 +28,7 @@ from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
-from reveal_bench.masks import MaskProblem, Rle, pack_masks, parse_masks, rasterize_polygons, union_masks
+from reveal_bench.masks import MaskProblem, Rle, measure_masks, pack_masks, rasterize_polygons, union_masks
 
 __all__ = [
     "check_masks",
@@ -283,8 +283,7 @@ def _count_runs(rle: Rle) -> int:
 def check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
     """Read the run lengths of all masks; set each draft's area."""
     for batch in _batches([draft for draft in drafts if draft.rle is not None]):
-        masks, problems = parse_masks([draft.rle for draft in batch if draft.rle is not None])
-        areas = masks.areas
+        areas, problems = measure_masks([draft.rle for draft in batch if draft.rle is not None])
         for i, draft in enumerate(batch):
             if i in problems:
                 _note_mask_problem(draft, problems[i], checker)
