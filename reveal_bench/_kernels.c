@@ -85,6 +85,41 @@ wrong:
         return PyErr_NoMemory();  \
     }
 
+/* ---- characters of a JSON text ---- */
+
+static int64_t times_in(const uint8_t *text, int64_t size, uint8_t character)
+{
+    enum { LANES_OF_BYTES = 16 };
+    int64_t total = 0, k = 0;
+    while (k + LANES_OF_BYTES <= size) {
+        uint8_t lanes[LANES_OF_BYTES] = {0}; /* side by side, and none of them above 255 */
+        const int64_t stop = MIN(size - LANES_OF_BYTES, k + 254 * LANES_OF_BYTES);
+        for (; k <= stop; k += LANES_OF_BYTES)
+            for (int lane = 0; lane < LANES_OF_BYTES; lane++)
+                lanes[lane] += text[k + lane] == character;
+        for (int lane = 0; lane < LANES_OF_BYTES; lane++)
+            total += lanes[lane];
+    }
+    for (; k < size; k++)
+        total += text[k] == character;
+    return total;
+}
+
+static PyObject *count_characters(PyObject *self, PyObject *tuple)
+{
+    TAKE("bbQ")
+    enum { BLOCK_OF_TEXT = 1 << 14 }; /* stays in the nearest cache while each character is looked for */
+    const uint8_t *text = BYTES(0), *characters = BYTES(1);
+    int64_t *counts = LONGS(2);
+    const int64_t size = LENGTH(0), n = LENGTH(1);
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t k = 0; k < size; k += BLOCK_OF_TEXT)
+        for (int64_t i = 0; i < n; i++)
+            counts[i] += times_in(text + k, MIN(size - k, BLOCK_OF_TEXT), characters[i]);
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
 /* ---- run-length strings ---- */
 
 #define EACH(byte) ((uint64_t)(byte) * 0x0101010101010101u) /* in each byte of a word */
@@ -374,15 +409,15 @@ static PyObject *contains(PyObject *self, PyObject *tuple)
 static void cover(const int32_t *ends, int64_t start, int64_t stop, int64_t height, int64_t n, const int64_t *edges_x,
                   const int64_t *edges_y, int64_t *areas)
 {
-    const int64_t unit = 2 * n, cell = edges_x[1] - edges_x[0];
-    int64_t column = 0, column_end = height;
+    const int64_t unit = 2 * n;
+    int64_t column = 0, column_end = height, first_i = 0, first_j = 0; /* cells are looked for from the last ones on */
     for (int64_t k = start + 1; k < stop; k += 2) {
         int64_t position = ends[k - 1];
         const int64_t end = ends[k];
         while (position < end) {
-            if (column_end <= position) {
-                column = position / height;
-                column_end = (column + 1) * height;
+            while (column_end <= position) {
+                column++;
+                column_end += height;
             }
             const int64_t top = column_end - height;
             const int64_t y_low = MAX((position - top) * unit, edges_y[0]);
@@ -391,11 +426,17 @@ static void cover(const int32_t *ends, int64_t start, int64_t stop, int64_t heig
             const int64_t x_low = MAX(column * unit, edges_x[0]), x_high = MIN((column + 1) * unit, edges_x[n]);
             if (x_low >= x_high || y_low >= y_high)
                 continue;
-            for (int64_t i = (x_low - edges_x[0]) / cell; i < n; i++) {
+            while (edges_x[first_i + 1] <= x_low)
+                first_i++;
+            while (edges_y[first_j] > y_low)
+                first_j--;
+            while (edges_y[first_j + 1] <= y_low)
+                first_j++;
+            for (int64_t i = first_i; i < n; i++) {
                 const int64_t width = MIN(x_high, edges_x[i + 1]) - MAX(x_low, edges_x[i]);
                 if (width <= 0)
                     break;
-                for (int64_t j = (y_low - edges_y[0]) / cell; j < n; j++) {
+                for (int64_t j = first_j; j < n; j++) {
                     const int64_t tall = MIN(y_high, edges_y[j + 1]) - MAX(y_low, edges_y[j]);
                     if (tall <= 0)
                         break;
@@ -1325,6 +1366,7 @@ static PyObject *counts_above(PyObject *self, PyObject *tuple)
 }
 
 static PyMethodDef METHODS[] = {
+    {"count_characters", count_characters, METH_VARARGS, NULL},
     {"count_runs", count_runs, METH_VARARGS, NULL},
     {"decode_strings", decode_strings, METH_VARARGS, NULL},
     {"measure_strings", measure_strings, METH_VARARGS, NULL},

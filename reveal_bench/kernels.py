@@ -48,6 +48,13 @@ Floats = npt.NDArray[np.float32]
 Counts = Floats
 
 
+def count_characters(text: bytes, characters: bytes) -> list[int]:
+    """How often each of `characters`, of one byte, stands in `text`; for long texts in which they are frequent."""
+    counts = np.zeros(len(characters), np.int64)
+    loops.count_characters(np.frombuffer(text, np.uint8), np.frombuffer(characters, np.uint8), counts)
+    return counts.tolist()
+
+
 def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
     """Number of complete codes in each string: characters without the continuation bit."""
     n_runs = np.empty(len(offsets) - 1, np.int64)

@@ -14,6 +14,12 @@ _NOWHERE = 1 << 60  # a row below any image
 _MAX_CODE_BITS = 7 * 5  # 7 characters of 5 bits: enough for any run of an image below 2**34 pixels
 
 
+def count_characters(text, characters, counts):  # type: ignore[no-untyped-def]
+    """How often each of `characters` stands in `text`."""
+    plain = text.tobytes()
+    counts[:] = [plain.count(character) for character in characters.tolist()]
+
+
 @njit(cache=True, nogil=True)
 def count_runs(text, offsets, n_runs):  # type: ignore[no-untyped-def]
     """Number of complete codes in each string: characters without the continuation bit."""

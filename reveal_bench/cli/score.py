@@ -193,8 +193,6 @@ def score(
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
     from reveal_bench.api.shown import FigureTable
-    from reveal_bench.evaluation.pixels import boundary_means
-    from reveal_bench.kinds import KINDS
     from reveal_bench.metrics.words import intervals_text
 
     if (compat is None) != (tables is None):
@@ -236,6 +234,9 @@ def score(
         with _replacing(pixels) as new:
             new.write_text(counted.to_csv(), encoding="utf-8")
     if boundaries is not None:
+        from reveal_bench.evaluation.pixels import boundary_means
+        from reveal_bench.kinds import KINDS
+
         records = KINDS[result.rows.kind].read_references(folder, scored.manifest.split)
         means = boundary_means(scored.report.predictions, records, result.rows.groups)
         with _replacing(boundaries) as new:

@@ -30,6 +30,8 @@ _MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
 _LONGEST_SIDE = 1 << 53
 _MOST_SEARCHED = 100  # names and ids for which a similar known one is looked for
 
+_KNOWN, _GEOMETRIES = frozenset(FIELDS), frozenset(GEOMETRIES)
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _NO_PREFIX = {"image_id": "", "finding": "", "points": "", "polygons": "", "rle": ""}
@@ -164,13 +166,14 @@ class EntryChecker:
 
     def _check_names(self, entry: Entry) -> None:
         fields = entry.fields
-        for key in [key for key in fields if key not in FIELDS][:_MOST_NAMED]:
+        unknown = () if fields.keys() <= _KNOWN else [key for key in fields if key not in FIELDS]
+        for key in unknown[:_MOST_NAMED]:
             hint = self._name_hint(key, FIELDS)
             self.error(entry, "unknown-field", key[:50], "is not a field of a localization prediction", key, hint=hint)
         for key in ("image_id", "finding"):
             if key not in fields:
                 self.error(entry, "missing-field", key, f"`{key}` is missing", dict(fields))
-        if not any(key in fields for key in GEOMETRIES):
+        if _GEOMETRIES.isdisjoint(fields):
             message = f"one of {', '.join(GEOMETRIES)} must be given"
             self.error(entry, "missing-geometry", "", message, dict(fields))
         if "point" in fields and "points" in fields:
@@ -226,7 +229,9 @@ class EntryChecker:
             message = "must be the name of a finding: what a number stands for, the COCO dataset says that counts them"
             self.error(entry, "category-number", "finding", message, entry.fields["finding"])
             return None
-        spelling = self._text(entry, "finding", self._limits.finding_characters)
+        spelling = entry.fields["finding"]
+        if type(spelling) is not str or spelling not in self._findings:
+            spelling = self._text(entry, "finding", self._limits.finding_characters)
         if spelling is None:
             return None
         known = self._manifest.findings
@@ -246,15 +251,16 @@ class EntryChecker:
         if not isinstance(value, list) or len(value) != len(names):
             self.error(entry, "wrong-type", field, f"must be [{', '.join(names)}]", value)
             return None
-        sound = [self._is_number(entry, f"{field}[{i}]", item) for i, item in enumerate(value)]
-        return value if all(sound) else None
+        if all(map(_is_finite, value)):
+            return value
+        for i, item in enumerate(value):
+            self._is_number(entry, f"{field}[{i}]", item)
+        return None
 
     def _is_number(self, entry: Entry, field: str, value: object) -> bool:
-        if type(value) is int:
+        if _is_finite(value):
             return True
         if type(value) is float:
-            if math.isfinite(value):
-                return True
             self.error(entry, "not-finite", field, "must be a finite number", value)
         elif isinstance(value, str) and _reads_as_number(value):
             self.error(entry, "number-as-text", field, "must be a number", value, hint="write it without quotes")
@@ -335,7 +341,7 @@ class EntryChecker:
         numbers = self._numbers(entry, "rle.size", value, ("height", "width"))
         if numbers is None:
             return None
-        if any(number != math.floor(number) or number < 1 for number in numbers):
+        if not all(number >= 1 and number == math.floor(number) for number in numbers):
             self.error(entry, "wrong-type", "rle.size", "must be two whole numbers above 0", value)
             return None
         if max(numbers) > _LONGEST_SIDE:  # hundreds of digits, which no message should hold
@@ -400,6 +406,10 @@ def _as_float(value: float) -> float:
         return float(value)
     except OverflowError:  # an integer of more than 308 digits: outside any image
         return math.inf if value > 0 else -math.inf
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
 def _reads_as_number(text: str) -> bool:

@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reveal_bench.entries.jsonl import Entry, JsonError, parse_json, read_jsonl
+from reveal_bench.entries.jsonl import Entry, JsonError, parse_json, read_jsonl, times_in
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.entries.tables import read_csv, read_parquet
@@ -46,11 +46,11 @@ _COCO_IGNORED = ("id", "area", "iscrowd")
 
 def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
     """The value of a JSON document; None if refused."""
-    containers = data.count(b"[") + data.count(b"{")
+    n_lists, n_objects, n_commas = times_in(data, b"[{,")
+    containers = n_lists + n_objects
     if containers > limits.containers:
         log.refuse("containers", f"a JSON document may have at most {limits.containers} brackets", value=containers)
         return None
-    n_commas = data.count(b",")
     if n_commas > limits.values:
         log.refuse("containers", f"a JSON document may have at most {limits.values} commas", value=n_commas)
         return None
