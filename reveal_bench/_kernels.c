@@ -409,8 +409,8 @@ static PyObject *contains(PyObject *self, PyObject *tuple)
 static void cover(const int32_t *ends, int64_t start, int64_t stop, int64_t height, int64_t n, const int64_t *edges_x,
                   const int64_t *edges_y, int64_t *areas)
 {
-    const int64_t unit = 2 * n;
-    int64_t column = 0, column_end = height, first_i = 0, first_j = 0; /* cells are looked for from the last ones on */
+    const int64_t unit = 2 * n, cell = edges_x[1] - edges_x[0];
+    int64_t column = 0, column_end = height, first_i = 0;
     for (int64_t k = start + 1; k < stop; k += 2) {
         int64_t position = ends[k - 1];
         const int64_t end = ends[k];
@@ -428,15 +428,11 @@ static void cover(const int32_t *ends, int64_t start, int64_t stop, int64_t heig
                 continue;
             while (edges_x[first_i + 1] <= x_low)
                 first_i++;
-            while (edges_y[first_j] > y_low)
-                first_j--;
-            while (edges_y[first_j + 1] <= y_low)
-                first_j++;
             for (int64_t i = first_i; i < n; i++) {
                 const int64_t width = MIN(x_high, edges_x[i + 1]) - MAX(x_low, edges_x[i]);
                 if (width <= 0)
                     break;
-                for (int64_t j = first_j; j < n; j++) {
+                for (int64_t j = (y_low - edges_y[0]) / cell; j < n; j++) {
                     const int64_t tall = MIN(y_high, edges_y[j + 1]) - MAX(y_low, edges_y[j]);
                     if (tall <= 0)
                         break;
@@ -633,7 +629,7 @@ static int64_t raised(Pieces *pieces, int64_t x, int64_t y, int64_t most, double
     }
 }
 
-enum { BLOCK = 32 };
+enum { STRIDE = 32 };
 typedef struct {
     int64_t most, x, y; /* squared distance of the deepest pixel so far, its column (0 = the leftmost), and its row if it
                            has been looked for, else -1 */
@@ -642,7 +638,7 @@ typedef struct {
 /* From a deep column to the deepest near it, by shorter and shorter strides. */
 static void climb(Pieces *pieces, Deepest *best)
 {
-    for (int64_t stride = BLOCK / 2; stride; stride /= 2)
+    for (int64_t stride = STRIDE / 2; stride; stride /= 2)
         for (int side = -1; side <= 1; side += 2) {
             const int64_t x = MIN(MAX(best->x + side * stride, 0), pieces->n_columns - 1);
             const int64_t most = raised(pieces, x, 0, best->most, 0);
@@ -699,7 +695,7 @@ static void search(Pieces *pieces, int64_t x, int64_t n, Deepest *best)
 static int64_t column_of_longest(const Pieces *pieces)
 {
     int64_t longest = 0, column = 0;
-    for (int64_t x = 0; x < pieces->n_columns; x += BLOCK)
+    for (int64_t x = 0; x < pieces->n_columns; x += STRIDE)
         for (int64_t i = pieces->first[x]; i < pieces->first[x + 1]; i++)
             if (pieces->highs[i] - pieces->lows[i] > longest) {
                 longest = pieces->highs[i] - pieces->lows[i];
@@ -714,15 +710,15 @@ static void deepest(Pieces *pieces, int64_t *found)
         return;
     Deepest best = {0, column_of_longest(pieces), -1};
     best.most = raised(pieces, best.x, 0, 0, 0);
-    for (int64_t x = 0; x < pieces->n_columns; x += BLOCK) {
-        const int64_t most = raised(pieces, x, 0, best.most, BLOCK / 2);
+    for (int64_t x = 0; x < pieces->n_columns; x += STRIDE) {
+        const int64_t most = raised(pieces, x, 0, best.most, STRIDE / 2);
         if (most > best.most)
             best = (Deepest){most, x, -1};
     }
     best.most = raised(pieces, best.x, 0, best.most, 0);
     climb(pieces, &best);
-    for (int64_t x = 0; x < pieces->n_columns; x += BLOCK)
-        search(pieces, x, BLOCK, &best);
+    for (int64_t x = 0; x < pieces->n_columns; x += STRIDE)
+        search(pieces, x, STRIDE, &best);
     found[0] = pieces->left + best.x;
     found[1] = row_of(pieces, &best);
 }
@@ -1390,7 +1386,7 @@ static PyMethodDef METHODS[] = {
 
 static int add_version(PyObject *module)
 {
-    return PyModule_AddIntConstant(module, "VERSION", 5); /* kernels.VERSION */
+    return PyModule_AddIntConstant(module, "VERSION", 6); /* kernels.VERSION */
 }
 
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, add_version}, {0, NULL}};

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-VERSION = 5
+VERSION = 6
 """Of the loops' arguments: a module that was compiled of another version is not used."""
 
 

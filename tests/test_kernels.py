@@ -93,7 +93,8 @@ def test_c_and_numba_agree_on_strings_that_are_no_masks(
     rles += sound
     for rle in sound:  # one character wrong, or one more or fewer, somewhere among good ones
         k = int(rng.integers(len(rle.counts)))
-        rles.append(Rle(rle.size, rle.counts[:k] + str(rng.choice([*alphabet, ""])) + rle.counts[k + rng.integers(2) :]))
+        changed = rle.counts[:k] + str(rng.choice([*alphabet, ""])) + rle.counts[k + int(rng.integers(2)) :]
+        rles.append(Rle(rle.size, changed))
     found, measured = [], []
     for loops in (in_c, numba_kernels):
         monkeypatch.setattr(kernels, "loops", loops)

@@ -60,7 +60,7 @@ def _options_of_all(
 
 def main() -> None:
     """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
-    gc.set_threshold(100_000, 20, 100)  # rows by the ten thousand are no garbage: looking for it was a fifth of the time
+    gc.set_threshold(100_000, 20, 100)  # rows are no garbage, and looking for it took a fifth of the time
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
     try:
         asked_for(sys.argv[1:])()
