@@ -17,9 +17,9 @@ unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,7 @@ __all__ = [
     "leave_one_out",
     "macro_first",
     "percentile_interval",
+    "replicates_of",
     "resampling_counts",
     "signature",
     "weighted_sums",
@@ -230,18 +231,46 @@ def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -
     >>> resampling_counts(3, n_resamples=2, seed=0).sum(axis=1).tolist()
     [3.0, 3.0]
     """
+    _check_draw(n_units, n_resamples)
+    return _next_counts(np.random.default_rng(seed), n_resamples, n_units)
+
+
+def _check_draw(n_units: int, n_resamples: int) -> None:
     if n_units < 1 or n_resamples < 1:
         raise ValueError(f"`n_units` and `n_resamples` must be at least 1, got {n_units} and {n_resamples}")
-    return _next_counts(np.random.default_rng(seed), n_resamples, n_units)
 
 
 def blocks_of_counts(n_units: int, *, n_resamples: int, seed: int) -> Iterator[Counts]:
     """Yield :func:`resampling_counts` by replicates: at once below 16,384 units, else at most 64 MiB at a time."""
+    _check_draw(n_units, n_resamples)
     generator = np.random.default_rng(seed)
     fitting = max(_LEAST_ROWS, _COUNTS_AT_ONCE // n_units // _LEAST_ROWS * _LEAST_ROWS)
     step = n_resamples if n_units < _MANY_UNITS else fitting
     for start in range(0, n_resamples, step):
         yield _next_counts(generator, min(step, n_resamples - start), n_units)
+
+
+Name = TypeVar("Name")
+
+
+def replicates_of(
+    statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, *, n_resamples: int, seed: int
+) -> dict[Name, FloatArray]:
+    """`statistics` in every replicate of one draw, of which a block is held at a time.
+
+    Parameters
+    ----------
+    statistics : of float32 counts (n_replicates, n_units): name -> one value or row of values per replicate, which no
+        other replicate has a part in
+
+    Examples
+    --------
+    >>> found = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, 3, n_resamples=2, seed=0)
+    >>> found["n"].tolist()
+    [3.0, 3.0]
+    """
+    parts = [statistics(counts) for counts in blocks_of_counts(n_units, n_resamples=n_resamples, seed=seed)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _next_counts(generator: np.random.Generator, n_resamples: int, n_units: int) -> Counts:

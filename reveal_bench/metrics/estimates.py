@@ -31,11 +31,12 @@ from reveal_bench.metrics.agreement import (
 )
 from reveal_bench.metrics.bootstrap import (
     MACRO,
+    Counts,
     Estimate,
     bounds_of,
     leave_one_out,
     macro_first,
-    resampling_counts,
+    replicates_of,
     signature,
 )
 from reveal_bench.metrics.intervals import Interval, check_interval, find_intervals
@@ -146,18 +147,27 @@ def estimate_labels(
         raise ArgumentError(
             "labels", f"must name the {sums.confusion.shape[1]} columns of `references`", len(labels), ("references",)
         )
-    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
-    total, drawn = sums.total(), sums.resample(counts)
+    rankings = (
+        {}
+        if scores is None
+        else {name: partial(ranking_replicates, name, scores, references, units=units) for name in _OF_SCORES}
+    )
+
+    def replicates(counts: Counts) -> dict[str, FloatArray]:
+        drawn = sums.resample(counts)
+        of_sums = {name: statistic(drawn) for name, statistic in _OF_SUMS.items()}
+        return of_sums | {ranking: of_counts(counts) for ranking, of_counts in rankings.items()}
+
+    drawn = replicates_of(replicates, n_units, n_resamples=n_resamples, seed=seed)
+    total = sums.total()
     left_out = sums.left_out() if interval in ("bca", "jackknife") else None
     figures: dict[str, tuple[FloatArray, FloatArray, FloatArray | None]] = {
-        name: (statistic(total), statistic(drawn), None if left_out is None else statistic(left_out))
+        name: (statistic(total), drawn[name], None if left_out is None else statistic(left_out))
         for name, statistic in _OF_SUMS.items()
     }
-    if scores is not None:
-        for ranking, of_data in _OF_SCORES.items():
-            of_counts = partial(ranking_replicates, ranking, scores, references, units=units)
-            jackknife = leave_one_out(of_counts, n_units) if interval == "bca" else None
-            figures[ranking] = of_data(scores, references), of_counts(counts), jackknife
+    for ranking, of_counts in rankings.items():
+        jackknife = leave_one_out(of_counts, n_units) if interval == "bca" else None
+        figures[ranking] = _OF_SCORES[ranking](scores, references), drawn[ranking], jackknife
     n = np.full(len(labels), n_studies)
     estimates = []
     for name, found in figures.items():
@@ -207,19 +217,23 @@ def estimate_ranking(
     """
     score, present = np.asarray(scores, np.float64)[:, None], np.asarray(references, bool)[:, None]
     units, n_units = _units(len(score), patients, all_patients)
-    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
     of_case = np.array(findings)
     parts = [np.flatnonzero(of_case == name) for name in groups]
     values = [_OF_SCORES[ranking](score[part], present[part])[0] if len(part) else np.nan for part in parts]
-    replicates = [
-        ranking_replicates(ranking, score[part], present[part], counts, units=units[part])[:, 0]
-        if len(part)
-        else np.full(n_resamples, np.nan)
-        for part in parts
-    ]
+
+    def replicates(counts: Counts) -> dict[str, FloatArray]:
+        columns = [
+            ranking_replicates(ranking, score[part], present[part], counts, units=units[part])[:, 0]
+            if len(part)
+            else np.full(len(counts), np.nan)
+            for part in parts
+        ]
+        return {ranking: np.stack(columns, axis=1)}
+
+    drawn = replicates_of(replicates, n_units, n_resamples=n_resamples, seed=seed)[ranking]
     n = np.array([len(part) for part in parts])
     recipe = _recipe(ranking, n_resamples, seed, unit)
-    found = _estimates(recipe, groups, n, np.array(values), np.stack(replicates, axis=1))
+    found = _estimates(recipe, groups, n, np.array(values), drawn)
     return _without_few(found, [_fewest(present[part, 0], units[part]) for part in parts])
 
 
@@ -288,17 +302,22 @@ def estimate_agreement(
         tables.append(unit_tables(a[rows], b[rows], n_categories=n_categories, units=units[rows], n_units=n_units))
     stacked = np.stack(tables, axis=1)
     total = stacked.sum(axis=0)
-    drawn = resample_tables(resampling_counts(n_units, n_resamples=n_resamples, seed=seed), stacked)
+
+    def replicates(counts: Counts) -> dict[str, FloatArray]:
+        tables_drawn = resample_tables(counts, stacked)
+        return {name: _OF_TABLES[name](tables_drawn) for name in chosen}
+
+    chosen = [name for name in _OF_TABLES if is_ordered or name not in _NEED_ORDER]
+    drawn = replicates_of(replicates, n_units, n_resamples=n_resamples, seed=seed)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     n_behind = (stacked.sum(axis=(-2, -1)) > 0).sum(axis=0)
     without = total - stacked if interval in ("bca", "jackknife") else None
     estimates = []
-    for name, statistic in _OF_TABLES.items():
-        if is_ordered or name not in _NEED_ORDER:
-            recipe = _recipe(name, n_resamples, seed, interval=interval)
-            left_out = None if without is None else statistic(without)
-            figures = statistic(total), statistic(drawn), left_out
-            estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind)
+    for name in chosen:
+        recipe = _recipe(name, n_resamples, seed, interval=interval)
+        left_out = None if without is None else _OF_TABLES[name](without)
+        figures = _OF_TABLES[name](total), drawn[name], left_out
+        estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind)
     return estimates
 
 

@@ -33,7 +33,7 @@ from reveal_bench.kinds.localization.scoring import SIZES
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, estimates_from, resampling_counts, signature
+from reveal_bench.metrics.bootstrap import MACRO, Counts, Estimate, Figures, estimates_from, replicates_of, signature
 from reveal_bench.metrics.detection import Matched, detection_figures
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
 from reveal_bench.metrics.intervals import Interval, check_interval
@@ -225,26 +225,23 @@ class DetectionRows(Rows):
         names = [image[1 if unit == "patient" else 0] for image in first.images]
         code = {name: i for i, name in enumerate(sorted(set(names)))}
         units = np.array([code[name] for name in names], np.int64)
-        counts = resampling_counts(len(code), n_resamples=n_resamples, seed=seed)
-        return [rows._figures(metrics, groups, units, counts) for rows in systems]
+        matched = [[rows.matched(group, units) for group in groups] for rows in systems]
+        values: dict[tuple[int, str], list[float]] = {}
 
-    def _figures(
-        self, metrics: Sequence[str], groups: Sequence[str], units: IntArray, counts: Any
-    ) -> dict[str, Figures]:
-        columns = []
-        for group in groups:
-            found = self.matched(group, units)
-            n = {"false_alarms": found.n_images}
-            made = detection_figures(found, metrics, counts)
-            columns.append({name: (*made[name], n.get(name, found.n_lesions)) for name in metrics})
-        return {
-            name: Figures(
-                np.array([column[name][0] for column in columns]),
-                np.column_stack([column[name][1] for column in columns]),
-                np.array([0 if math.isnan(column[name][0]) else column[name][2] for column in columns]),
-            )
-            for name in metrics
-        }
+        def replicates(counts: Counts) -> dict[tuple[int, str], FloatArray]:
+            drawn = {}
+            for i, of_groups in enumerate(matched):
+                made = [detection_figures(found, metrics, counts) for found in of_groups]
+                for name in metrics:
+                    values[i, name] = [figures[name][0] for figures in made]
+                    drawn[i, name] = np.column_stack([figures[name][1] for figures in made])
+            return drawn
+
+        drawn = replicates_of(replicates, len(code), n_resamples=n_resamples, seed=seed)
+        return [
+            {name: _figures(name, values[i, name], drawn[i, name], of_groups) for name in metrics}
+            for i, of_groups in enumerate(matched)
+        ]
 
     def matched(self, finding: str, units: IntArray | None = None) -> Matched:
         """The marks and lesions of one finding, on the images where it is known."""
@@ -325,6 +322,12 @@ class DetectionRows(Rows):
             right=predicted == happened,
             n_unsaid=0,
         )
+
+
+def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups: Sequence[Matched]) -> Figures:
+    counted = [found.n_images if name == "false_alarms" else found.n_lesions for found in groups]
+    n = [0 if math.isnan(value) else count for value, count in zip(values, counted, strict=True)]
+    return Figures(np.array(values), replicates, np.array(n))
 
 
 def _renumbered(kept: BoolArray) -> Hits:

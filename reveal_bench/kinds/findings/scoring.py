@@ -27,7 +27,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.scored import Confidences, Rows
-from reveal_bench.metrics.bootstrap import Estimate, Figures, resampling_counts
+from reveal_bench.metrics.bootstrap import Counts, Estimate, Figures, replicates_of
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Interval
 from reveal_bench.metrics.labels import (
@@ -375,24 +375,36 @@ def resample_studies(
     names = [study.patient_id if unit == "patient" else study.study_id for study in first.studies]
     code = {name: i for i, name in enumerate(sorted(set(names)))}
     units = np.array([code[name] for name in names], np.int64)
-    counts = resampling_counts(len(code), n_resamples=n_resamples, seed=seed)
     present = first.present[:, columns]
+    sums_of = [label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code)) for rows in systems]
+
+    def replicates(counts: Counts) -> dict[tuple[int, str], FloatArray]:
+        found = {}
+        for i, rows in enumerate(systems):
+            drawn = sums_of[i].resample(counts)
+            for metric in metrics:
+                if metric in _OF_SUMS:
+                    found[i, metric] = _OF_SUMS[metric](drawn)
+                else:
+                    assert rows.probabilities is not None
+                    scores, ranking = rows.probabilities[:, columns], _ranking(metric)
+                    found[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
+        return found
+
+    drawn = replicates_of(replicates, len(code), n_resamples=n_resamples, seed=seed)
     results = []
-    for rows in systems:
-        sums = label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code))
-        total, drawn, without = sums.total(), sums.resample(counts), sums.left_out()
+    for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
+        total, without = sums.total(), sums.left_out()
         rows_held = sums.confusion.sum(axis=-1)  # a unit that neither calls positive has no part in F1 or kappa
         figures = {}
         for metric in metrics:
             if metric in _OF_SUMS:
-                values, replicates, left_out = (_OF_SUMS[metric](part) for part in (total, drawn, without))
-                figures[metric] = Figures(values, replicates, _n_of(values, rows), left_out, rows_held)
+                values, left_out = _OF_SUMS[metric](total), _OF_SUMS[metric](without)
+                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows), left_out, rows_held)
             else:
                 assert rows.probabilities is not None
-                scores, ranking = rows.probabilities[:, columns], _ranking(metric)
-                values = _OF_PROBABILITIES[metric](scores, present)
-                replicates = ranking_replicates(ranking, scores, present, counts, units=units)
-                figures[metric] = Figures(values, replicates, _n_of(values, rows))
+                values = _OF_PROBABILITIES[metric](rows.probabilities[:, columns], present)
+                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows))
         results.append(figures)
     return results
 
