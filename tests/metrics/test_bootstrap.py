@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from reveal_bench.metrics.bootstrap import (
     percentile_interval,
     resampling_counts,
 )
+from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels, estimate_ranking
 
 NAN = float("nan")
 
@@ -85,6 +87,29 @@ def test_many_patients_are_drawn_in_blocks_and_nothing_changes(
         wanted = bootstrap_means(values, groups, units, n_groups=n_groups, counts=counts)
         assert np.array_equal(got.replicates, wanted.replicates)
         assert np.array_equal(got.values, wanted.values)
+
+
+def test_figures_of_labels_and_raters_are_those_of_one_draw_held_at_once(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores, present = rng.random((90, 2)), rng.random((90, 2)) < 0.4
+    patients, names = [f"p{k // 2}" for k in range(90)], [f"finding {k % 3}" for k in range(90)]
+    raters = rng.integers(0, 4, (2, 90))
+
+    def figures() -> list[Estimate]:
+        how: dict[str, Any] = {"patients": patients, "n_resamples": 50}
+        labels, ranked = scores > 0.5, (scores[:, 0], present[:, 0])
+        return [
+            *estimate_labels(labels, present, labels=["a", "b"], scores=scores, **how),
+            *estimate_ranking("auroc", *ranked, findings=names, groups=names[:3], **how),
+            *estimate_agreement(*raters, n_categories=4, interval="percentile", **how),
+        ]
+
+    wanted = figures()
+    monkeypatch.setattr("reveal_bench.metrics.bootstrap._MANY_UNITS", 1)
+    monkeypatch.setattr("reveal_bench.metrics.bootstrap._COUNTS_AT_ONCE", 1)
+    assert [len(block) for block in blocks_of_counts(45, n_resamples=50, seed=0)] == [16, 16, 16, 2]
+    assert repr(figures()) == repr(wanted)
 
 
 def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
