@@ -6,6 +6,7 @@ another finding as long as there are some. Films are the central squares that mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from reveal_bench.reports.style import (
     paints,
     place_axes,
     style,
+    width_of,
     wrap,
 )
 
@@ -143,8 +145,10 @@ def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
     return np.asarray(film, np.float64), np.asarray(drawn) > 127
 
 
-def _said(label: str, case: CaseError) -> str:
-    return f"{label} {case.cell or 'no cell'}, {CATEGORY_PAINTS[case.category][0]}"
+def _said(label: str, case: CaseError, width: float = math.inf) -> str:
+    """A run's name, cell and kind of answer; of more than `width` millimetres the name alone is shortened."""
+    rest = f" {case.cell or 'no cell'}, {CATEGORY_PAINTS[case.category][0]}"
+    return label + rest if width == math.inf else cut(label, width - width_of(rest)) + rest
 
 
 def _draw(examples: Sequence[_Example], labels: Sequence[str], grid: Grid, width: float = WIDE) -> Figure:
@@ -169,7 +173,7 @@ def _draw(examples: Sequence[_Example], labels: Sequence[str], grid: Grid, width
                 key = place_axes(figure, left, height, 2.4, 2.4)
                 key.set_axis_off()
                 key.add_patch(_cell_patch((0, 0, 1, 1), looks[label].colour))
-                words = cut(_said(label, case), side - 4)
+                words = _said(label, case, side - 4)
                 figure.text((left + 3.8) / width, (height + 0.5) / (rows * tall), words, fontsize=8, color=INK)
     return figure
 

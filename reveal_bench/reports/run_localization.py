@@ -161,7 +161,9 @@ class HitReport(RunReport):
     def _example_parts(self) -> list[Part]:
         if not self.options.examples:
             return []
-        first = {label: [c for c in epochs[0] if c.finding in self.order] for label, epochs in self.cases.items()}
+        names = short_names([self.scores.runs[i] for i in self.core])
+        own = zip(names, self.cases.values(), strict=True)
+        first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
         pictures, grid = FolderPictures(self.world.folder), self.scores.runs[self.core[0]].grid
         drawn = draw_examples(first, self.world.records, pictures.open, self.options.examples, grid)
         return [Text("No run missed a reference altogether.") if drawn is None else self.figure(drawn)]
