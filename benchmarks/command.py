@@ -27,6 +27,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationReco
 from reveal_bench.masks import pack_masks
 
 N_IMAGES, N_RESAMPLES, ROUNDS = 668, 1000, 3
+START_UPS = (("reveal_bench", "--help"), ("reveal_leaderboard", "admin", "--help"))
 
 
 def measure() -> list[dict[str, float | str]]:
@@ -41,7 +42,13 @@ def measure() -> list[dict[str, float | str]]:
             seconds = statistics.median(command_seconds(folder, kind) for _ in range(ROUNDS + 1))
             work = f"whole score command, {kind}, against IoU alone"
             results.append({"work": work, "ratio": round(peer_s / seconds, 1), "peer_s": peer_s, "ours_s": seconds})
-    return results
+    return results + [start_up(*words) for words in START_UPS]
+
+
+def start_up(module: str, *words: str) -> dict[str, float | str]:
+    """Processor time of a command that only says what there is."""
+    seconds = statistics.median(processor_seconds([sys.executable, "-m", module, *words]) for _ in range(ROUNDS + 1))
+    return {"work": f"{module} {' '.join(words)}", "ours_s": seconds}
 
 
 def pandas_loop() -> None:
@@ -89,8 +96,11 @@ def write(folder: Path, predictions: list, references: list) -> None:
 def command_seconds(folder: Path, kind: str) -> float:
     """Processor time of one run of the command."""
     words = ["score", str(folder / f"{kind}.jsonl"), str(folder / "data"), "--split", "test"]
+    return processor_seconds([sys.executable, "-c", "from reveal_bench.cli import main; main()", *words])
+
+
+def processor_seconds(command: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = "from reveal_bench.cli import main; main()"
-    subprocess.run([sys.executable, "-c", code, *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -21,6 +21,8 @@ GOALS: dict[str, dict[str, float]] = {
     "reading 200 MB of images back with load_dataset": {"ratio": 0.83},
     "upload to score on a board, against the score command": {"ratio": 0.33},
     "whole lint command, 10,000 images": {"ours_s": 0.4},
+    "reveal_bench --help": {"ours_s": 0.15},
+    "reveal_leaderboard admin --help": {"ours_s": 0.5},
     "whole score command, 100,000 images": {"peak_mib": 1024},
 }
 """Work -> the least `ratio`, the most seconds (`ours_s`) and the most memory (`peak_mib`)."""
