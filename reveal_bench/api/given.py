@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.api.bench import Bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
-from reveal_bench.evaluation.score import lint_file
+from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.predictions.files import prediction_file
 
@@ -77,6 +77,8 @@ def name_of(given: Any, default: str) -> str:
     """What a system is called that was given by itself: its run folder, file or model, else `default`."""
     from reveal_bench.predictions.files import stem_of
 
+    if isinstance(given, ScoredFile) and given.path is not None:
+        given = given.path
     if not isinstance(given, str | Path):
         return str(getattr(getattr(given, "info", None), "model", default))
     path = Path(given)

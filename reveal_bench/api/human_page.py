@@ -17,6 +17,7 @@ from reveal_bench.api.verbs import Comparisons, compare, score
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.baselines import human_baseline
 from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
+from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics import METRICS
@@ -61,16 +62,15 @@ def human_report(
     """
     _check_target(bench, out)
     compared = compare(model, human, bench, relative=True, missing=missing, **draw)
-    systems = {compared.a: compared.scored_a, compared.b: compared.scored_b}
-    lacking = [name for name, one in systems.items() if not _masks(one)]
+    lacking = [name for name, one in _systems(compared).items() if not _masks(one)]
     chapters = _comparison_chapters(compared, _METRICS, _BOTH)
     if not lacking:
         chapters += _film_chapters(compared, bench)
-        found = shapes(bench, model, human, missing=missing)
+        found = shapes(bench, compared.scored_a, compared.scored_b)
         chapters += [*_shape_chapters(found), *_confidence_chapter(found.confidence)]
     chapters += _curves_beside(Path(model))
     if not lacking:
-        chapters.append(_pixel_chapter({compared.a: model, compared.b: human}, bench))
+        chapters.append(_pixel_chapter(compared, bench))
     warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
     warnings += _unanswered(compared, missing)
     info = bench.info
@@ -90,7 +90,7 @@ def _check_target(bench: Bench, out: Path) -> None:
 def _unanswered(compared: Comparisons, missing: str) -> list[str]:
     """How many images with a finding each system leaves without an answer, and how these count."""
     warnings = []
-    for name, one in ((compared.a, compared.scored_a), (compared.b, compared.scored_b)):
+    for name, one in _systems(compared).items():
         n_missing = cast(CaseRows, one.rows).with_reference().point_kinds.count("none")
         if n_missing:
             how = "misses" if missing == "miss" else "misses of hits, and as empty masks"
@@ -98,7 +98,12 @@ def _unanswered(compared: Comparisons, missing: str) -> list[str]:
     return warnings
 
 
-def _masks(scored: Any) -> bool:
+def _systems(compared: Comparisons) -> dict[str, ScoredFile]:
+    """Both systems by name, the model first."""
+    return {compared.a: compared.scored_a, compared.b: compared.scored_b}
+
+
+def _masks(scored: ScoredFile) -> bool:
     return any(prediction.mask is not None for prediction in scored.report.predictions)
 
 
@@ -107,12 +112,11 @@ def _comparison_chapters(
 ) -> list[Chapter]:
     """Both systems, beside `others`; then the decrease from one to the other."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
-    both = {name: one.estimates for name, one in ((compared.b, compared.scored_b), (compared.a, compared.scored_a))}
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     shown = replace(compared, comparisons=chosen)
     table = PrintedTable("decrease", "Relative decrease", compared.caption, shown.rows_shown(), decreases_csv(chosen))
     return [
-        Chapter("localization", "Localization", source, words, figures_of_both(chosen, both), others),
+        Chapter("localization", "Localization", source, words, figures_of_both(chosen, _estimates(compared)), others),
         Chapter(
             "decrease",
             f"Decrease from {compared.b}",
@@ -139,7 +143,7 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Chapter]:
     if not cases:
         return []
     records = bench.kind.read_references(bench.folder, bench.split)
-    systems = {compared.a: compared.scored_a.report.predictions, compared.b: compared.scored_b.report.predictions}
+    systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
     return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
@@ -162,11 +166,11 @@ def _curves_beside(model: Path) -> list[Chapter]:
     return chapters
 
 
-def _pixel_chapter(files: Mapping[str, str | Path], bench: Bench) -> Chapter:
-    """Pixels of the systems by name, the model first."""
+def _pixel_chapter(compared: Comparisons, bench: Bench) -> Chapter:
+    """Pixels of both systems."""
     tables = [
-        _printed(key, f"Pixels of {name}", pixels(file, bench, allow_missing=True))
-        for key, (name, file) in zip(("pixels_model", "pixels_human"), files.items(), strict=True)
+        _printed(key, f"Pixels of {name}", pixels(one, bench))
+        for key, (name, one) in zip(("pixels_model", "pixels_human"), _systems(compared).items(), strict=True)
     ]
     words = "Pixels pooled over the images with a finding; a missing mask is empty. Percent, with 95 % intervals."
     return Chapter("pixels", "Pixels", "As Extended Data Fig. 2", words, tables=tables)
@@ -219,7 +223,7 @@ class _Work:
 
     bench: Bench
     predictions: Path
-    human: str | Path
+    human: str | Path | ScoredFile
     missing: str
     draw: Mapping[str, Any]
     how: Mapping[str, Any]
@@ -282,15 +286,17 @@ def saliency_report(
     work = _Work(bench, made, readers, missing, draw, how)
     files = {name: work.predicted(name, folder) for name, folder in maps.items()}
     (first, file), *others = files.items()
+    own = {name: score(one, bench, missing=missing, n_resamples=1).estimates for name, one in others}
     compared = work.compared(file)
-    methods = {first: compared.scored_a.estimates}
-    methods |= {name: score(one, bench, missing=missing, n_resamples=1).estimates for name, one in others}
-    table = _methods(methods | {compared.b: compared.scored_b.estimates}, bench)
+    methods = {first: compared.scored_a.estimates} | own | {compared.b: compared.scored_b.estimates}
     words = f"Masks at Otsu's level and the largest pixels of {first} beside {compared.b}, with 95 % intervals."
-    chapters = _comparison_chapters(compared, _OF_MAPS, words, [table])
+    chapters = _comparison_chapters(compared, _OF_MAPS, words, [_methods(methods, bench)])
     chapters += _film_chapters(compared, bench)
-    chapters += _shape_chapters(shapes(bench, file, readers, missing=missing))
+    chapters += _shape_chapters(shapes(bench, compared.scored_a, compared.scored_b))
+    pixel_chapter = _pixel_chapter(compared, bench)
     has_scores = all(prediction.score is not None for prediction in compared.scored_a.report.predictions)
+    compared = _without_masks(compared)
+    work = replace(work, human=compared.scored_b)
     tuned: list[Chapter] = []
     gates: list[Chapter] = []
     warnings = _unanswered(compared, missing)
@@ -303,7 +309,7 @@ def saliency_report(
             of_what = ", of the gated masks"
     said = confidence_table(assurances_of(cast(CaseRows, judged.scored_a.rows)))
     chapters += _confidence_chapter(said, _auroc(compared, first, draw), of_what)
-    chapters += [*tuned, _pixel_chapter({compared.a: file, compared.b: readers}, bench), *gates]
+    chapters += [*tuned, pixel_chapter, *gates]
     if tune_split is None:
         warnings.append("No split for tuning was given: thresholds and gates are left out.")
     elif not has_scores:
@@ -312,6 +318,12 @@ def saliency_report(
     title = f"{first} beside {compared.b}"
     place = f"{info.benchmark} {info.version}, split {bench.split}"
     return write_chapters(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings), warnings
+
+
+def _without_masks(compared: Comparisons) -> Comparisons:
+    """The figures alone: masks of a whole split take more memory than all else."""
+    bare = [replace(one, report=replace(one.report, predictions=())) for one in _systems(compared).values()]
+    return replace(compared, scored_a=bare[0], scored_b=bare[1])
 
 
 def _readers(bench: Bench, path: Path) -> Path:
@@ -348,7 +360,7 @@ def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter
     figures = []
     if not lacking:
         work.predicted(file.stem, maps, threshold=found)
-        figures = _both(work.compared(file, "mask_iou"), "tuned")
+        figures = _figures_of_both(work.compared(file, "mask_iou"), "tuned")
     (chapter,) = _with_curves(file, "tuning", found)
     told = f"Split {split!r} has no reference of {', '.join(lacking)}: masks at tuned thresholds are left out."
     return [replace(chapter, source="As Extended Data Fig. 1", figures=[*chapter.figures, *figures])], [told] * bool(
@@ -361,10 +373,10 @@ def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter
     found = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=found)
     (chapter,) = _with_curves(file, "gates", found)
-    compared = work.compared(file, "mask_iou_all")
+    compared = _without_masks(work.compared(file, "mask_iou_all"))
     asks_all = work.bench.info.asks == "all"
     whole = "" if asks_all else " Absent findings are not asked here, so that no mask of one counts."
-    figures = [*chapter.figures, *_both(compared, "gated")]
+    figures = [*chapter.figures, *_figures_of_both(compared, "gated")]
     return [replace(chapter, words=chapter.words + whole, figures=figures)], compared
 
 
@@ -373,9 +385,14 @@ def _with_curves(file: Path, ending: str, found: Tuned) -> list[Chapter]:
     return _curves_beside(file)
 
 
-def _both(compared: Comparisons, word: str) -> list[Illustration]:
-    both = {name: one.estimates for name, one in ((compared.b, compared.scored_b), (compared.a, compared.scored_a))}
-    return [replace(drawn, name=f"{word}_{drawn.name}") for drawn in figures_of_both(compared.comparisons, both)]
+def _estimates(compared: Comparisons) -> dict[str, Sequence[Estimate]]:
+    """The figures of both systems, the readers first."""
+    return {compared.b: compared.scored_b.estimates, compared.a: compared.scored_a.estimates}
+
+
+def _figures_of_both(compared: Comparisons, word: str) -> list[Illustration]:
+    drawn = figures_of_both(compared.comparisons, _estimates(compared))
+    return [replace(one, name=f"{word}_{one.name}") for one in drawn]
 
 
 def _auroc(compared: Comparisons, name: str, draw: Mapping[str, Any]) -> list[Illustration]:

@@ -306,9 +306,14 @@ def score_given(
     ratings: Any,
     options: Mapping[str, Any],
 ) -> ScoredFile:
-    """Predictions in any form, read, checked and scored; `argument` is what errors call them."""
+    """Predictions in any form, read, checked and scored; `argument` is what errors call them.
+
+    What was scored already, on the same split with the same options, stays as it is.
+    """
     from reveal_bench.predictions.files import prediction_file
 
+    if isinstance(predictions, ScoredFile):
+        return predictions
     allow_missing = allow_missing or options.get("missing") is not None
     given = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
     find_protocol(bench.folder, bench.split, grid=grid, ratings=given, allow_missing=allow_missing, **options)

@@ -14,6 +14,7 @@ that orjson refuses: to find out what is wrong with it, and to go on where the f
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -158,7 +159,8 @@ def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
     if data.count(b"\n") > limits.entries:
         log.refuse("entries", f"a file may have at most {limits.entries} lines", value=data.count(b"\n"))
         return
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    for number, ended in enumerate(io.BytesIO(data), start=1):  # which copies no more than a line
+        line = ended.removesuffix(b"\n")
         if len(line) > limits.line_bytes:
             log.error(
                 "line-length", f"a line must have at most {limits.line_bytes} bytes", line=number, value=len(line)
