@@ -111,7 +111,7 @@ def tune_saliency(
     maps, bench, names, progress : as of :func:`saliency`
     split : with references, and another one than is predicted
     grid : thresholds that are tried
-    metric : of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`, the largest mean of which is chosen
+    metric : of :data:`reveal_bench.saliency_maps.tuning.TUNING_METRICS`, the best mean of which is chosen
 
     Raises
     ------

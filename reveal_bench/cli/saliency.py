@@ -48,7 +48,7 @@ def saliency(
         str | None, typer.Option(help="Split whose maps tune thresholds (0.2 to 0.8) and gates (0 to 0.8).")
     ] = None,
     tune_metric: Annotated[
-        str, typer.Option(help="Metric that thresholds are tuned by, such as dice or mask_iou_all.")
+        str, typer.Option(help="Metric that thresholds are tuned by, such as dice or hausdorff_95.")
     ] = "mask_iou",
     tune_grid: Annotated[str | None, typer.Option(help="Thresholds to try instead: 0.1,0.2,0.3.")] = None,
     tune_on_itself: Annotated[

@@ -16,7 +16,7 @@ from reveal_bench.evaluation.decrease import in_printed_order, told_apart
 from reveal_bench.evaluation.shapes import FEATURES, Shape
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.metrics import METRICS
+from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.reports.figures import Point, dots, in_percent
 from reveal_bench.reports.films import Drawing, Example, Shown, legend_of, make_film
@@ -255,19 +255,19 @@ def figure_of_curves(curves: Mapping[str, Curve], name: str, words: str, axis: s
         words.capitalize(),
         f"{metric.title} with 95 % intervals on the split that {words} were tuned on; a cross marks what was chosen.",
         f"Per finding, the {metric.in_words} over {words} that were tried, with the best marked.",
-        partial(_draw_curves, curves, axis, f"{metric.title} (%)"),
+        partial(_draw_curves, curves, axis, metric),
     )
 
 
-def _draw_curves(curves: Mapping[str, Curve], x: str, y: str, width: float) -> Figure:
+def _draw_curves(curves: Mapping[str, Curve], x: str, metric: Metric, width: float) -> Figure:
+    is_share = metric.high < math.inf
+    factor, y = (100, f"{metric.title} (%)") if is_share else (1, f"{metric.title} (pixels, or mm)")
     drawn = [value for one in curves.values() for value in (*one.values, *one.highs) if not math.isnan(value)]
-    top = 105 * max(drawn, default=1.0)
+    top = 1.05 * factor * max(drawn, default=1.0)
 
     def draw(axes: Axes, curve: Curve) -> None:
-        tried, values, lows, highs = (
-            [100 * number for number in numbers]
-            for numbers in (curve.thresholds, curve.values, curve.lows, curve.highs)
-        )
+        tried = [100 * number for number in curve.thresholds]
+        values, lows, highs = ([factor * one for one in own] for own in (curve.values, curve.lows, curve.highs))
         paint = paints(1)[0].colour
         axes.fill_between(tried, lows, highs, color=paint, alpha=0.2, linewidth=0)
         axes.plot(tried, values, color=paint, linewidth=1.4)

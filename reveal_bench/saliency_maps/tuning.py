@@ -1,9 +1,10 @@
 """Thresholds of heat maps tuned on a split with references: a metric of each finding over the threshold.
 
 A metric at every threshold of a grid comes from two histograms of the map, of all pixels and of those in the reference,
-so that a map is brought to the size of its image once. As published, the metric is the mean IoU over the cases in which
-the mask is not empty (the true-positive slice), and the first of equal means counts. Where no threshold has a value,
-the published code takes the first of the grid; here the finding is refused, for nothing speaks for that one.
+so that a map is brought to the size of its image once; a metric of boundaries needs a mask at each. As published, the
+metric is the mean IoU over the cases in which the mask is not empty (the true-positive slice), and the first of equal
+means counts. Where no threshold has a value, the published code takes the first of the grid; here the finding is
+refused, for nothing speaks for that one. An empty mask is as far from its reference as the image's diagonal is long.
 
 Source: paper 002, Methods and Extended Data Fig. 1a.
 """
@@ -27,6 +28,7 @@ from reveal_bench.masks import PackedMasks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
 from reveal_bench.metrics.heat_maps import laid_over
+from reveal_bench.metrics.mask_agreement import Spacing, boundary_iou, hausdorff_95, surface_distance
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
 __all__ = ["TUNING_METRICS", "Case", "Tuned", "check_grid", "curve_of_map", "mean_curves", "tune_thresholds"]
@@ -42,8 +44,16 @@ _OF_AREAS: dict[str, _Areas] = {
     "sensitivity": lambda above, inside, area, n: (inside, np.full_like(above, area)),
     "specificity": lambda above, inside, area, n: (n - area - above + inside, np.full_like(above, n - area)),
 }
-TUNING_METRICS = tuple(_OF_AREAS)
-"""Metrics of METRICS that follow from areas alone, by which thresholds can be tuned."""
+_OF_MASKS: dict[str, Callable[[PackedMasks, PackedMasks, Spacing], FloatArray]] = {
+    # of the masks themselves, with the mm between rows and between columns of their images, or (1, 1)
+    "boundary_iou": lambda masks, references, spacing: boundary_iou(masks, references),
+    "surface_distance": lambda masks, references, spacing: surface_distance(masks, references, spacing=spacing),
+    "hausdorff_95": lambda masks, references, spacing: np.minimum(
+        hausdorff_95(masks, references, spacing=spacing), np.hypot(*(masks.sizes[0] * spacing))
+    ),
+}
+TUNING_METRICS = (*_OF_AREAS, *_OF_MASKS)
+"""Metrics of METRICS by which thresholds can be tuned: of areas, and of boundaries, for which masks must be made."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,11 @@ class Tuned:
 
 
 def curve_of_map(
-    heat_map: npt.ArrayLike, reference: PackedMasks, grid: Sequence[float], metric: str = "mask_iou"
+    heat_map: npt.ArrayLike,
+    reference: PackedMasks,
+    grid: Sequence[float],
+    metric: str = "mask_iou",
+    spacing: Spacing = (1.0, 1.0),
 ) -> FloatArray:
     """A metric of what is above each threshold of a map, laid over its image and scaled; NaN where it is undefined.
 
@@ -95,6 +109,7 @@ def curve_of_map(
     reference : one mask of the size of the image
     grid : rising thresholds
     metric : of :data:`TUNING_METRICS`
+    spacing : mm between rows and between columns, for distances in mm in place of pixels
 
     Examples
     --------
@@ -104,7 +119,11 @@ def curve_of_map(
     [0.667, 1.0]
     """
     height, width = reference.sizes[0].tolist()
-    counts = laid_over(heat_map, (height, width)).counts_above(grid, reference).astype(np.float64)
+    laid = laid_over(heat_map, (height, width))
+    if metric in _OF_MASKS:
+        values = [_OF_MASKS[metric](laid.above(threshold), reference, spacing) for threshold in grid]
+        return np.concatenate(values)
+    counts = laid.counts_above(grid, reference).astype(np.float64)
     right, of = _OF_AREAS[metric](counts[0], counts[1], float(reference.areas[0]), height * width)
     found: FloatArray = np.divide(right, of, out=np.full(len(grid), np.nan), where=of > 0)
     return found
@@ -140,13 +159,16 @@ def tune_thresholds(
     ]
     if not jobs:
         raise ArgumentError("maps", f"must hold maps of split {split!r} that have a reference", "none")
+    in_mm = all(record.spacing_mm is not None for record, _ in jobs)
     cases: dict[str, list[Case]] = {}
     for i, (record, finding) in enumerate(jobs, start=1):
         annotation = record.reference(finding)
         assert annotation is not None
         region = annotation.rle or annotation.boxes_xywh
         reference = pack_regions([region], [record.size])
-        curve = curve_of_map(read_map(found.files[record.image_id, finding]).values, reference, tried, metric)
+        spacing = record.spacing_mm if in_mm and record.spacing_mm is not None else (1.0, 1.0)
+        heat = read_map(found.files[record.image_id, finding]).values
+        curve = curve_of_map(heat, reference, tried, metric, spacing)
         cases.setdefault(finding, []).append((record.patient_id, curve))
         if progress is not None:
             progress("maps", i, len(jobs))
@@ -154,7 +176,8 @@ def tune_thresholds(
     empty = [finding for finding, curve in curves.items() if np.isnan(curve).all()]
     if empty:
         raise ArgumentError("maps", "must have a pixel above some threshold", f"none for {', '.join(empty)}")
-    best = {finding: tried[int(np.nanargmax(curve))] for finding, curve in curves.items()}
+    first_best = np.nanargmin if METRICS[metric].better == "lower" else np.nanargmax
+    best = {finding: tried[int(first_best(curve))] for finding, curve in curves.items()}
     return Tuned(split, tried, best, curves, intervals, {name: len(own) for name, own in cases.items()}, metric)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from reveal_bench.findings import CHEXPERT_LABELS
 from reveal_bench.masks import decode_mask, encode_mask, pack_masks
 from reveal_bench.metrics.heat_maps import at_size, largest_point, mask_above, otsu_mask, scaled, smoothed
 from reveal_bench.metrics.localization import mask_iou
-from reveal_bench.metrics.mask_agreement import dice
+from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import sensitivity, specificity
 from reveal_bench.saliency_maps.maps import MapFile, find_maps, read_map
 from reveal_bench.saliency_maps.tuning import TUNING_METRICS, curve_of_map
@@ -158,6 +159,10 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(world: Any, folder_
     assert set(record["options"]["threshold"].values()) <= {0.3, 0.5}
     told = call("score", tmp_path / "x.jsonl", world.folder, "--resamples", 1).stderr
     assert "its threshold was tuned on this split, which flatters it" in " ".join(told.split())
+    nearest = rb.tune_saliency(folder_of_maps, world.folder, split="released", metric="hausdorff_95", grid=(0.1, 0.6))
+    for finding, curve in nearest.curves.items():
+        assert nearest.thresholds[finding] == (0.1 if curve[0] <= curve[1] else 0.6)
+    assert set(nearest.thresholds.values()) == {0.6}
 
 
 def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) -> None:
@@ -175,10 +180,16 @@ def test_curves_of_a_map_are_the_metrics_of_its_masks(rng: np.random.Generator) 
             "dice": dice(*pairs),
             "sensitivity": sensitivity(*pairs),
             "specificity": specificity(*pairs),
+            "boundary_iou": boundary_iou(*pairs),
+            "surface_distance": surface_distance(*pairs, spacing=(0.5, 0.7)),
+            "hausdorff_95": [
+                min(far, math.hypot(17 * 0.5, 13 * 0.7)) for far in hausdorff_95(*pairs, spacing=(0.5, 0.7))
+            ],
         }
         assert tuple(expected) == TUNING_METRICS
         for metric, values in expected.items():
-            np.testing.assert_allclose(curve_of_map(heat, packed, grid, metric), values, err_msg=metric)
+            found = curve_of_map(heat, packed, grid, metric, (0.5, 0.7))
+            np.testing.assert_allclose(found, values, err_msg=metric)
 
 
 def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_of: Any) -> None:
