@@ -28,6 +28,7 @@ from reveal_bench.evaluation.shapes import (
     regress,
     shapes_of,
 )
+from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def shapes(
     opened = as_bench(bench, split)
     if not opened.kind.uses_grid:
         raise ArgumentError("bench", "must be of localization, whose references are masks", opened.kind.name)
-    measured = shapes_of(opened.kind.read_records(opened.folder, opened.split))
+    measured = shapes_of(each_localization(opened.folder, opened.split))  # contours of all take more than masks
     if not measured:
         raise ArgumentError("bench", "must have masks as references, whose shapes are measured", str(opened.folder))
     findings = opened.info.findings

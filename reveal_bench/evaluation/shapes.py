@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,7 +112,7 @@ class Shape:
     irrectangularity_by_perimeter: float
 
 
-def shapes_of(records: Sequence[LocalizationRecord]) -> list[Shape]:
+def shapes_of(records: Iterable[LocalizationRecord]) -> list[Shape]:
     """Shapes of all ground-truth masks that are not empty, in the order of the records.
 
     Raises

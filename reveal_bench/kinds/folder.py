@@ -14,7 +14,7 @@ __all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "chosen_split", "read_fol
 
 
 FOLDER_INFO = "manifest/benchmark.json"
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 64  # contours and masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
 
 

@@ -177,7 +177,8 @@ def _draw_shapes(names: Sequence[str], values: dict[str, list[list[float]]], wid
             axes.boxplot(
                 own, orientation="horizontal", whis=(5, 95), showfliers=False, widths=0.6, patch_artist=True,
                 positions=range(len(names)), medianprops={"color": INK}, manage_ticks=False,
-                boxprops={"facecolor": paints(3)[2].colour, "linewidth": 0.6}, whiskerprops={"linewidth": 0.8},
+                boxprops={"facecolor": paints(3)[2].colour, "edgecolor": INK, "linewidth": 0.6},
+                whiskerprops={"color": INK, "linewidth": 0.8}, capprops={"color": INK, "linewidth": 0.8},
             )  # fmt: skip
             axes.set_ylim(len(names) - 0.5, -0.5)
             axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names))

@@ -163,7 +163,7 @@ def dots(
     with style():
         from matplotlib.lines import Line2D
 
-        line = 3.6 * n_most + 2.6
+        line = max(3.6 * n_most + 2.6, LINE * (1 + max((name.count("\n") for name in names), default=0)) + 1)
         words = [*kinds, *([rule[1]] if rule else [])]
         top = legend_height(words, width)
         label = wrap(axis, width - left - 6)

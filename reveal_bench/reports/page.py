@@ -32,7 +32,7 @@ MOST_ON_PORTRAIT = 9
 """Columns of a table that fit on upright paper; wider ones are printed across."""
 FEWEST_CASES = 10
 """Behind values of which the best is stressed: below, it is the best by a case or two."""
-_NUMBER = re.compile(r"(<\s)?[−+-]?\d|n =")
+_NUMBER = re.compile(r"(<\s)?\(?[−+-]?\d|n =")  # or an interval
 _NO_NUMBER = ("", NOTHING, "undefined", "not tested", "not shown", "∞", "reference")
 
 

@@ -204,6 +204,8 @@ def mean_curves(
     dict finding -> float array (n_grid,), and finding -> float array (n_grid, 2)
     """
     everybody = sorted({record.patient_id for record in records})
+    order = [finding for record in records[:1] for finding in record.label_status]
+    cases = {finding: cases[finding] for finding in sorted(cases, key=order.index)}
     findings = [finding for finding, own in cases.items() for _ in own]
     patients = [patient for own in cases.values() for patient, _ in own]
     columns = np.stack([values for own in cases.values() for _, values in own]).T

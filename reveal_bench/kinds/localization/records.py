@@ -14,7 +14,7 @@ Points and boxes are in pixels of the full-size image, see :mod:`reveal_bench.ge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -31,6 +31,7 @@ __all__ = [
     "Manifest",
     "ManifestRow",
     "SalientPoint",
+    "each_localization",
     "read_localization",
     "read_manifest",
 ]
@@ -234,13 +235,22 @@ def read_localization(
     ValueError
         If the folder has no such split, or holds only its manifest because its references are private.
     """
+    return list(each_localization(folder, split, config=config, contours=contours))
+
+
+def each_localization(
+    folder: Path, split: str, *, config: str = "localization", contours: bool = True
+) -> Iterator[LocalizationRecord]:
+    """Yield what :func:`read_localization` reads; a few images are held at a time."""
     info = read_folder_info(folder)
     check_split(info, folder, split)
     shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
     leave_out = ["image"] if contours else ["image", "annotations.polygons"]
-    return [_record_from_row(row, info.findings) for shard in shards for row in read_rows(shard, leave_out=leave_out)]
+    for shard in shards:
+        for row in read_rows(shard, leave_out=leave_out):
+            yield _record_from_row(row, info.findings)
 
 
 def _record_from_row(row: dict[str, Any], findings: tuple[str, ...]) -> LocalizationRecord:
