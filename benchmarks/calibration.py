@@ -144,7 +144,8 @@ def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figu
     for name, statistic in statistics.items():
         values = statistic(total)
         n = np.where(np.isnan(values), 0, len(drawn.units))
-        figures = Figures(values, statistic(resampled), n, statistic(without), sums.confusion.sum(axis=-1))
+        positive = units_behind("recall", sums)
+        figures = Figures(values, statistic(resampled), n, statistic(without), sums.confusion.sum(axis=-1), positive)
         found[name] = figures, units_behind(name, sums)
     return found
 
@@ -159,6 +160,7 @@ def of_trial(figures: Figures, columns: slice) -> Figures:
         figures.n[columns],
         figures.without[:, columns],
         figures.weights[:, columns],
+        None if figures.positive_units is None else figures.positive_units[columns],
     )
 
 

@@ -22,6 +22,7 @@ def write_page(cells: list[Cell]) -> None:
     head, rest = page.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]
     parts = [_summary(cells), "![Coverage](coverage.svg)", _coverage(cells), _errors(cells), _misses(cells)]
+    parts += [_one_sided(cells), _off(cells)]
     page.write_text(head + BEGIN + "\n\n" + "\n\n".join(parts) + "\n\n" + END + tail, encoding="utf-8")
     (DOCS / "coverage.svg").write_text(_figure(cells), encoding="utf-8")
 
@@ -32,8 +33,13 @@ def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[
         (cell, figure, figure[method])
         for cell in cells
         for figure in cell["figures"]
-        if figure[method].get(share, 0) * cell["n_trials"] >= LEAST_PRINTED
+        if figure[method].get(share, 0) * _n_trials(cell, figure[method], share) >= LEAST_PRINTED
     ]
+
+
+def _n_trials(cell: Cell, rates: dict[str, Any], share: str) -> int:
+    """Trials behind a rate; those of p may be fewer, where a rule for p was changed after the rest was simulated."""
+    return int(rates.get("p_trials", cell["n_trials"]) if share == "p_printed" else cell["n_trials"])
 
 
 Bounds = list[tuple[float, float, float, float]]
@@ -87,7 +93,7 @@ def _summary(cells: list[Cell]) -> str:
     for title, share, bounds_of in GOALS:
         row = [title]
         for method in ("new", "old"):
-            found = [(c["n_trials"] * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)]
+            found = [(_n_trials(c, r, share) * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)]
             judged = [(n, bounds) for n, bounds in found if bounds]
             missed = sum(_is_missed_for_sure(bounds, n) for n, bounds in judged)
             row += [f"{sum(_is_kept(bounds) for _, bounds in judged)} of {len(judged)}", str(missed)]
@@ -146,6 +152,29 @@ def _misses(cells: list[Cell]) -> str:
             rows.append((*where, f"{100 * rates['printed']:.0f} %", _number(rates["coverage"]), sides))
     heads = ("world", "patients", "figure", "prevalence", "printed", "coverage", "misses below / above")
     return "Every cell whose printed intervals miss the goal of coverage:\n\n" + _table(heads, rows)
+
+
+def _one_sided(cells: list[Cell]) -> str:
+    rows = []
+    for cell, figure, rates in _judged(cells, "new"):
+        if _is_missed_for_sure(_of_sides(rates), cell["n_trials"] * rates["printed"]):
+            where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
+            rows.append((*where, _number(rates["coverage"]), _number(rates["below"]), _number(rates["above"])))
+    heads = ("figure", "prevalence", "world", "patients", "coverage", "misses below", "above")
+    return "Every cell that misses more than twice as often on one side, for sure:\n\n" + _table(heads, sorted(rows))
+
+
+def _off(cells: list[Cell]) -> str:
+    rows = []
+    for cell, figure, rates in _judged(cells, "new", "p_printed"):
+        n = _n_trials(cell, rates, "p_printed") * rates["p_printed"]
+        where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
+        if _is_missed_for_sure(_of_p(rates), n):
+            rows.append((*where, _number(rates["p_05"]), _number(rates["p_01"]), ""))
+        elif _is_missed_for_sure(_of_tiers(rates), n):
+            rows.append((*where, "", "", _number(rates["family"])))
+    heads = ("figure", "prevalence", "world", "patients", "p <= .05", "p <= .01", "tiers")
+    return "Every cell in which p or tiers miss their goals, for sure:\n\n" + _table(heads, sorted(rows))
 
 
 def _sizes(cells: list[Cell]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -284,6 +285,8 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             break
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
+    if any(math.isnan(one.p) and not math.isnan(one.low) for one in comparisons):
+        console.print("no p where too few patients differ or have the finding: docs/statistics.md", markup=False)
 
 
 def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequence[str]) -> Table:

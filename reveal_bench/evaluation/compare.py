@@ -35,7 +35,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
-from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, paired_p, step_down_p
+from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, lacks_positives, paired_p, step_down_p
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
@@ -287,7 +287,7 @@ def compare_resampled(
     else:
         evidence = _evidence_of_pair(a, b, values, parts[1], combine, pooled_freedom_of(recipe.split("|", 1)[0]))
         found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
-        p_values = np.where(np.isnan(found.low), np.nan, paired_p(*parts, signs))
+        p_values = np.where(np.isnan(found.low) | lacks_positives(a), np.nan, paired_p(*parts, signs))
         if margin is not None:
             at_most, at_least = (tails_beyond(found.values, evidence, bound) for bound in (-margin.width, margin.width))
             tails = np.column_stack([at_most[0], at_least[1]])

@@ -12,7 +12,8 @@ better, d might as well have the other sign.
   counting half (mid-p, since the differences of hits are few whole numbers). All patterns are taken while there are
   fewer than 2**12 of them, otherwise those of one draw, which all metrics and findings share.
 * Fewer than :data:`LEAST_DIFFERING` patients of whom the systems differ have no p (NaN), but 1 if there are none. A
-  difference without an interval has no p either.
+  difference without an interval has no p either, nor has one of F1, kappa, precision or recall of a finding that fewer
+  than :data:`LEAST_POSITIVE` patients have: whom the systems call without need then decide, and p is too large.
 * Of several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over
   those not yet told apart, give p that hold for all pairs together.
 
@@ -31,10 +32,16 @@ import numpy.typing as npt
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
 
-__all__ = ["LEAST_DIFFERING", "Signs", "contributions", "draw_signs", "paired_p", "sign_flip_p", "step_down_p"]
+__all__ = [
+    "LEAST_DIFFERING", "LEAST_POSITIVE", "Signs", "contributions", "draw_signs", "lacks_positives", "paired_p",
+    "sign_flip_p", "step_down_p",
+]  # fmt: skip
 
 LEAST_DIFFERING = 8
 """Patients of whom two systems differ, below which there is no p."""
+
+LEAST_POSITIVE = 5
+"""Patients who have a finding, below which there is no p where others have a part in the figure, too."""
 
 Signs = npt.NDArray[np.float32]
 
@@ -105,6 +112,13 @@ def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:
     differences = parts[0] - parts[1]
     columns = [behind.any(axis=1), *behind.T]
     return np.array([sign_flip_p(d, signs, column) for d, column in zip(differences.T, columns, strict=True)])
+
+
+def lacks_positives(system: Resampled) -> BoolArray:
+    """Whether too few patients have each group for a p, (1 + n_groups,); the macro first, which may have one."""
+    positive = system.positive_units
+    few = np.zeros(len(system.values), bool) if positive is None else positive < LEAST_POSITIVE
+    return np.concatenate([[False], few])
 
 
 def step_down_p(parts: FloatArray, signs: Signs) -> FloatArray:

@@ -126,6 +126,11 @@ class Resampled(Protocol):
         """Rows that each unit holds of each group, (n_units, n_groups); None if :meth:`left_out` is."""
         ...
 
+    @property
+    def positive_units(self) -> IntArray | None:
+        """Units that have each group, (n_groups,), where others have a part in its figure, too; None where none has."""
+        ...
+
     def left_out(self) -> FloatArray | None:
         """Figures without each unit, (n_units, n_groups); None where that would cost too much."""
         ...
@@ -135,7 +140,7 @@ class Resampled(Protocol):
 class Figures:
     """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
-    `without` and `weights` are what :class:`Resampled` says of units, if they can be left out.
+    `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out.
     """
 
     values: FloatArray
@@ -143,6 +148,7 @@ class Figures:
     n: IntArray
     without: FloatArray | None = None
     weights: FloatArray | None = None
+    positive_units: IntArray | None = None
 
     def left_out(self) -> FloatArray | None:
         """Figures without each unit, if known."""
@@ -173,6 +179,10 @@ class BootstrapMeans:
     def weights(self) -> FloatArray:
         """Rows of each unit."""
         return self.rows
+
+    @property
+    def positive_units(self) -> None:
+        """None: every unit with a row has what the mean is of."""
 
     def macro(self) -> tuple[float, FloatArray]:
         """Unweighted mean over the groups that are defined: on the data, and per replicate."""

@@ -10,7 +10,9 @@ import pytest
 from scipy.stats import binomtest
 
 from reveal_bench.evaluation.compare import compare
-from reveal_bench.evaluation.permutation import LEAST_DIFFERING, draw_signs, sign_flip_p, step_down_p
+from reveal_bench.evaluation.permutation import LEAST_DIFFERING, LEAST_POSITIVE, draw_signs, sign_flip_p, step_down_p
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.findings.scoring import StudyRows
 from tests.evaluation.test_comparison import FINDINGS, system
 
 
@@ -67,6 +69,25 @@ def test_too_few_patients_who_differ_have_no_p(n: int) -> None:
     differences = np.array([0.25] * n + [0.0] * 30)
     p = sign_flip_p(differences, draw_signs(n + 30, n_resamples=9, seed=0), np.ones(n + 30, bool))
     assert math.isnan(p) == (n < LEAST_DIFFERING)
+
+
+def test_a_finding_that_few_patients_have_has_no_p() -> None:
+    """Though both systems call it in enough others to differ; see docs/statistics.md for the rate of errors."""
+    n = 60
+    present = np.arange(n)[:, None] < (LEAST_POSITIVE - 1, LEAST_POSITIVE)
+    studies = tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(n))
+    a, b = (
+        StudyRows(
+            ("rare", "enough"), studies, present | (np.arange(n)[:, None] % k == 0), present, None, np.ones(n, bool)
+        )
+        for k in (2, 3)
+    )
+    found = {(c.metric, c.finding): c for c in compare(a, b, metrics=["f1", "cohen_kappa"], n_resamples=200)}
+    for metric in ("f1", "cohen_kappa"):
+        assert math.isnan(found[metric, "rare"].p)
+        assert not math.isnan(found[metric, "rare"].low)
+        assert 0 < found[metric, "enough"].p < 1
+        assert 0 < found[metric, "macro"].p < 1
 
 
 def test_step_down_maxima_equal_a_plain_loop(rng: np.random.Generator) -> None:

@@ -270,6 +270,16 @@ def test_the_overlap_of_two_has_a_part_in_their_places_only_once_the_board_is_cl
     assert tiers_of["nested", False] == tiers_of["far", False] == "A"
 
 
+def test_places_of_an_open_board_follow_from_rounded_macros() -> None:
+    """Macros that differ by less than the step of .005 have the same places, whatever their tail."""
+    rng = np.random.default_rng(0)
+    macros = np.stack([level + rng.normal(0, 0.002, 200) for level in (0.5, 0.5, 0.5)])
+    is_tested = ~np.eye(3, dtype=bool)
+    apart = tiers.told_apart(np.array([0.5, 0.505, 0.53]), macros, is_tested, 1000, paired=False)
+    # spreads of .002 count as .005: a difference needs 2.4 (Bonferroni, three pairs) x .0071 = .017
+    assert apart.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+
+
 def test_an_edit_of_one_answer_changes_no_place_on_an_open_board() -> None:
     hits = pointer(0.6, 1).values["point_hit"].copy()
     hits[0], edited = 0.0, hits.copy()

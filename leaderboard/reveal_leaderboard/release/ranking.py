@@ -13,12 +13,14 @@ too often. A *tier* is a run of systems of which no two are told apart, from the
 place and the union of their intervals, so that no order inside a tier is claimed.
 
 *Unpaired* is the test while a board is open: the spread of a difference is that of two independent systems, and the
-limit is Bonferroni's. The spread of a *paired* difference tells in how many cases two systems differ, and with both
-scores known how many of the cases that both name have the finding: another answer for every pair, 45 to whoever has ten
-entries. So places follow from the figures of each system alone. Once a board is closed, and nobody can use an answer,
-its places are computed *paired*: a difference then exceeds its bootstrap spread by more than the largest such excess of
-any pair does in 95 % of the replicates. Ratings by readers are not held-out labels; they are always paired. Paired
-systems that differ in fewer than :data:`FEWEST_DIFFERING` cases are not told apart.
+limit is Bonferroni's. Values and spreads are rounded for it to steps of :data:`OPEN_STEP`, so that places tell no more
+of a macro than that, which the simulated teams of docs/operating.md are told. The spread of a *paired* difference tells
+in how many cases two systems differ, and with both scores known how many of the cases that both name have the finding:
+another answer for every pair, 45 to whoever has ten entries. So places follow from the figures of each system alone.
+Once a board is closed, and nobody can use an answer, its places are computed *paired*: a difference then exceeds its
+bootstrap spread by more than the largest such excess of any pair does in 95 % of the replicates. Ratings by readers are
+not held-out labels; they are always paired. Paired systems that differ in fewer than :data:`FEWEST_DIFFERING` cases are
+not told apart.
 
 Only rows whose own figures are released may be passed in: not those that the ladder holds back.
 
@@ -50,6 +52,8 @@ __all__ = ["FEWEST_DIFFERING", "Rows", "rank_document"]
 
 SAME = 1e-12
 """Numbers that differ by less are one number."""
+OPEN_STEP = 0.005
+"""What macros and their spreads are multiples of before the places of an open board are computed."""
 _PRODUCTS = 1 << 22  # pairs x replicates at a time: some 32 MB
 
 
@@ -75,8 +79,8 @@ def told_apart(
     if paired:
         spreads, limit = _paired_spreads(macros, i, j, differences)
     else:
-        alone = macros.var(axis=1)
-        spreads, limit = np.sqrt(alone[i] + alone[j]), NormalDist().inv_cdf(1 - ALPHA / (2 * len(i)))
+        alone = np.maximum(np.round(macros.std(axis=1) / OPEN_STEP), 1) * OPEN_STEP
+        spreads, limit = np.hypot(alone[i], alone[j]), NormalDist().inv_cdf(1 - ALPHA / (2 * len(i)))
     found = np.abs(differences) > _for_few(limit, n_patients) * spreads + SAME
     apart[i[found], j[found]] = apart[j[found], i[found]] = True
     return apart
@@ -191,7 +195,9 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     if METRICS[metric].better == "lower":
         values, macros = -values, -macros
     is_tested = ~np.eye(len(placed), dtype=bool)
-    if paired:
+    if not paired:
+        values = np.round(values / OPEN_STEP) * OPEN_STEP
+    else:
         is_tested = _differing(list(placed.values()), metric, score.shown) >= FEWEST_DIFFERING
     apart = told_apart(values, macros, is_tested, len(first.patients()), paired=paired)
     found = places(values, apart)
