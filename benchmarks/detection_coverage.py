@@ -68,12 +68,15 @@ def trial(seed: int, n: int, prevalence: float, n_findings: int, truth: Array) -
     """Whether each interval holds the truth (0 or 1, NaN undefined): (2 kinds, figures)."""
     rng = np.random.default_rng(seed)
     counts = resampling_counts(n, n_resamples=RESAMPLES, seed=seed)
-    found = [detection_figures(detector(rng, n, prevalence), SHOWN, counts) for _ in range(n_findings)]
+    drawn = [detector(rng, n, prevalence) for _ in range(n_findings)]
+    found = [detection_figures(one, SHOWN, counts) for one in drawn]
+    n_having = np.inf if n_findings > 1 else len(np.unique(drawn[0].lesion_image))
+    behind = np.array([n if name == "false_alarms" else n_having for name in SHOWN], np.float64)
     values = np.mean([[one[name][0] for name in SHOWN] for one in found], axis=0)
     replicates = np.mean([[one[name][1] for name in SHOWN] for one in found], axis=0).T
     held = []
     for interval in ("percentile", "shifted"):
-        ends = find_intervals(values, replicates, interval=interval)  # type: ignore[arg-type]
+        ends = find_intervals(values, replicates, interval=interval, behind=behind)  # type: ignore[arg-type]
         held.append(np.where(np.isnan(values), np.nan, (ends.low <= truth) & (truth <= ends.high)))
     return np.array(held)
 

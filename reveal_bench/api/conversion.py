@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import frame_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange.outputs import BoxForm, Reading, coco_names, read_outputs
 from reveal_bench.files import parse_json, write_whole
 
@@ -112,7 +114,8 @@ def convert(
     else:
         rows = _array_rows(source, labels, ids)
         reading = Reading({"id": opened.kind.key, **(columns or {})}, leave_out_unknown=leave_out_unknown)
-    found = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading)
+    elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
+    found = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading, elsewhere)
     return Conversion(found.lines, found.notes, opened)
 
 

@@ -12,7 +12,15 @@ from reveal_bench.evaluation.single_readers import AgainstReference
 from reveal_bench.evaluation.subgroups import Subgroup
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.words import groups_text, interval_text, intervals_text, n_text, p_text, value_text
+from reveal_bench.metrics.words import (
+    groups_text,
+    interval_text,
+    intervals_text,
+    n_text,
+    p_text,
+    scale_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.scored import Rows
@@ -68,7 +76,8 @@ class Scores(Shown):
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
         warned = f"; {n} warning{'s' * (n > 1)} of the linter: scored.report" if n else ""
-        return f"{report.file} on {self.scored.place}: {intervals_text(**how)}{warned}"
+        scale = scale_text(one.metric for one in self.scored.estimates)
+        return f"{report.file} on {self.scored.place}: {scale} with {intervals_text(**how)}{warned}"
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""

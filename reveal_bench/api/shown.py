@@ -84,14 +84,15 @@ class Shown(ABC):
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def to_latex(self) -> str:
-        """The rows as people read them, as a LaTeX tabular that needs ``\\usepackage[T1]{fontenc}`` alone."""
+        """The rows as people read them and their caption, in LaTeX that needs ``\\usepackage[T1]{fontenc}`` alone."""
         from reveal_bench.results.paper import escape_latex
 
         rows = self.rows_shown()
         names = list(rows[0]) if rows else []
         body = [" & ".join(map(escape_latex, line)) + r" \\" for line in (names, *(row.values() for row in rows))]
         head = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
-        return "\n".join([head, r"\hline", body[0], r"\hline", *body[1:], r"\hline", r"\end{tabular}"]) + "\n"
+        foot = ["", rf"{{\footnotesize {escape_latex(self.caption)}}}"]
+        return "\n".join([head, r"\hline", body[0], r"\hline", *body[1:], r"\hline", r"\end{tabular}", *foot]) + "\n"
 
     def __repr__(self) -> str:
         rows = self.rows_shown()

@@ -40,7 +40,6 @@ __all__ = [
     "printed_as",
     "plain_progress",
     "progress",
-    "scale_of",
     "warn",
     "warnings_of",
     "write_tables",
@@ -136,19 +135,29 @@ def print_scores(
     by_finding = [e for e in estimates if e.finding != POOLED]
     first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
     n = {e.finding: e.n for e in by_finding if e.metric == first}
+    alike = {metric: own for metric in {e.metric for e in by_finding}
+             if (own := _other_n(by_finding, metric, n))}  # fmt: skip
     cells = {}
     for e in by_finding:
         if e.n == 0:
             cells[e.finding, e.metric] = ("-", "")
             continue
-        note = "" if e.n == n[e.finding] else f" n={e.n}"  # rows undefined for this metric alone
+        note = "" if e.n == n[e.finding] or e.metric in alike else f" n={e.n}"  # rows undefined for this metric alone
         cells[e.finding, e.metric] = (value_text(e.metric, e.value), f"{interval_text(e.metric, e.low, e.high)}{note}")
     held = positives or {}
     counts = {
         name: groups_text(first, count) if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()
     }
-    _print_grid(cells, counts, caption, wide=wide)
+    _print_grid(cells, counts, caption, alike, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
+
+
+def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
+    """The number of cases of a metric that has the same for all findings, and another than the table tells."""
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    own = {e.finding: e.n for e in estimates if e.metric == metric and e.finding != MACRO}
+    return next(iter(own.values())) if len({*own.values()}) == 1 and any(n[name] != own[name] for name in own) else None
 
 
 def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]]) -> None:
@@ -198,26 +207,18 @@ def print_released(document: dict[str, Any]) -> None:
     _console().print(document["score"]["note"], markup=False)
 
 
-def scale_of(estimates: Sequence[Estimate]) -> str:
-    """What the figures of a table are in, for its caption."""
-    from reveal_bench.metrics import METRICS
-
-    others = {METRICS[e.metric].family == "lesions" for e in estimates if METRICS[e.metric].high > 1}
-    words = [
-        "false alarms of each finding per image" if are_alarms else "ratings on their scale"
-        for are_alarms in sorted(others)
-    ]
-    return " and ".join([*words, "percent"]) + "," * bool(words)
-
-
 def _print_grid(
     cells: dict[tuple[str, str], tuple[str, str]],
     counts: dict[str, str],
     caption: str,
+    others: Mapping[str, int] = {},
     *,
     wide: bool = False,
 ) -> None:
-    """Cells (value, interval) by (finding, metric): as many metrics as the terminal has room for, unless `wide`."""
+    """Cells (value, interval) by (finding, metric): as many metrics as the terminal has room for, unless `wide`.
+
+    `others` are cases behind the metrics for which they are not `counts`.
+    """
     from rich.table import Table
 
     from reveal_bench.metrics import METRICS
@@ -225,6 +226,7 @@ def _print_grid(
 
     metrics = list(dict.fromkeys(metric for _, metric in cells))
     titles = {metric: METRICS[metric].title if metric in METRICS else metric for metric in metrics}
+    titles |= {metric: f"{titles[metric]}, n={own}" for metric, own in others.items()}
     columns = {
         metric: [" ".join(filter(None, cells.get((finding, metric), ("-",)))) for finding in counts]
         for metric in metrics

@@ -193,7 +193,7 @@ def score(
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
     from reveal_bench.api.shown import FigureTable
-    from reveal_bench.metrics.words import intervals_text
+    from reveal_bench.metrics.words import intervals_text, scale_text
 
     if (compat is None) != (tables is None):
         raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
@@ -252,7 +252,7 @@ def score(
     how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
         scored.estimates,
-        f"{file.name} on {scored.place}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
+        f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with {intervals_text(**how)}",
         scored.strata,
         positives=result.rows.positives,
         wide=wide,

@@ -29,7 +29,7 @@ from reveal_bench.entries.report import LintProblem, LintReport
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
-from reveal_bench.kinds.kind import Kind, Manifest
+from reveal_bench.kinds.kind import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.version import __version__
@@ -37,7 +37,10 @@ from reveal_bench.version import __version__
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["LintError", "ScoredFile", "find_protocol", "hash_references", "lint_file", "score_file", "score_report"]
+__all__ = [
+    "LintError", "ScoredFile", "find_protocol", "hash_references", "ids_of_other_splits", "lint_file", "score_file",
+    "score_report",
+]  # fmt: skip
 
 _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
@@ -135,12 +138,18 @@ def lint_file(
     report = kind.lint(path, kind.read_manifest(folder, split), grid=grid, allow_missing=allow_missing, name=name)
     if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
         return report
-    home = {key: other for other in info.splits if other != split for key in _keys(kind, Path(folder), other)}
+    home = ids_of_other_splits(folder, split)
     return replace(report, problems=tuple(_with_split(problem, home) for problem in report.problems))
 
 
-def _keys(kind: Kind, folder: Path, split: str) -> list[str]:
-    return [row[kind.key] for row in read_rows(folder / "manifest" / f"{split}.parquet", [kind.key])]
+def ids_of_other_splits(folder: Path, split: str) -> dict[str, str]:
+    """Id -> the split that asks for it, of every split of a folder but one."""
+    info = read_folder_info(folder)
+    key = kind_of(info).key
+    others = [other for other in info.splits if other != split]
+    return {
+        row[key]: other for other in others for row in read_rows(Path(folder, "manifest", f"{other}.parquet"), [key])
+    }
 
 
 def _with_split(problem: LintProblem, home: Mapping[str, str]) -> LintProblem:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
@@ -106,9 +106,14 @@ def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, s
 
 
 def read_outputs(
-    rows: Sequence[Mapping[str, Any]], kind: Kind, manifest: Any, findings: Sequence[str], reading: Reading
+    rows: Sequence[Mapping[str, Any]],
+    kind: Kind,
+    manifest: Any,
+    findings: Sequence[str],
+    reading: Reading,
+    elsewhere: Callable[[], Mapping[str, str]] = dict,
 ) -> OutputLines:
-    """Lines of a prediction file for a split.
+    """Lines of a prediction file for a split; `elsewhere` finds the ids of other splits, with these, for a message.
 
     Raises
     ------
@@ -119,12 +124,19 @@ def read_outputs(
         raise ArgumentError("source", "must hold at least one row", "none")
     if reading.boxes not in get_args(BoxForm):
         raise ArgumentError("boxes", f"must be one of {', '.join(get_args(BoxForm))}", repr(reading.boxes))
-    return _Reader(kind, manifest, findings, reading).read(rows)
+    return _Reader(kind, manifest, findings, reading, elsewhere).read(rows)
 
 
 class _Reader:
-    def __init__(self, kind: Kind, manifest: Any, findings: Sequence[str], reading: Reading) -> None:
-        self._kind, self._findings, self._reading = kind, findings, reading
+    def __init__(
+        self,
+        kind: Kind,
+        manifest: Any,
+        findings: Sequence[str],
+        reading: Reading,
+        elsewhere: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._kind, self._findings, self._reading, self._elsewhere = kind, findings, reading, elsewhere
         self._entries = {str(entry[kind.key]): entry for entry in kind.manifest_entries(manifest)}
         self._notes: list[str] = []
         self._unknown_ids: Counter[str] = Counter()
@@ -291,25 +303,25 @@ class _Reader:
         """The id of the split that a value stands for; None, after noting it, if there is none."""
         given = _plain_name(given)
         if given not in self._ids:
-            self._ids[given] = self._found_id(given)
+            self._ids[given] = self._found_id(given, self._entries)
         found = self._ids[given]
         if found is None:
             self._unknown_ids[repr(given)] += 1
         return found
 
-    def _found_id(self, given: Any) -> str | None:
+    def _found_id(self, given: Any, known: Mapping[str, Any]) -> str | None:
         text = given
-        if self._reading.images and given not in self._entries:
+        if self._reading.images and given not in known:
             text = self._reading.images.get(_number(given), given)
         if not isinstance(text, str):
             return None
-        if text in self._entries:
+        if text in known:
             return text
         name = text.replace("\\", "/")
         ending = next((ending for ending in _ENDINGS if name.casefold().endswith(ending)), "")
         parts = PurePosixPath(name[: len(name) - len(ending)]).parts
         spellings = {"_".join(parts[-n:]) for n in range(1, min(len(parts), 4) + 1)}
-        found = sorted(spellings & self._entries.keys())
+        found = sorted(spellings & known.keys())
         return found[0] if len(found) == 1 else None
 
     def _finding(self, given: Any) -> str | None:
@@ -325,9 +337,11 @@ class _Reader:
     def _refuse(self) -> None:
         """Refuse ids and findings that the split does not have, unless such ids are to be left out."""
         if self._unknown_findings:
-            hint = (
-                "" if self._reading.categories else "; numbers need `categories` and `first_category`, or `instances`"
-            )
+            hint = ""
+            if not self._reading.categories:
+                hint = "; numbers need `categories` and `first_category`, or `instances`"
+            elif "0" in self._unknown_findings and 1 in self._reading.categories:
+                hint = "; where numbers count from 0, `first_category` must be 0"
             raise ArgumentError(
                 "source",
                 f"must have findings of the benchmark ({', '.join(self._findings)}){hint}",
@@ -336,17 +350,22 @@ class _Reader:
             )
         if self._unknown_ids and not self._reading.leave_out_unknown:
             example = next(iter(self._entries), "none")
+            home = self._elsewhere()
+            unknown = [one for one, found in self._ids.items() if found is None]
+            others = Counter(home[found] for one in unknown if (found := self._found_id(one, home)))
+            if others:
+                other, n = others.most_common(1)[0]
+                rule = f"must have ids of the split, such as {example!r}; {n:,} are of {other!r}, another `split`"
+                raise ArgumentError("source", rule, _some(self._unknown_ids), ("split",))
             if not self._reading.images and all(one.isdecimal() for one in self._unknown_ids):
                 rule = (
                     f"must have ids of the split as text, such as {example!r}; numbers need `instances`, a COCO dataset"
                 )
                 raise ArgumentError("source", rule, _some(self._unknown_ids), ("instances",))
-            raise ArgumentError(
-                "source",
-                f"must have ids of the split, such as {example!r}, unless `leave_out_unknown` is set",
-                _some(self._unknown_ids),
-                ("leave_out_unknown",),
-            )
+            rule = f"must have ids of the split, such as {example!r}"
+            if any(self._ids.values()):
+                rule += ", unless `leave_out_unknown` is set"
+            raise ArgumentError("source", rule, _some(self._unknown_ids), ("leave_out_unknown",))
         if self._unknown_ids:
             n = sum(self._unknown_ids.values())
             rows = "1 row" if n == 1 else f"{n:,} rows"

@@ -292,7 +292,7 @@ class Curves:
     froc : finding -> false alarms per image, and share of lesions found
     bands : of the macro, then of every finding at the rates of FROC
     precision : finding -> recall, and precision, of hits by an IoU of a half
-    average_precision : finding -> of the same hits
+    average_precision : macro and finding -> of the same hits
     sizes : of every finding; a macro would be over other findings in each size, some with a single lesion
     threshold : score from which a detection counts in `sizes`; NaN where findings have their own
     """

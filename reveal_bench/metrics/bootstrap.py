@@ -140,7 +140,8 @@ class Resampled(Protocol):
 class Figures:
     """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
-    `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out.
+    `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out; `behind`
+    (n_groups,) the units on which each figure rests, if known.
     """
 
     values: FloatArray
@@ -149,6 +150,7 @@ class Figures:
     without: FloatArray | None = None
     weights: FloatArray | None = None
     positive_units: IntArray | None = None
+    behind: FloatArray | None = None
 
     def left_out(self) -> FloatArray | None:
         """Figures without each unit, if known."""
@@ -524,6 +526,7 @@ def estimates_from(
         interval=interval,
         left_out=left_out,
         evidence=evidence,
+        behind=None if not isinstance(means, Figures) or means.behind is None else np.append(np.inf, means.behind),
     )
     low, high = (np.clip(ends, *bounds_of(metric)) for ends in (found.low, found.high))
     n_defined = int((means.n > 0).sum())

@@ -6,8 +6,11 @@ Replicates are float, shape (n_resamples, n_columns): a column per finding, macr
 without a value; it is left out and counted. Ends are of the central 95 %.
 
 Sources: jackknife, the default of scores, see :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000
-(section 3.3) and 002 (Results), linear between order statistics. Shifted: percentiles less twice the bias that the
-replicates show, that of the replicates against the data and that of the data against the truth (Efron 1982, chapter 5).
+(section 3.3) and 002 (Results), linear between order statistics. Shifted: percentiles less three times the bias that
+the replicates show: their own, and twice as much for the data's. Efron (1982, chapter 5) takes the same for the data's;
+of average precision it is twice as large (docs/statistics.md), since the best of several precisions, which stands for
+each, nears its truth more slowly than a mean does. Where few patients are behind a figure, their spread about the
+replicates' mean is that of Student's t.
 BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled
 units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize:
 `eval.py` of rajpurkarlab/cheXlocalize.
@@ -23,7 +26,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.metrics.jackknife import Evidence, jackknife_ends
+from reveal_bench.metrics.jackknife import Evidence, jackknife_ends, t_quantile
 
 __all__ = [
     "INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined",
@@ -81,6 +84,7 @@ def find_intervals(
     interval: Interval = "percentile",
     left_out: FloatArray | None = None,
     evidence: Evidence | None = None,
+    behind: FloatArray | None = None,
 ) -> Intervals:
     """Ends of every column's interval.
 
@@ -91,8 +95,8 @@ def find_intervals(
     interval : {"jackknife", "percentile", "shifted", "bca", "chexlocalize"}
         * jackknife: see :mod:`reveal_bench.metrics.jackknife`; of the replicates only the undefined ones count.
         * percentile: linear between the order statistics of the defined replicates.
-        * shifted: percentiles less twice the difference of the replicates' mean from the value, and wide enough to hold
-          the value: for figures such as average precision, which are too high where cases are few.
+        * shifted: percentiles less three times the difference of the replicates' mean from the value, and wide enough
+          to hold the value: for figures such as average precision, which are too high where cases are few.
         * bca: bias-corrected and accelerated. Where all replicates agree both ends are the value; where all lie on one
           side of it both are NaN.
         * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
@@ -100,6 +104,7 @@ def find_intervals(
     left_out : float array (n_units, n_columns); needed for "bca" alone
         The value without each resampled unit; NaN is left out.
     evidence : Evidence; needed for "jackknife" alone
+    behind : float array (n_columns,), patients behind each column, inf for a macro; widens "shifted" where they are few
 
     Raises
     ------
@@ -123,8 +128,11 @@ def find_intervals(
     else:
         low, high = _percentiles(replicates)
     if interval == "shifted":
-        bias = mean_of_defined(replicates.T) - values
-        low, high = np.minimum(low - 2 * bias, values), np.maximum(high - 2 * bias, values)
+        means = mean_of_defined(replicates.T)
+        wider = 1.0 if behind is None else _as_of_few(behind)
+        centres = values - 2 * (means - values)
+        low = np.minimum(centres + (low - means) * wider, values)
+        high = np.maximum(centres + (high - means) * wider, values)
     return Intervals(values, low, high, n_empty)
 
 
@@ -139,6 +147,13 @@ def _percentiles(replicates: FloatArray) -> FloatArray:
         if len(defined):
             ends[:, column] = np.percentile(defined, percents)
     return ends
+
+
+def _as_of_few(behind: FloatArray) -> FloatArray:
+    """Width of an interval of so many patients beside that of percentiles: Student's t, and n / (n - 1) in variance."""
+    freedom = np.maximum(behind - 1, 1)
+    wider: FloatArray = t_quantile(freedom) / _NORMAL.inv_cdf(SHARES[1]) * np.sqrt(1 + 1 / freedom)
+    return wider
 
 
 def _bca(value: float, replicates: FloatArray, left_out: FloatArray) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from reveal_bench.metrics import METRICS, Metric
@@ -14,6 +15,7 @@ __all__ = [
     "p_text",
     "plural_of",
     "range_text",
+    "scale_text",
     "value_text",
 ]
 
@@ -38,6 +40,22 @@ def range_text(metric: Metric) -> str:
     ('[-1, 1]', '[0, inf)')
     """
     return f"[{metric.low:g}, inf)" if metric.high == inf else f"[{metric.low:g}, {metric.high:.3g}]"
+
+
+def scale_text(metrics: Iterable[str]) -> str:
+    """What the figures of a table are in, for its caption.
+
+    Examples
+    --------
+    >>> scale_text(["point_hit"]), scale_text(["cpm", "false_alarms"])
+    ('percent', 'false alarms of each finding per image, all else in percent,')
+    """
+    others = {METRICS[metric].family == "lesions" for metric in metrics if METRICS[metric].high > 1}
+    words = [
+        "false alarms of each finding per image, all else in" if are_alarms else "ratings on their scale and"
+        for are_alarms in sorted(others)
+    ]
+    return " ".join([*words, "percent"]) + "," * bool(words)
 
 
 def value_text(metric: str, value: float, *, decimals: int = 1) -> str:

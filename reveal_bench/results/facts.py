@@ -32,7 +32,7 @@ __all__ = ["Figure", "Receipt", "Result", "of_receipt", "of_score", "read_result
 METHODS = {
     "jackknife": "jackknife",
     "percentile": "percentile bootstrap",
-    "shifted": "percentile bootstrap, shifted by twice its bias",
+    "shifted": "percentile bootstrap, shifted by its bias",
     "bca": "bias-corrected and accelerated bootstrap",
     "chexlocalize": "bootstrap, as the code of CheXlocalize has it",
     "shown": "score interval about the rounded value",

@@ -197,7 +197,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "unknown images": (
         [{"image_id": f"x{i}", "finding": "Edema", "bbox": [1, 2, 3, 4]} for i in range(12)], {},
-        "'x9' and 2 more",
+        "must have ids of the split, such as 'patient00002_study1_view1_frontal', got 'x0', ",
     ),
     "three numbers": (
         [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3]}], {},
@@ -280,7 +280,7 @@ def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None
     numbered = call("convert", world.folder, *options, expect=1).stderr
     assert "numbers need --category and --first-category, or --instances, got '5'" in numbered
     assert (
-        "unless --leave-out-unknown is set"
+        "1 are of 'released', another --split"
         in call("convert", world.folder, "--split", "holdout", *options, *words, expect=1).stderr
     )
 

@@ -135,7 +135,7 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert 0.6 < figures["ap_50", "macro"] <= 1
     assert 0.8 < figures["lesion_sensitivity", "macro"] <= 1
     table = call("score", files[0], folder, *words).stdout
-    assert "false alarms of each finding per image and percent, with 95 % intervals (shifted)" in table
+    assert "false alarms of each finding per image, all else in percent, with 95 % intervals (shifted)" in table
     assert re.search("finding +n +AP 50 +CPM", table)
     strata = json.loads(call("score", files[0], folder, *words, "--strata", "--json").stdout)["strata"]
     assert any(name.startswith("size: ") for name in strata)
@@ -349,7 +349,25 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
     assert "image_id: must be the id of an image, as text" in refused
     assert f'hint: write "{entries[0]["image_id"]}"' in refused
     assert "`--instances INSTANCES.json`" in refused
-    output = {entries[0]["image_id"]: {"boxes": [[1, 2, 3, 4]], "labels": [1], "scores": [0.5]}}
+    one = {"boxes": [[1, 2, 3, 4]], "labels": [1], "scores": [0.5]}
+    output = {entries[0]["image_id"]: one}
+    for number, document in enumerate((one, [one], output)):
+        (tmp_path / f"torchvision{number}.json").write_text(json.dumps(document))
+        refused = call("lint", tmp_path / f"torchvision{number}.json", folder, expect=1).stdout
+        assert (
+            "what a detector of torchvision returns, boxes, labels and scores, is not a file of predictions" in refused
+        )
+        assert "`reveal-bench convert FOLDER --from table --boxes xyxy`" in refused
+    with pytest.raises(rb.LintError) as caught:
+        rb.score([{"image_id": entries[0]["image_id"], **one}], folder)
+    assert "rb.convert with boxes='xyxy'" in caught.value.__notes__[0]
+    other = [{**entries[0], "image_id": next(iter(rb.load(root / "public", split="holdout").manifest.rows))}]
+    with pytest.raises(
+        ArgumentError, match=r"must have ids of the split, such as '[^']+'; 1 are of 'holdout', another `split`"
+    ):
+        rb.convert(other, folder, split="released")
+    with pytest.raises(ArgumentError, match="where numbers count from 0, `first_category` must be 0, got 0"):
+        rb.convert([{**entries[0], "category_id": 0}], folder, categories=["Effusion", "Mass"])
     with pytest.raises(ArgumentError, match=r"are rows for rb\.convert, with boxes='xyxy' and `categories`"):
         rb.score(output, folder, split="released")
     corners = [{**one, "bbox": [*one["bbox"][:2], one["bbox"][0] + one["bbox"][2], one["bbox"][1] + one["bbox"][3]]}
@@ -398,9 +416,28 @@ def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
     froc, precision, *_ = figures_of({"flat": Curves({"Mass": ends}, bands, {"Mass": nothing}, {}, [], 0.5)})
     (panel,) = froc.draw(170).axes
     measured, beyond = panel.lines
+    assert panel.get_xlim() == (1 / 8, 8)
     assert np.interp([0.2, 0.4], measured.get_xdata(), measured.get_ydata()) == pytest.approx([16, 32], abs=0.1)
     assert (list(beyond.get_xdata()), list(beyond.get_ydata())) == ([1, 8], [80, 80])
-    assert len(precision.draw(170).axes[0].lines) == 1  # the empty thin one
+    assert len(precision.draw(170).axes[1].lines) == 1  # the empty thin one, beside the macro's
+
+
+def test_figures_begin_where_good_detectors_rise_and_average_over_findings() -> None:
+    """Last false alarms at 1/32 and 1/64 of an image; a perfect curve, and one that ends at a recall of a half."""
+    froc = {"Mass": (np.array([0, 1 / 32]), np.array([0.5, 1])), "Nodule": (np.array([0, 1 / 64]), np.array([0.5, 1]))}
+    found = np.linspace(0.25, 1, 4)
+    precision = {"Mass": (found, np.ones(4)), "Nodule": (found[:2], np.array([0.5, 0.8]))}
+    bands = [Band(name, rate, 1, 1, 1) for name in (MACRO, *froc) for rate in (0.125, 8)]
+    curves = Curves(froc, bands, precision, {MACRO: (1 + 0.8 * 51 / 101) / 2}, [], 0.5)
+    of_froc, of_precision, *_ = figures_of({"good": curves})
+    panel = of_froc.draw(170).axes[0]
+    assert panel.get_xlim() == (2**-9, 8)
+    assert [text.get_text() for text in panel.get_xticklabels()] == ["8", "1/2", "1/32", "1/512"]
+    macro = panel.lines[0]
+    assert np.interp(1 / 64, macro.get_xdata(), macro.get_ydata()) == pytest.approx((75 + 100) / 2)
+    panel = of_precision.draw(170).axes[0]
+    assert np.mean(panel.lines[0].get_ydata()) / 100 == pytest.approx(curves.average_precision[MACRO])
+    assert panel.texts[0].get_text() == f"AP {100 * curves.average_precision[MACRO]:.1f}"
 
 
 def test_coco_references_judge_as_we_do(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:

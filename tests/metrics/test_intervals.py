@@ -88,6 +88,18 @@ def test_ends_equal_scipy_with_the_same_draws(method: str, hits: bool, seed: int
         assert ends == pytest.approx(tuple(oracle.confidence_interval), rel=1e-9)
 
 
+def test_shifted_ends_lie_about_the_value_less_twice_the_bias_of_the_replicates() -> None:
+    """Replicates 0, 1, ... 100 thousandths above .5, by hand: mean .55, percentiles .5025 and .5975, value .54."""
+    from scipy import stats
+
+    replicates = np.column_stack([0.5 + np.arange(101) / 1000] * 2)
+    got = find_intervals(np.array([0.54, 0.54]), replicates, interval="shifted", behind=np.array([np.inf, 20.0]))
+    centre, reach = 0.54 - 2 * 0.01, 0.0475
+    wider = stats.t.ppf(0.975, 19) / stats.norm.ppf(0.975) * np.sqrt(20 / 19)
+    assert (got.low[0], got.high[0]) == pytest.approx((centre - reach, centre + reach))
+    assert (got.low[1], got.high[1]) == pytest.approx((centre - wider * reach, centre + wider * reach), abs=1e-6)
+
+
 def test_estimates_carry_the_interval_asked_for_and_say_so(rng: np.random.Generator) -> None:
     from scipy import stats
 

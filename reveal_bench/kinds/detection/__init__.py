@@ -150,7 +150,8 @@ def _fields(one: Any) -> dict[str, Any]:
         rule = (
             "must have a list of (box, score), or of fields of a line, for each finding of an image; boxes, labels and "
         )
-        rule += "scores as torchvision gives them are rows for rb.convert, with boxes='xyxy' and `categories`"
+        rule += "scores as torchvision gives them are rows for rb.convert, with boxes='xyxy' and `categories`: see "
+        rule += "docs/detection.md"
         raise ArgumentError("predictions", rule, repr(one)[:80])
     box, score = one
     return {"box": list(box), "score": score}

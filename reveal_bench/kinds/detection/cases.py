@@ -110,7 +110,7 @@ def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, un
         {finding: froc_points(found[finding]) for finding in shown},
         bands,
         {finding: precision_recall(found[finding], "iou_50") for finding in shown},
-        {finding: by_name["ap_50", finding].value for finding in shown if ("ap_50", finding) in by_name},
+        {finding: by_name["ap_50", finding].value for finding in (MACRO, *shown) if ("ap_50", finding) in by_name},
         sorted(sizes, key=lambda one: order[one.finding]),
         thresholds.pop() if len(thresholds) == 1 else math.nan,
     )

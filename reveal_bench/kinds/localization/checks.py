@@ -20,7 +20,7 @@ from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
-from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES
+from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES, OF_TORCHVISION, TORCHVISION
 from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Manifest, ManifestRow, Point, Polygons
 from reveal_bench.masks import Rle
 
@@ -168,7 +168,7 @@ class EntryChecker:
         fields = entry.fields
         unknown = () if fields.keys() <= _KNOWN else [key for key in fields if key not in FIELDS]
         for key in unknown[:_MOST_NAMED]:
-            hint = self._name_hint(key, FIELDS)
+            hint = OF_TORCHVISION if key in TORCHVISION else self._name_hint(key, FIELDS)
             self.error(entry, "unknown-field", key[:50], "is not a field of a localization prediction", key, hint=hint)
         for key in ("image_id", "finding"):
             if key not in fields:

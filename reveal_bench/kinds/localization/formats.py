@@ -150,6 +150,11 @@ def _paired(contour: Any) -> Any:
 _LOOKED_AT = 1 << 16
 _FIRST_MEMBER = re.compile(rb'\{\s*+"((?:[^"\\]|\\.)*+)"\s*+:\s*+(.)', re.DOTALL)
 _COCO_DATASET = (b"images", b"annotations", b"categories", b"info", b"licenses")
+TORCHVISION = ("boxes", "labels", "scores")
+OF_TORCHVISION = (
+    'write {"image_id", "category_id", "bbox", "score"} for each box, with the name of the finding as `category_id`, '
+    "and read that with `reveal-bench convert FOLDER --from table --boxes xyxy`, or rb.convert with boxes='xyxy'"
+)
 _KNOWN = "JSONL, CSV, TSV, Parquet, CheXlocalize JSON or COCO results JSON"
 _FOREIGN = {
     b"PK\x03\x04": "a ZIP archive (or spreadsheet): unpack it, or save it as CSV",
@@ -190,11 +195,15 @@ def _is_document(head: bytes) -> bool:
     member = _FIRST_MEMBER.match(head)
     if member is None or member[1].decode("utf-8", "replace") in FIELDS or b'"image_id"' in head:
         return member is not None and member[1] in _COCO_DATASET
-    return member[2] == b"{" or member[1] in _COCO_DATASET
+    return member[2] == b"{" or member[1] in _COCO_DATASET or member[1].decode("utf-8", "replace") in TORCHVISION
 
 
 def _read_document(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
     document = load_document(data, limits, log)
+    if _is_of_torchvision(document):
+        rule = "what a detector of torchvision returns, boxes, labels and scores, is not a file of predictions"
+        log.refuse("format", rule, hint=OF_TORCHVISION)
+        return "unknown", iter(())
     if isinstance(document, list):
         return "coco-results", read_coco(document, limits, log)
     if not isinstance(document, dict):  # refused
@@ -205,6 +214,15 @@ def _read_document(data: bytes, manifest: Manifest, limits: Limits, log: Problem
         return "unknown", iter(())
     file_format = chexlocalize_format(document)
     return file_format, read_chexlocalize(document, file_format, manifest, limits, log)
+
+
+def _is_of_torchvision(document: Any) -> bool:
+    """Whether it is one image's boxes and scores, a list of such or one for each image."""
+    if isinstance(document, dict) and not set(TORCHVISION[::2]) <= set(document):
+        document = next(iter(document.values()), None)
+    elif isinstance(document, list):
+        document = next(iter(document), None)
+    return isinstance(document, dict) and set(TORCHVISION[::2]) <= set(document)
 
 
 GEOMETRIES = ("point", "points", "cell", "box", "rle", "polygons")
