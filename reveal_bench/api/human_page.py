@@ -34,7 +34,8 @@ from reveal_bench.reports.beside_readers import (
 )
 from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
 from reveal_bench.reports.confidence import figure_beside_auroc
-from reveal_bench.reports.style import Illustration, check_extra
+from reveal_bench.reports.page import check_target
+from reveal_bench.reports.style import Illustration
 from reveal_bench.saliency_maps.tuning import Tuned
 
 __all__ = ["human_report", "saliency_report"]
@@ -60,7 +61,7 @@ def human_report(
     missing : as of :func:`score`
     draw : n_resamples, seed
     """
-    _check_target(bench, out)
+    check_target(bench.folder, out)
     compared = compare(model, human, bench, relative=True, missing=missing, **draw)
     lacking = [name for name, one in _systems(compared).items() if not _masks(one)]
     chapters = _comparison_chapters(compared, _METRICS, _BOTH)
@@ -78,13 +79,6 @@ def human_report(
     title = f"{compared.a} beside {compared.b}"
     path = write_chapters(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
     return path, warnings
-
-
-def _check_target(bench: Bench, out: Path) -> None:
-    """Raise unless a page can be drawn, and written to `out`."""
-    check_extra()
-    if bench.folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
 
 
 def _unanswered(compared: Comparisons, missing: str) -> list[str]:
@@ -275,7 +269,7 @@ def saliency_report(
     ArgumentError
         If an argument is not what it must be, the maps do not fit, or the dataset has no readers and none are given.
     """
-    _check_target(bench, out)
+    check_target(bench.folder, out)
     for name in maps:
         if name in ("", _HUMAN) or Path(name).name != name:
             raise ArgumentError("maps", f"must have names that files can have, other than {_HUMAN!r}", repr(name))

@@ -169,10 +169,7 @@ class TaskDrafter(Questioner):
         RunStoppedError
             If the endpoint does not answer; the answers so far are kept.
         """
-        for n_done, outcome in enumerate(self.asker.hold(self._dialogue(one) for one in reports), start=1):
-            if progress is not None:
-                progress(n_done, len(reports))
-            yield outcome
+        return self.hold([self._dialogue(one) for one in reports], progress)
 
     def _dialogue(self, report: Report) -> Dialogue[Drafted | Quarantined]:
         said: list[str] = []

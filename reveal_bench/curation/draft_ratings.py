@@ -119,10 +119,7 @@ class Grader(Questioner):
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
     ) -> Iterator[Draft | None]:
         """One draft per (model, task, answer), as they come; None for an answer without a readable one."""
-        for n_done, draft in enumerate(self.asker.hold(self._dialogue(*one) for one in answers), start=1):
-            if progress is not None:
-                progress(n_done, len(answers))
-            yield draft
+        return self.hold([self._dialogue(*one) for one in answers], progress)
 
     def _dialogue(self, model: str, task: TaskRecord, answer: str) -> Dialogue[Draft | None]:
         try:

@@ -74,6 +74,13 @@ class Questioner:
         """
         return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.asker.counts()}
 
+    def hold(self, dialogues: Sequence[Dialogue[T]], progress: Progress | None) -> Iterator[T]:
+        """What each dialogue comes to, as they come; `progress` is called with (done, all)."""
+        for n_done, outcome in enumerate(self.asker.hold(dialogues), start=1):
+            if progress is not None:
+                progress(n_done, len(dialogues))
+            yield outcome
+
     def read(self, prompt: Prompt[T], said: list[str]) -> Generator[Request, Answer | Failure, T]:
         """Part of a dialogue: what the answer to `prompt` says; everything that the model says goes to `said`.
 
@@ -128,12 +135,7 @@ class ModelEngine(Questioner):
         RunStoppedError
             If the endpoint does not answer; the answers so far are kept.
         """
-        reports = list(reports)
-        dialogues = (self._dialogue(report) for report in reports)
-        for n_done, outcome in enumerate(self.asker.hold(dialogues), start=1):
-            if progress is not None:
-                progress(n_done, len(reports))
-            yield outcome
+        return self.hold([self._dialogue(report) for report in reports], progress)
 
     def _dialogue(self, report: Report) -> Dialogue[Suggestion | Quarantined]:
         said: list[str] = []

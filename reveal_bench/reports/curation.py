@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.reports.curation_agreement import draw_agreement, draw_rubric, read_ratings
+from reveal_bench.reports.curation_agreement import draw_agreement, draw_rubric
 from reveal_bench.reports.curation_data import RATINGS_NAME, READS, Curated, read_curated
 from reveal_bench.reports.curation_halves import draw_balance, draw_demographics, draw_findings
 from reveal_bench.reports.curation_public import public_page
 from reveal_bench.reports.curation_steps import draw_extraction, draw_flow_section, draw_refresh, draw_steps
 from reveal_bench.reports.page import Csv, Note, Page, Section, figures_of, render_page
 from reveal_bench.reports.style import check_extra
+from reveal_bench.sources.rexecution_files import read_ratings_table
 
 __all__ = ["PLACE", "PUBLIC_NAME", "make_report", "report"]
 
@@ -103,7 +104,7 @@ def _sections(curated: Curated, ratings: Path | None) -> list[Section]:
     ]
     refreshed = draw_refresh(curated)
     sections += [] if refreshed is None else [refreshed]
-    return sections if ratings is None else [*sections, draw_rubric(read_ratings(ratings))]
+    return sections if ratings is None else [*sections, draw_rubric(read_ratings_table(ratings))]
 
 
 def _page(curated: Curated, sections: list[Section]) -> str:

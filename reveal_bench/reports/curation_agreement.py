@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,6 @@ from reveal_bench.reports.curation_data import Curated, landis_koch
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Text, section
 from reveal_bench.reports.style import Illustration, interval, number, percent
-from reveal_bench.sources.rexecution_files import parse_ratings
-from reveal_bench.sources.source import BuildError, Problem
 
 __all__ = [
     "draw_agreement",
@@ -33,7 +30,6 @@ __all__ = [
     "forest_of_labels",
     "kappa_sentence",
     "kappa_table",
-    "read_ratings",
     "rubric_table",
     "share_table",
 ]
@@ -246,21 +242,6 @@ def rubric_table(first: npt.ArrayLike, second: npt.ArrayLike) -> list[RubricRow]
             RubricRow(agreement.criterion, agreement.kappa, agreement.mean_absolute_difference, *figures, agreement.n)
         )
     return rows
-
-
-def read_ratings(path: Path) -> list[Rating]:
-    """A table of ratings (:mod:`reveal_bench.sources.rexecution_files`).
-
-    Raises
-    ------
-    BuildError
-        With everything that is wrong with it.
-    """
-    problems: list[Problem] = []
-    found = parse_ratings(path, problems, [])
-    if problems:
-        raise BuildError(problems)
-    return [line.rating for line in found]
 
 
 def draw_rubric(ratings: Sequence[Rating]) -> Section:

@@ -14,9 +14,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.reports.style import NBSP, NOTHING, Illustration, plain
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.reports.style import NBSP, NOTHING, Illustration, check_extra, plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -217,6 +219,18 @@ def section(key: str, title: str, source: str, *parts: Part | Illustration) -> S
 def figures_of(sections: Sequence[Section]) -> list[Illustration]:
     """Every illustration of the sections."""
     return [part.drawn for one in sections for part in one.parts if isinstance(part, Figure)]
+
+
+def check_target(folder: Path, out: Path) -> None:
+    """Raise unless pages can be drawn, and written to the folder `out` without becoming part of the dataset `folder`.
+
+    Raises
+    ------
+    ArgumentError, ImportError
+    """
+    check_extra()
+    if folder.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
 
 
 def render_page(page: Page) -> str:

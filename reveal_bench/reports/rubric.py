@@ -38,14 +38,13 @@ from reveal_bench.metrics.ordinal import (
     rubric_summary,
 )
 from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
-from reveal_bench.reports.page import Csv
+from reveal_bench.reports.page import Csv, check_target
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.runs import World, load_runs, open_world
 from reveal_bench.reports.style import (
     DASHED,
     SOFT,
     Illustration,
-    check_extra,
     number,
     paints,
     percent,
@@ -96,10 +95,8 @@ def write_rubric_report(
     ImportError
         Without the extra [report].
     """
-    check_extra()
     folder, out = Path(folder), Path(out)
-    if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+    check_target(folder, out)
     world = open_world(folder, runs, split)
     if world.kind.scored_by != "readers":
         raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", world.kind.name)

@@ -12,13 +12,13 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import write_all
 from reveal_bench.reports.anatomy import Regions
+from reveal_bench.reports.page import check_target
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_examples import MOST_EXAMPLES
 from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_report import FIGURES, PAGE, TABLES, Options, RunReport
 from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
 from reveal_bench.reports.runs import Progress, load_runs, open_world
-from reveal_bench.reports.style import check_extra
 
 __all__ = ["PAGE", "REPORTS", "write_files", "write_run_report"]
 
@@ -71,10 +71,8 @@ def write_run_report(
     ImportError
         Without the extra [report].
     """
-    check_extra()
     folder, out = Path(folder), Path(out)
-    if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+    check_target(folder, out)
     if not 0 <= examples <= MOST_EXAMPLES:
         raise ArgumentError("examples", f"must lie in 0 to {MOST_EXAMPLES}", examples)
     world = open_world(folder, runs, split)

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, team_key
 from reveal_leaderboard.settings import ReadingPolicy, Settings
-from reveal_leaderboard.store.database import locked, moment
+from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.ratings import (
     READ_TO_THE_END,
@@ -42,8 +42,8 @@ from reveal_leaderboard.store.ratings import (
     ratings_of,
     read_ratings_file,
 )
-from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, note
-from reveal_leaderboard.store.tables import answers, jobs, ratings, submissions, teams
+from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, lock_known, note
+from reveal_leaderboard.store.tables import answers, ratings, submissions
 
 __all__ = [
     "Imported", "ReadingProgress", "answers_csv", "import_ratings", "is_complete", "last_rated",
@@ -166,7 +166,7 @@ def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores
     answer = find_answer(connection, answer_id)
     if answer is None:
         raise NotAllowedError("there is no such answer")
-    submission = _lock(connection, answer.submission_id)
+    submission = lock_known(connection, answer.submission_id)
     policy = settings.of(submission.benchmark).reading
     _permit(actor, policy)
     if submission.team_id in _own_teams(actor):
@@ -191,7 +191,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
     found = {line.answer_id: find_answer(connection, line.answer_id) for line in lines}
     ids = {answer.submission_id for answer in found.values() if answer is not None}
     in_order = sorted((get_known(connection, one) for one in ids), key=lambda one: (one.team_id, one.id))
-    touched = {one.id: _lock(connection, one.id) for one in in_order}
+    touched = {one.id: lock_known(connection, one.id) for one in in_order}
     problems, n_new = [], 0
     for line in lines:
         answer = found[line.answer_id]
@@ -279,16 +279,6 @@ def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: Readi
 
 def _shuffled(actor: Actor, answer_id: str) -> bytes:
     return hashlib.sha256(f"{actor.name}\0{answer_id}".encode()).digest()
-
-
-def _lock(connection: sa.Connection, submission_id: str) -> Submission:
-    """The submission, with its team, its job and itself locked, in this order."""
-    found = get_known(connection, submission_id)
-    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
-    job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
-    connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
-    connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
-    return get_known(connection, submission_id)
 
 
 def _write(

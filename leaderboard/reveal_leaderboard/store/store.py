@@ -46,6 +46,7 @@ from reveal_leaderboard.store.submissions import (
     find_one,
     find_repeated,
     get_known,
+    lock_known,
     note,
     waits_for_approval,
 )
@@ -347,7 +348,7 @@ class Store:
             While it is being scored, and if it was refused or failed.
         """
         with self.write() as connection:
-            found = self._lock(connection, submission_id)
+            found = lock_known(connection, submission_id)
             if found.status == "withdrawn" or found.withdrawn_at is not None:
                 return found
             values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
@@ -377,7 +378,7 @@ class Store:
             the version that the board shows.
         """
         with self.write() as connection:
-            found = self._lock(connection, submission_id)
+            found = lock_known(connection, submission_id)
             shown = board(connection, found.benchmark)
             mine = sa.select(scores.c.version).where(
                 scores.c.submission_id == submission_id, scores.c.shown_of == submission_id
@@ -409,7 +410,7 @@ class Store:
         if not why.strip():
             raise ValueError("`why` must say why the submission is hidden, got nothing")
         with self.write() as connection:
-            found = self._lock(connection, submission_id)
+            found = lock_known(connection, submission_id)
             rank_again(connection, found)
             values = {"hidden_at": moment(connection), "hidden_why": why[:500]}
             return self._change(connection, found, values, "hidden", who, why)
@@ -423,20 +424,11 @@ class Store:
             If there is none.
         """
         with self.write() as connection:
-            found = self._lock(connection, submission_id)
+            found = lock_known(connection, submission_id)
             if found.hidden_at is None:
                 return found
             rank_again(connection, found)
             return self._change(connection, found, {"hidden_at": None, "hidden_why": None}, "restored", who, why)
-
-    def _lock(self, connection: sa.Connection, submission_id: str) -> Submission:
-        """The submission, with its team, its waiting job and itself locked, in this order."""
-        found = get_known(connection, submission_id)
-        connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
-        job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
-        connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
-        connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
-        return get_known(connection, submission_id)
 
     @staticmethod
     def _change(

@@ -5,7 +5,7 @@ Conventions
 A submission is named by a random id, its team by its own, and `team` is the team's name as shown. `filename` is for
 display only: the file lies under its `sha256`. Beside it, under `canonical`, lie its predictions as the lint found them
 (:mod:`reveal_leaderboard.custody.canonical`). The file is the source of truth: where they are missing, damaged or of
-another stamp, it is linted again. Functions run in their caller's transaction and lock nothing.
+another stamp, it is linted again. Functions run in their caller's transaction; only :func:`lock_known` locks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard.store import events
-from reveal_leaderboard.store.tables import submissions, teams
+from reveal_leaderboard.store.database import locked
+from reveal_leaderboard.store.tables import jobs, submissions, teams
 
 __all__ = [
     "KeyReusedError",
@@ -30,6 +31,7 @@ __all__ = [
     "find_one",
     "find_repeated",
     "get_known",
+    "lock_known",
     "note",
     "stored_names",
     "waits_for_approval",
@@ -129,6 +131,16 @@ def get_known(connection: sa.Connection, submission_id: str) -> Submission:
     if found is None:
         raise UnknownSubmissionError(f"there is no submission {submission_id!r}")
     return found
+
+
+def lock_known(connection: sa.Connection, submission_id: str) -> Submission:
+    """The same with its team, its job and itself locked, in this order."""
+    found = get_known(connection, submission_id)
+    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
+    job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
+    connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
+    connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
+    return get_known(connection, submission_id)
 
 
 def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission | None:
