@@ -208,7 +208,8 @@ def test_pixels_and_labels_that_enough_readers_gave() -> None:
         assert decode_mask(found.rle).tolist() == [[c == "#" for c in row] for row in rows]
         assert found.area_px == sum(row.count("#") for row in rows)
     assert agreed_regions(image, said, 4) == {}
-    assert agreed_labels(StudyRecord("s", "p", ()), [["a", "b"], ["b"], ["b", "c"]], 2) == ("b",)
+    study, labels = StudyRecord("s", "p", ()), [["a", "b"], ["b"], ["b", "c"]]
+    assert [agreed_labels(study, labels, n) for n in (1, 2, 3, 4)] == [("a", "b", "c"), ("b",), ("b",), ()]
 
 
 def test_drawings_of_what_is_not_asked_have_no_part() -> None:

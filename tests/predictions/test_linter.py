@@ -12,6 +12,7 @@ import pytest
 
 import reveal_bench.predictions as predictions_package
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.detection.lint import lint_detections
 from reveal_bench.kinds.localization.canonical import LocalizationCodec
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
@@ -298,6 +299,15 @@ def test_predictions_carry_what_was_given(lint):
     )
     assert report.predictions[1].mask == rasterize_polygons([polygon], (96, 80))
     assert report.predictions[1].line == 2
+
+
+def test_contours_of_a_detection_become_its_mask(tmp_path, manifest):
+    polygon, path = [[10, 10], [40, 10], [40, 50]], tmp_path / "detections.jsonl"
+    path.write_text(
+        json.dumps(_without_point(image_id=SMALL, finding="Airspace Opacity", polygons=[polygon], score=0.5))
+    )
+    (found,) = lint_detections(path, manifest).predictions
+    assert (found.mask, found.score) == (rasterize_polygons([polygon], (96, 80)), 0.5)
 
 
 def test_mask_beats_polygons_and_that_is_said(lint):
