@@ -57,7 +57,7 @@ class Source:
     name: str
     section: str
     holds: str
-    holdout_split: str
+    holdout_split: str = "test"
     options: tuple[str, ...] = ("pictures",)
     styles: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -100,8 +100,8 @@ class Benchmark:
     findings: tuple[str, ...]
     asks: Asks
     metrics: tuple[str, ...]
-    grid: int
-    licence: Literal["restricted", "open"]
+    grid: int = 8
+    licence: Literal["restricted", "open"] = "restricted"
     sources: tuple[Source, ...] = ()
     has_pictures: bool = True
     card: str = ""
@@ -128,14 +128,11 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=CHEXLOCALIZE_FINDINGS,
             asks="present",
             metrics=LOCALIZATION_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "chexlocalize",
                     section="CheXlocalize",
                     holds="masks and readers",
-                    holdout_split="test",
                     styles={"chexlocalize": "layouts:write_chexlocalize"},
                 ),
             ),
@@ -148,14 +145,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=CHESTX_DET_FINDINGS,
             asks="present",
             metrics=LOCALIZATION_METRICS,
-            grid=8,
             licence="open",
             sources=(
                 Source(
                     "chestx-det",
                     section="ChestX-Det",
                     holds="polygons",
-                    holdout_split="test",
                     styles={"chestx-det": "sources:write_chestx_det"},
                 ),
             ),
@@ -168,14 +163,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=NIH_BOX_FINDINGS,
             asks="present",
             metrics=BOX_METRICS,
-            grid=8,
             licence="open",
             sources=(
                 Source(
                     "nih-boxes",
                     section="NIH ChestX-ray14 boxes",
                     holds="boxes",
-                    holdout_split="test",
                     styles={"nih-boxes": "sources:write_nih_boxes"},
                 ),
             ),
@@ -188,16 +181,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=MS_CXR_FINDINGS,
             asks="present",
             metrics=BOX_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
-                Source(
-                    "ms-cxr",
-                    section="MS-CXR",
-                    holds="boxes of phrases",
-                    holdout_split="test",
-                    styles={"ms-cxr": "sources:write_ms_cxr"},
-                ),
+                Source("ms-cxr", section="MS-CXR", holds="boxes of phrases", styles={"ms-cxr": "sources:write_ms_cxr"}),
             ),
         ),
         Benchmark(
@@ -208,14 +193,11 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=VINDR_CXR_FINDINGS,
             asks="present",
             metrics=BOX_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "vindr-cxr",
                     section="VinDr-CXR",
                     holds="boxes of several readers",
-                    holdout_split="test",
                     options=DICOM_OPTIONS,
                     styles={"vindr-cxr": "sources:write_vindr_cxr", "vinbigdata": "sources:write_vinbigdata"},
                 ),
@@ -229,8 +211,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=RSNA_FINDINGS,
             asks="present",
             metrics=BOX_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "rsna-pneumonia",
@@ -250,8 +230,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=SIIM_FINDINGS,
             asks="present",
             metrics=LOCALIZATION_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "siim-acr",
@@ -271,14 +249,11 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=PADCHEST_GR_FINDINGS,
             asks="present",
             metrics=BOX_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "padchest-gr",
                     section="PadChest-GR",
                     holds="boxes of sentences",
-                    holdout_split="test",
                     styles={"padchest-gr": "sources:write_padchest_gr"},
                 ),
             ),
@@ -291,24 +266,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=REVEAL_LABELS,
             asks="all",
             metrics=LABEL_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "reveal-cxr",
                     section="REVEAL-CXR, and sets made like it",
                     holds="",
-                    holdout_split="test",
                     options=STUDY_OPTIONS,
                     styles={"reveal-cxr": "reveal:write_reveal", "reveal-pool": "curation:write_curation_world"},
                 ),
                 Source(
-                    "midrc",
-                    section="MIDRC",
-                    holds="",
-                    holdout_split="test",
-                    options=STUDY_OPTIONS,
-                    styles={"midrc": "reveal:write_midrc"},
+                    "midrc", section="MIDRC", holds="", options=STUDY_OPTIONS, styles={"midrc": "reveal:write_midrc"}
                 ),
             ),
         ),
@@ -320,14 +287,11 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=CHEXPERT_LABELS,
             asks="all",
             metrics=LABEL_METRICS,
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "chexpert-labels",
                     section="CheXpert's tables of labels",
                     holds="labels alone, and readers",
-                    holdout_split="test",
                     options=(),
                     styles={"chexpert-labels": "layouts:write_chexpert_labels"},
                 ),
@@ -342,14 +306,11 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=(),
             asks="all",
             metrics=(),
-            grid=8,
-            licence="restricted",
             sources=(
                 Source(
                     "rexecution",
                     section="ReXecution-style tasks",
                     holds="",
-                    holdout_split="test",
                     styles={"rexecution": "rexecution:write_rexecution"},
                 ),
             ),
