@@ -48,13 +48,15 @@ RATINGS = (
 )
 
 
-def test_manifests_come_back_and_their_order_counts() -> None:
+def test_manifests_come_back_and_their_order_counts_and_so_do_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_manifest(dump_manifest(MANIFEST)) == MANIFEST
     other = TaskManifest("rexecution", "1.0.0", "holdout", MANIFEST.tasks[::-1])
     images = dict(list(MANIFEST.tasks[0].images.items())[::-1])
     first = TaskQuestion("t0", "broad_abnormality", True, "?", None, images)
     turned = TaskManifest("rexecution", "1.0.0", "holdout", (first, *MANIFEST.tasks[1:]))
-    assert len({stamp_of(m) for m in (MANIFEST, other, turned)}) == 3
+    stamps = [stamp_of(m) for m in (MANIFEST, other, turned)]
+    monkeypatch.setattr(TasksCodec, "predictions", {**TasksCodec.predictions, "more": ("<u4", 1)})
+    assert len({*stamps, stamp_of(MANIFEST)}) == 4
 
 
 def test_answers_come_back_as_they_were() -> None:
