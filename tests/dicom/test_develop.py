@@ -174,7 +174,7 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     # display steps that cannot be followed
     ({"WindowCenter": "abc", "WindowWidth": "8"}, "WindowCenter must be a number, got 'abc'"),
     ({"WindowCenter": "nan", "WindowWidth": "8"}, "WindowCenter must be a number, got 'nan'"),
-    ({"WindowCenter": "8", "WindowWidth": "0"}, "WindowWidth must be at least 1 for LINEAR, got 0"),
+    ({"WindowCenter": "8", "WindowWidth": "0.5"}, "WindowWidth must be at least 1 for LINEAR, got 0.5"),
     (
         {"WindowCenter": "8", "WindowWidth": "0", "VOILUTFunction": "SIGMOID"},
         "WindowWidth must be above 0 for SIGMOID, got 0",
