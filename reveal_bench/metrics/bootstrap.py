@@ -140,8 +140,8 @@ class Resampled(Protocol):
 class Figures:
     """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
-    `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out; `behind`
-    (n_groups,) the units on which each figure rests, if known.
+    `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out;
+    `behind` (n_groups,) the units on which each figure rests, if known.
     """
 
     values: FloatArray
