@@ -45,7 +45,7 @@ def ranked(directory: Path, folder: Path, *words: object) -> list[str]:
 def detection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     """Films with several boxes of a finding; one model marks them all, the other one of each two and a false alarm."""
     root = tmp_path_factory.mktemp("detection")
-    call("phantom", root / "download", "--style", "rsna-pneumonia", "--images", 40, "--long-side", 96)
+    call("phantom", root / "download", "--style", "rsna-pneumonia", "--images", 12, "--long-side", 96)
     words = ("--task", "detection", "--keep-going")
     call("build", root / "download", "--out", root / "data", *words)
     says: dict[str, dict[str, str]] = {"all": {}, "half": {}}
