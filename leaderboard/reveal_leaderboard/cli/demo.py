@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -195,6 +195,8 @@ class Demo:
                 made = chance_baseline(manifest, seed=self.seed)
             else:
                 made = location_prior_baseline(manifest, fit_location_prior(released, manifest.findings))
+            # A board has no grid hit rate of files with cells beside points, which may name two places.
+            made = [replace(one, cell=None) if one.points else one for one in made]
             folder = self.predictions / entrant.stem
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{split}.jsonl").write_text(predictions_to_jsonl(made), encoding="utf-8")

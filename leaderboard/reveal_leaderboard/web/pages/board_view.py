@@ -220,7 +220,7 @@ def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure
         return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label
     if has_metric:
         return figure, "–", "shown on average, or of findings with more cases", column.label
-    return figure, "n/a", "the file has nothing that this metric needs, or its page says why", column.label
+    return figure, "n/a", "not in the file, or not shown: the page of the entry says why", column.label
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
