@@ -195,6 +195,15 @@ def test_every_file_says_what_it_is_and_is_as_long_as_its_subject() -> None:
             assert doc.count("Conventions\n---") <= 1, f"{path}: one docstring, not several"
 
 
+def test_no_file_has_the_marks_of_a_merge() -> None:
+    """Python would not run with them, but pages, templates and documents would show them."""
+    ends = (".md", ".html", ".css", ".js", ".toml", ".yaml", ".yml", ".txt", ".c")
+    folders = ("reveal_bench", "leaderboard", "docs", "dataset_cards", "submissions", ".ci")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in ends]
+    assert len(files) > 50
+    assert [path for path in files if re.search(r"^(<{7}|>{7}) ", path.read_text(encoding="utf-8"), re.M)] == []
+
+
 def test_one_place_each() -> None:
     """What is defined once: array types, the writing of a whole file, the path of a split's shards."""
     defined = defaultdict(list)
