@@ -84,7 +84,9 @@ class Search:
         telling = [value for value in numbers if is_telling(value)]
         self._decimals = {form: v for v in telling for form in (f"{v:.9f}"[2:].encode(), f"{v:.17f}"[2:11].encode())}
         self._per_cent = {form: v for v in telling for form in _in_per_cent(v)}
-        self._doubles = np.unique(np.array(telling, "<f8").view("<u8"))
+        doubles = np.unique(np.array(telling, "<f8").view("<u8"))
+        # 11/64 and its like are mostly zeros, as are pages of a database: they are looked for as decimals alone
+        self._doubles = doubles[(doubles & np.uint64(0xFFFF_FFFF)) != 0]
         self.n_numbers = len(self._doubles)
 
     def within(self, data: bytes, place: str) -> list[Leak]:
