@@ -167,8 +167,9 @@ class EntryChecker:
     def _check_names(self, entry: Entry) -> None:
         fields = entry.fields
         unknown = () if fields.keys() <= _KNOWN else [key for key in fields if key not in FIELDS]
+        is_of_torchvision = {"boxes", "scores"} <= set(unknown)
         for key in unknown[:_MOST_NAMED]:
-            hint = OF_TORCHVISION if key in TORCHVISION else self._name_hint(key, FIELDS)
+            hint = OF_TORCHVISION if is_of_torchvision and key in TORCHVISION else self._name_hint(key, FIELDS)
             self.error(entry, "unknown-field", key[:50], "is not a field of a localization prediction", key, hint=hint)
         for key in ("image_id", "finding"):
             if key not in fields:
