@@ -27,10 +27,10 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
 soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed $(EXCHANGE)/.installed $(PEERS)/.installed
-	REVEAL_PEERS_PYTHON=$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py tests/saliency
-	REVEAL_CFFCONVERT=$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
-	REVEAL_EXCHANGE_PYTHON=$(EXCHANGE)/bin/python REVEAL_DCIODVFY=dciodvfy $(BIN)/python -m pytest tests/exchange
-	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
+	REVEAL_PEERS_PYTHON=$(CURDIR)/$(PEERS)/bin/python $(BIN)/python -m pytest tests/metrics/test_detection_peers.py tests/saliency
+	REVEAL_CFFCONVERT=$(CURDIR)/$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
+	REVEAL_EXCHANGE_PYTHON=$(CURDIR)/$(EXCHANGE)/bin/python REVEAL_DCIODVFY=dciodvfy $(BIN)/python -m pytest tests/exchange
+	REVEAL_LMMS_PYTHON=$(CURDIR)/$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
 	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadscope $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev docs
