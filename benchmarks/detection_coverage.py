@@ -21,10 +21,11 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.detection import Matched, detection_figures
 from reveal_bench.metrics.detection_matching import IOUS, RULES
-from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.intervals import Interval, find_intervals
 
 SHOWN = ("ap_50", "ap", "cpm", "froc_1", "wafroc", "lroc", "lesion_sensitivity", "false_alarms", "rsna_precision")
 TRIALS, RESAMPLES, OF_MACRO = 2000, 400, 8
+INTERVALS: tuple[Interval, ...] = ("percentile", "shifted")
 CELLS = ((100, 0.2, 1), (300, 0.05, 1), (300, 0.2, 1), (300, 0.2, OF_MACRO))
 """Images, prevalence, findings."""
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -75,8 +76,8 @@ def trial(seed: int, n: int, prevalence: float, n_findings: int, truth: Array) -
     values = np.mean([[one[name][0] for name in SHOWN] for one in found], axis=0)
     replicates = np.mean([[one[name][1] for name in SHOWN] for one in found], axis=0).T
     held = []
-    for interval in ("percentile", "shifted"):
-        ends = find_intervals(values, replicates, interval=interval, behind=behind)  # type: ignore[arg-type]
+    for interval in INTERVALS:
+        ends = find_intervals(values, replicates, interval=interval, behind=behind)
         held.append(np.where(np.isnan(values), np.nan, (ends.low <= truth) & (truth <= ends.high)))
     return np.array(held)
 

@@ -149,9 +149,17 @@ class LaidMap:
         return _packed(kernels.fill_runs(found.ends, self.laid.size[0]), self.laid.size) if fill else found
 
     def counts_above(self, grid: Sequence[float], reference: PackedMasks) -> IntArray:
-        """Pixels above each of some thresholds, which rise: (2, n), in all and inside the one mask of `reference`."""
+        """Pixels above each of some thresholds, which rise: (2, n), in all and inside the one mask of `reference`.
+
+        Raises
+        ------
+        ArgumentError
+            If the mask is not of the size of the image.
+        """
         from reveal_bench import kernels
 
+        if reference.sizes.tolist() != [list(self.laid.size)]:
+            raise ArgumentError("reference", f"must be one mask of {self.laid.size}", reference.sizes.tolist())
         if self.is_flat:
             return np.zeros((2, len(grid)), np.int64)
         cuts = [self._cut(partial(np.less, np.float32(threshold))) for threshold in grid]

@@ -12,8 +12,11 @@ import pytest
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.masks import encode_mask, pack_masks
 from reveal_bench.metrics.heat_maps import (
     at_size,
+    laid_over,
     largest_point,
     mask_above,
     otsu_level,
@@ -211,3 +214,10 @@ def test_what_is_no_map_is_refused(heat_map: Any, size: tuple[int, int], message
 def test_thresholds_lie_below_one(threshold: Any) -> None:
     with pytest.raises(ValueError, match=r"`threshold` must lie in \[0, 1\)"):
         mask_above([[0, 1]], (2, 2), threshold)
+
+
+def test_pixels_are_counted_against_a_mask_of_the_image_alone() -> None:
+    laid = laid_over([[0.0, 1.0]], (4, 4))
+    for sizes in ([(9, 9)], [(4, 4), (4, 4)]):
+        with pytest.raises(ArgumentError, match=r"`reference` must be one mask of \(4, 4\)"):
+            laid.counts_above([0.5], pack_masks([encode_mask(np.ones(size, bool)) for size in sizes]))
