@@ -8,6 +8,7 @@ readers. Everything lies in one folder and is made again only when it is missing
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -41,13 +43,12 @@ from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.phantom import model_predictions, study_predictions, write_chexlocalize, write_curation_world
 from reveal_bench.phantom.curation import cast, expected_agreement, write_votes
 from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.reports.curation import report
 from reveal_bench.sources import BUILDERS
-from reveal_bench.sources.ids import read_id_key
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
@@ -208,8 +209,7 @@ class Demo:
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
-            interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
-            self.echo(f"     {entrant.name:<16} {100 * macro.value:5.1f} %  ({interval})")
+            self.echo(_home_line(entrant.name, macro))
         self.echo("   and the studies: macro AUROC")
         score_studies_at_home(self.studies, self.echo)
 
@@ -481,7 +481,8 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, ech
     pool, public = root / "pool", root / "public"
     write_curation_world(pool, n_studies=n_studies, seed=seed, long_side=512)
     mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, echo)
-    key = read_id_key(root / "id-key", create=True)
+    # What is made up needs no secret, and ids decide the order in which the models draw: one seed, one demo.
+    key = hashlib.sha256(f"the studies of the demo with seed {seed}".encode()).digest()
     reading = BUILDERS[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
     build_folder(
         reading.splits,
@@ -508,8 +509,12 @@ def score_studies_at_home(root: Path, echo: Echo) -> None:
     for model in MODELS:
         scored = score_file(_file_of(root, model, "released"), root / "public", "released")
         (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("auroc", MACRO)]
-        interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
-        echo(f"     {model:<16} {100 * macro.value:5.1f} %  ({interval})")
+        echo(_home_line(model, macro))
+
+
+def _home_line(name: str, macro: Estimate) -> str:
+    ends = "too few for an interval" if isnan(macro.low) else f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
+    return f"     {name:<16} {100 * macro.value:5.1f} %  ({ends})"
 
 
 def study_uploads(root: Path) -> list[Upload]:
