@@ -10,6 +10,8 @@ import pytest
 
 from reveal_bench.benchmarks import bundled
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.detection.lint import lint_detections
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
@@ -258,16 +260,23 @@ def test_escapes_are_no_duplicate_keys(lint):
 # --- agreement with the schema, and with its examples
 
 
-def test_examples_of_the_documentation_are_sound_but_for_their_ids(lint):
-    text = (bundled("submissions") / "examples" / "localization.jsonl").read_text()
-    assert {rule for _, _, rule, _ in _errors(lint(text))} <= {"unknown-image"}
+@pytest.mark.parametrize(("name", "linter"), [("localization", lint_predictions), ("detection", lint_detections)])
+def test_examples_of_the_documentation_are_sound_but_for_their_ids(name, linter, manifest):
+    path = bundled("submissions") / "examples" / f"{name}.jsonl"
+    report = linter(path, manifest)
+    assert report.n_entries > 4
+    assert {rule for _, _, rule, _ in _errors(report)} <= {"unknown-image", "missing-pairs"}
 
 
-def test_linter_and_schema_agree_on_single_lines(lint, prediction):
+# One point, box and polygons, two masks, three scores; localization takes a cell, too, but a point only once.
+@pytest.mark.parametrize(
+    ("name", "linter", "n_sound"), [("localization", lint_predictions, 9), ("detection", lint_detections, 8)]
+)
+def test_linter_and_schema_agree_on_single_lines(name, linter, n_sound, manifest, prediction, tmp_path):
     """Neither accepts a line whose shape the other refuses; ids, image borders and grids only the linter knows."""
     from jsonschema import Draft202012Validator
 
-    schema = json.loads((bundled("submissions") / "schema" / "localization.schema.json").read_text())
+    schema = json.loads((bundled("submissions") / "schema" / f"{name}.schema.json").read_text())
     validator = Draft202012Validator(schema)
     knows_the_split = {"unknown-image", "unknown-finding", "outside-image", "cell", "rle-size", "rle-sum",
                        "rle-overflow", "rle-truncated", "rle-negative-run"}  # fmt: skip
@@ -277,14 +286,16 @@ def test_linter_and_schema_agree_on_single_lines(lint, prediction):
         *(SQUARE_JSON, {"size": [2320.0, 2828], "counts": "PVWX6"}, {"size": ["1", 2], "counts": "0"}),
         *({"size": [1, 2], "counts": ""}, {"size": [1, 2]}),
     ]
+    path = tmp_path / "predictions.jsonl"
     n_accepted = 0
     for field in ("image_id", "finding", "point", "points", "cell", "box", "rle", "polygons", "score", "colour"):
         for value in values:
-            line = prediction | {field: value}
-            rules = {rule for _, _, rule, _ in _errors(lint(line))}
+            line = prediction | {"score": 0.5, field: value}
+            path.write_text(json.dumps(line))
+            rules = {rule for _, _, rule, _ in _errors(linter(path, manifest))} - {"missing-pairs"}
             if validator.is_valid(line):
                 assert rules <= knows_the_split, line
                 n_accepted += not rules
             else:
                 assert rules, line
-    assert n_accepted == 9  # one point, cell, box and polygons, two masks, three scores
+    assert n_accepted == n_sound

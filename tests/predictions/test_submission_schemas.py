@@ -18,10 +18,11 @@ SUBMISSIONS = Path(__file__).resolve().parents[2] / "submissions"
 EXAMPLES = SUBMISSIONS / "examples"
 SCHEMAS: dict[str, Any] = {
     name: json.loads((SUBMISSIONS / "schema" / f"{name}.schema.json").read_text(encoding="utf-8"))
-    for name in ("localization", "findings", "tasks", "submission", "reference")
+    for name in ("localization", "detection", "findings", "tasks", "submission", "reference")
 }
 EXAMPLE_SCHEMAS = {
     "localization.jsonl": "localization",
+    "detection.jsonl": "detection",
     "findings.jsonl": "findings",
     "findings_probabilities.jsonl": "findings",
     "tasks.jsonl": "tasks",
@@ -33,6 +34,7 @@ PAIR = {"image_id": "phantom00001_study1_view1_frontal", "finding": "Edema"}
 POINT = {**PAIR, "point": [1, 2]}
 STUDY = {"study_id": "phantom00001_study1"}
 TASK = {"task_id": "phantom_task_0001", "answer": "No change."}
+DETECTION = {**PAIR, "box": [1, 2, 3, 4], "score": 0.5}
 BOX = {"image_id": "phantom00001_study1_view1_frontal", "label": "tube", "box": [1, 2, 3, 4]}
 META = {"model": {"name": "M"}, "organization": "O", "kind": "cnn"}
 
@@ -102,6 +104,9 @@ def test_examples_show_every_kind_of_prediction() -> None:
     rows = read("localization.jsonl")
     assert {key for row in rows for key in row if key in KINDS} == set(KINDS)
     assert len({(row["image_id"], row["finding"]) for row in rows}) == len(rows)
+    drawn = read("detection.jsonl")
+    assert {key for row in drawn for key in row if key in KINDS} == set(KINDS) - {"points", "cell"}
+    assert len({(row["image_id"], row["finding"]) for row in drawn}) < len(drawn)
     assert all(set(row["probabilities"]) == set(REVEAL_LABELS) for row in read("findings_probabilities.jsonl"))
     assert any(row["labels"] == [] for row in read("findings.jsonl"))
     assert any(row.get("boxes") for row in read("tasks.jsonl"))
@@ -122,6 +127,7 @@ def test_example_masks_are_coco_run_lengths() -> None:
 GOOD = [
     ("localization", {**PAIR, "points": [[0, 0], [5.5, 6]], "cell": "AB12", "score": 0}),
     ("localization", {**POINT, "rle": {"size": [1, 1], "counts": "01"}, "polygons": [[[0, 0], [1, 0], [1, 1]]]}),
+    ("detection", {**PAIR, "point": [1, 2], "score": 1}),
     ("findings", {**STUDY, "probabilities": {"COPD": 1}}),
     ("tasks", {**TASK, "answer": "Two\nlines\twith a tab."}),
     ("submission", META),
@@ -185,6 +191,11 @@ BAD = [
     ("localization", {**PAIR, "polygons": [[[0, 0]] * 100001]}, r"is too long|at most 100000"),
     ("localization", {**PAIR, "polygons": [[[0, 0], [1, 1]]]}, r"is too short"),
     ("localization", {**PAIR, "polygons": [[0, 0, 1, 0, 1, 1]]}, r"0 is not of type 'array'"),
+    # detection
+    ("detection", {**PAIR, "box": [1, 2, 3, 4]}, r"'score' is a required property"),
+    ("detection", {**PAIR, "score": 0.5}, r"is not valid under any of the given schemas|is a required property"),
+    ("detection", {**DETECTION, "cell": "D5"}, r"'cell' was unexpected"),
+    ("detection", {**DETECTION, "points": [[1, 2]]}, r"'points' was unexpected"),
     # findings
     ("findings", STUDY, r"is not valid under any of the given schemas|is a required property"),
     ("findings", {"labels": []}, r"'study_id' is a required property"),
