@@ -159,6 +159,13 @@ class Rows(ABC):
         """The rows as they are compared with others': without what a system added to the cases asked."""
         return self
 
+    def chance(self, groups: Sequence[str]) -> dict[str, float]:
+        """Metric -> the macro over `groups` that answers drawn at random are expected to have: of the references alone.
+
+        Metrics for which that says nothing are left out; here all.
+        """
+        return {}
+
     def confidences(self) -> Confidences | None:
         """How sure the system was of its answers, and what came of them; None where it did not say."""
         return None

@@ -88,10 +88,44 @@ def test_what_counts_as_a_point_and_as_a_cell(
     assert rows.values["grid_chance"].tolist() == [4 / 64]
 
 
+@pytest.mark.parametrize(
+    ("prediction", "kind"),
+    [
+        (Prediction("a", "Edema", points=((5, 5),), cell="C3"), "point"),
+        (Prediction("a", "Edema", points=((5, 5), (4.5, 4)), cell="C3"), "point"),
+        (Prediction("a", "Edema", points=((5, 5), (7.9, 7.9)), cell="C3"), "cell"),  # the points have two cells
+        (Prediction("a", "Edema", points=((5, 5),), cell="D3"), "cell"),
+        (Prediction("a", "Edema", box=(2, 2, 6, 6), cell="C3"), "box"),  # its centre is (5, 5)
+        (Prediction("a", "Edema", box=(2, 2, 6, 6), cell="B2"), "cell"),
+        (Prediction("a", "Edema", mask=encode_mask(square(4, 4, 2)), cell="C3"), "cell"),  # its cell is the answer
+    ],
+)
+def test_a_cell_that_is_the_points_own_counts_as_the_points(prediction: Prediction, kind: str) -> None:
+    rows = score_localization([prediction], [record("a", {"Edema": square(4, 4, 4)})], findings=FINDINGS)
+    assert rows.cell_kinds == [kind]
+
+
 def test_a_point_outside_the_central_square_hits_a_mask_but_no_cell() -> None:
     wide = record("a", {"Edema": np.ones((16, 32), bool)})
     got = values([Prediction("a", "Edema", points=((2, 2),))], [wide])
     assert (got["point_hit"], got["grid_hit"]) == ([1], [0])
+
+
+def test_chance_is_a_cell_of_the_grid_and_a_point_of_the_image() -> None:
+    """The mean over findings, each the mean over its cases: areas of 16 and 64 in 256 pixels, then of 4."""
+    records = [
+        record("a", {"Edema": square(4, 4, 4), "Cardiomegaly": square(4, 4, 2)}),
+        record("b", {"Edema": square(4, 4, 8)}),
+    ]
+    rows = score_localization([Prediction("a", "Edema", cell="C3")], records, findings=FINDINGS)
+    expected = {"point_hit": ((16 + 64) / 2 + 4) / 256 / 2, "grid_hit": ((4 + 16) / 2 + 1) / 64 / 2}
+    assert rows.chance(["Edema", "Cardiomegaly"]) == pytest.approx(expected, abs=1e-12)
+    assert rows.chance(["Edema", "Consolidation"]) == rows.chance([]) == {}  # nothing is known without cases
+    codec = KINDS["localization"].codec()
+    again = codec.rows_from(codec.arrays_of_rows(rows))
+    assert (again.values.keys(), again.chance(FINDINGS)) == (rows.values.keys(), rows.chance(FINDINGS))
+    before = codec.rows_from(codec.arrays_of_rows(replace(rows, shares=np.zeros(0))))  # as an earlier program kept them
+    assert before.chance(FINDINGS) == {"grid_hit": rows.chance(FINDINGS)["grid_hit"]}
 
 
 def test_absent_predictions_are_misses_and_empty_masks_are_undefined_in_the_true_positive_slice() -> None:

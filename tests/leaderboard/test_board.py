@@ -82,6 +82,16 @@ def test_figures_come_as_percents_with_their_interval() -> None:
     assert "mean over findings ↑ higher is better" in text
 
 
+def test_chance_stands_in_the_head_the_first_sentence_and_on_every_bar() -> None:
+    board = replace(BOARD, chance={"point_hit": 0.12}, n_items=204, n_patients=150)
+    markup = render(board)
+    assert "mean over findings chance 12 ↑ higher is better" in text_of(markup)
+    assert markup.count('<u style="left:12%"></u>') == len(BOARD.entries)
+    first = text_of(board_notes.opening(board))
+    assert first.count("204 held-out images of 150 patients") == first.count("Chance: 12 %.") == 1
+    assert "<u " not in render(BOARD)
+
+
 @pytest.mark.parametrize(
     ("view", "expected", "state"),
     [

@@ -28,8 +28,9 @@ from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.entry import entry_view
 from reveal_leaderboard.web.pages.mine import account_view, submissions_view
 from reveal_leaderboard.web.pages.strip import strip_view
-from reveal_leaderboard.web.pages.submission_view import balance_view, ledger_view, progress_view
+from reveal_leaderboard.web.pages.submission_view import balance_view, ledger_view, progress_view, score_view
 
+from reveal_bench.metrics.bootstrap import MACRO
 from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, published, released
 from tests.leaderboard.elements import text_of, texts_in
 from tests.leaderboard.test_board import XSS, entry
@@ -246,8 +247,19 @@ def test_an_exposure_without_a_ceiling_is_told_in_words() -> None:
     assert "<img" not in markup
 
 
-def test_hidden_findings_are_listed_without_figures() -> None:
+def test_what_is_not_shown_is_told_once_in_words() -> None:
     markup = entry_view(SUBMISSION, [score()], "1.0.0", [])
     for finding in published(IMAGES).findings[-RARE:]:
-        row = markup.split(f">{finding}</th>")[1].split("</tr>")[0]
-        assert text_of(row) == "fewer than 30 cases: not shown"
+        assert f">{finding}</th>" not in markup
+        assert markup.count(finding) == 1
+
+
+def test_figures_that_are_averages_alone_have_no_empty_rows() -> None:
+    """As those of a board of detection; averages over other findings each say over how many."""
+    whole = released(IMAGES, 0.7)
+    macro = next(figure for figure in whole.figures if figure.finding == MACRO)
+    averages = tuple(replace(macro, metric=metric, n=n) for metric, n in (("ap_50", "7"), ("cpm", "5")))
+    markup = score_view(replace(whole, figures=averages), {"ap_50": "AP 50", "cpm": "CPM"})
+    assert markup.count("<tr>") == 2
+    assert "7 findings; CPM: 5" in text_of(markup)
+    assert f"On average only: AP 50, CPM, over {', '.join(whole.shown)}." in text_of(markup)

@@ -226,7 +226,6 @@ def test_a_file_is_told_no_more_than_was_taken() -> None:
     beside = make_rows({"point_hit": hit, "grid_hit": hit})
     beside.cell_kinds[0] = "cell"
     assert {figure.metric for figure in release(beside).figures} == {"point_hit"}
-    assert (
-        release(beside).note
-        == "All findings are shown. The grid hit rate is not shown: the file has cells beside points."
+    assert release(beside).note == (
+        "All findings are shown. The grid hit rate is not shown: the file names cells other than those of its points."
     )

@@ -76,6 +76,15 @@ def test_far_apart_systems_have_places_of_their_own() -> None:
     assert (document["n_resamples"], document["seed"], document["schema"]) == (300, 0, 1)
 
 
+def test_chance_and_patients_are_those_of_the_holdout_in_whole_numbers() -> None:
+    """A quarter of the cells of every image; of the labels with 10 studies or more, the share that has each."""
+    document = rank_document({"a": pointer(0.9, 1), "b": pointer(0.1, 2)}, POLICY)
+    assert (document["n_patients"], document["chance"]) == (60, {"grid_hit": 25})
+    studies = rank_document({"a": reader(0.9, 1)}, POLICY)
+    share = round(100 * PRESENT[:, [LABELS.index(label) for label in studies["findings"]]].mean())
+    assert studies["chance"] == {"f1": share, "recall": share, "cohen_kappa": 0, "auroc": 50}
+
+
 def test_members_of_a_tier_share_their_place() -> None:
     systems: dict[str, Rows] = {f"good{i}": reader(0.9, i) for i in range(3)}
     systems |= {f"poor{i}": reader(0.55, 10 + i) for i in range(2)}

@@ -75,6 +75,18 @@ def test_spreads_of_labels_are_those_of_statsmodels_and_of_drawn_tables() -> Non
         assert SPREADS[metric](values.mean(keepdims=True), **options) == pytest.approx([values.std()], rel=0.02)
 
 
+def test_chance_is_what_labels_have_that_are_drawn_as_often() -> None:
+    rng = np.random.default_rng(3)
+    drawn = np.column_stack([rng.permuted(np.tile(column, (400, 1)), axis=1).ravel() for column in ROWS.present.T])
+    present = np.tile(ROWS.present, (400, 1))
+    chance = ROWS.chance(SHOWN)
+    columns = [ROWS.labels.index(label) for label in SHOWN]
+    for metric, oracle in (("f1", f1_score), ("recall", recall_score), ("cohen_kappa", cohen_kappa_score)):
+        values = [oracle(present[:, i], drawn[:, i]) for i in columns]
+        assert chance[metric] == pytest.approx(np.mean(values), abs=0.005)
+    assert chance["auroc"] == 0.5
+
+
 def test_a_label_needs_enough_studies_with_it_and_without_it() -> None:
     score = release(ROWS, FAST)
     assert shown_labels(ROWS, POLICY.min_cell) == score.shown == SHOWN

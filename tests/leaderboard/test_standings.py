@@ -71,10 +71,13 @@ class Scores:
             more = {"shown_of": shown_of, "signature": "s", "reference_hash": "h", "scored_at": NOON}
             connection.execute(scores.insert().values(**own, **more))
 
-    def rank(self, *places: tuple[str, int, int, int, str], also: tuple[str, ...] = (), version: str = OLD) -> None:
-        """Put a rank document: (id, rank, low, high, tier) of each; `also` were looked at and not placed."""
+    def rank(
+        self, *places: tuple[str, int, int, int, str], also: tuple[str, ...] = (), version: str = OLD, **told: Any
+    ) -> None:
+        """Put a rank document: (id, rank, low, high, tier) of each; `also` were looked at and not placed; what else is
+        `told` in it."""
         entries = {name: {"rank": r, "rank_low": low, "rank_high": high, "tier": t} for name, r, low, high, t in places}
-        document = {"schema": 1, "metric": "point_hit", "entries": entries, "computed_for": [*entries, *also]}
+        document = {"schema": 1, "metric": "point_hit", "entries": entries, "computed_for": [*entries, *also]} | told
         key = {"kind": "rank", "benchmark": self.published.name, "version": version, "subject": "board"}
         with self.store.write() as connection:
             connection.execute(results.delete().where(results.c.version == version))
@@ -122,6 +125,18 @@ def test_tiers_stand_in_order_and_share_their_ranks(added: Scores) -> None:
     assert (first.team, first.model_version, first.date, first.version) == ("Team best", "0.1", "2026-11-21", OLD)
     figure = first.figure("point_hit", "Edema")
     assert figure.value == 0.5
+
+
+def test_patients_are_told_where_they_are_fewer_than_images_and_chance_where_it_is_known(added: Scores) -> None:
+    added.add("best", 0.6)
+    place = ("best", 1, 1, 1, "A")
+    added.rank(place)  # as a program before wrote it
+    board = added.standings()
+    assert board.n_items is not None
+    assert (board.n_patients, board.chance) == (None, {})
+    for n, told in ((board.n_items - 1, board.n_items - 1), (board.n_items, None)):
+        added.rank(place, n_patients=n, chance={"point_hit": 7})
+        assert (added.standings().n_patients, added.standings().chance) == (told, {"point_hit": 0.07})
 
 
 def test_new_entries_come_behind_and_those_without_a_figure_last(added: Scores) -> None:

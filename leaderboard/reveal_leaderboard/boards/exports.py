@@ -13,10 +13,11 @@ plain. JSON and Parquet are read by programs and keep every text as it is.
 JSON, schema 2
 --------------
 benchmark, title, kind, version, split, synthetic, is_frozen, min_cell, primary (a metric), findings, hidden, notes,
-ranked_at; versions: [{version, shown_at, frozen_at}]; metrics: [{name, title, better}]; entries: [{submission_id,
-model, model_version, team, kind, prompt_style, date, version, rank, rank_low, rank_high, tier, is_new, place, figures:
-[{metric, finding, value, low, high, n, signature}], hidden}]; references: [{name, kind, prompt_style, citation, url,
-place, protocol, notes, figures: {metric: {finding: value}}, macro: {metric: value}}].
+ranked_at, n_items, n_patients, chance: {metric: value}; versions: [{version, shown_at, frozen_at}]; metrics: [{name,
+title, better}]; entries: [{submission_id, model, model_version, team, kind, prompt_style, date, version, rank,
+rank_low, rank_high, tier, is_new, place, figures: [{metric, finding, value, low, high, n, signature}], hidden}];
+references: [{name, kind, prompt_style, citation, url, place, protocol, notes, figures: {metric: {finding: value}},
+macro: {metric: value}}].
 """
 
 from __future__ import annotations
@@ -83,6 +84,9 @@ def to_json(board: Standings) -> dict[str, Any]:
         "hidden": list(board.hidden),
         "notes": list(board.notes),
         "ranked_at": board.ranked_at,
+        "n_items": board.n_items,
+        "n_patients": board.n_patients,
+        "chance": dict(board.chance),
         "versions": [asdict(version) for version in board.history],
         "metrics": [{"name": m.name, "title": m.title, "better": m.better} for m in board.metrics],
         "entries": [_entry(entry) for entry in board.entries],

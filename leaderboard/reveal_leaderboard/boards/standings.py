@@ -19,7 +19,7 @@ an id that never was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -128,6 +128,8 @@ class Standings:
     ranked_at : UTC time at which the ranks were computed, None if they were not yet
     notes : what a reader should know, for people
     n_items : held-out images, studies or tasks; None of a version whose folder said nothing of them
+    n_patients : whose they are, where ranks are of all of them; None also where each counts as a patient of its own
+    chance : metric -> the macro that answers drawn at random are expected to have, to 0.01
     """
 
     benchmark: str
@@ -147,6 +149,8 @@ class Standings:
     ranked_at: str | None = None
     notes: tuple[str, ...] = ()
     n_items: int | None = None
+    n_patients: int | None = None
+    chance: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def primary(self) -> Metric:
@@ -226,7 +230,9 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         history=tuple(_board_version(row) for row in reversed(history)),
         ranked_at=None if ranked_at is None else iso_time(ranked_at),
         n_items=facts.get(f"n_{published.items}"),
+        chance={metric: percent / 100 for metric, percent in document.get("chance", {}).items()},
     )
+    board = replace(board, n_patients=_n_patients(board, document))
     return replace(board, notes=tuple(_notes(board, document)))
 
 
@@ -294,6 +300,13 @@ def _min_cell(entries: Iterable[Entry], store: Store, benchmark: str) -> int:
 def _board_version(row: VersionRow) -> BoardVersion:
     assert row.shown_at is not None, "only versions that were shown are listed"
     return BoardVersion(row.version, iso_time(row.shown_at), None if row.frozen_at is None else iso_time(row.frozen_at))
+
+
+def _n_patients(board: Standings, document: Mapping[str, Any]) -> int | None:
+    """How many patients the items are of; a source that knows none has as many as items, which says nothing."""
+    n = document.get("n_patients", 0)
+    has_final_part = any(entry.score.policy.get("final_share") for entry in board.entries)
+    return None if not n or has_final_part or (board.n_items is not None and n >= board.n_items) else int(n)
 
 
 def _notes(board: Standings, document: Mapping[str, Any]) -> Iterable[str]:

@@ -196,7 +196,7 @@ class Demo:
                 made = chance_baseline(manifest, seed=self.seed)
             else:
                 made = location_prior_baseline(manifest, fit_location_prior(released, manifest.findings))
-            # A board has no grid hit rate of files with cells beside points, which may name two places.
+            # A board has no grid hit rate of files with cells that their points are not in, which name two places.
             made = [replace(one, cell=None) if one.points else one for one in made]
             folder = self.predictions / entrant.stem
             folder.mkdir(parents=True, exist_ok=True)

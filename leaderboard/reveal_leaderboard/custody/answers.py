@@ -146,6 +146,8 @@ class RankAnswer(_Strict):
     findings: list[Short]
     entries: dict[Short, _Place]
     computed_for: list[Short]
+    n_patients: Annotated[int, Field(ge=0)]
+    chance: dict[Short, Annotated[int, Field(ge=0, le=100)]]
 
 
 def check_released(answer: _Released, policy: ReleasePolicy) -> ReleasedScore:

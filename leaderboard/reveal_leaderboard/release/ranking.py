@@ -162,7 +162,9 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     -------
     dict of plain JSON values
         ``entries`` has, per id, ``rank`` (that of its tier), ``rank_low``, ``rank_high`` and ``tier`` ("A" is best);
-        an id of ``computed_for`` that is not in it has no released primary figure and is not placed.
+        an id of ``computed_for`` that is not in it has no released primary figure and is not placed. ``n_patients``
+        are those of the part, and ``chance`` has, by metric, the macro over what is shown that answers drawn at random
+        are expected to have, in whole percent: both follow from the holdout alone.
 
     Raises
     ------
@@ -182,6 +184,8 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
         "findings": [],
         "entries": {},
         "computed_for": sorted(systems),
+        "n_patients": 0,
+        "chance": {},
     }
     placed = {name: rows for name, rows in systems.items() if metric in rows.metrics()}
     if not placed:
@@ -199,9 +203,15 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
         values = np.round(values / OPEN_STEP) * OPEN_STEP
     else:
         is_tested = _differing(list(placed.values()), metric, score.shown) >= FEWEST_DIFFERING
-    apart = told_apart(values, macros, is_tested, len(first.patients()), paired=paired)
+    n_patients = len(first.patients())
+    apart = told_apart(values, macros, is_tested, n_patients, paired=paired)
     found = places(values, apart)
-    return document | {"findings": list(score.shown), "entries": dict(zip(placed, found, strict=True))}
+    return document | {
+        "findings": list(score.shown),
+        "entries": dict(zip(placed, found, strict=True)),
+        "n_patients": n_patients,
+        "chance": {metric: round(100 * value) for metric, value in first.chance(score.shown).items()},
+    }
 
 
 def _kind(systems: Sequence[Rows]) -> Kind:

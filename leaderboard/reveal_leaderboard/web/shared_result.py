@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.paper import escape_latex, escape_markdown
-from reveal_leaderboard.boards.standings import Entry, iso_time, standings
+from reveal_leaderboard.boards.standings import Entry, Standings, iso_time, standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
 from reveal_leaderboard.store.metadata import versioned
@@ -31,7 +30,7 @@ __all__ = ["Beside", "SharedResult", "read_shared"]
 
 @dataclass(frozen=True)
 class Beside:
-    """A published value that stands beside the entry's: what chance gives, or what human readers reached."""
+    """What stands beside the entry's value: what chance gives, or what human readers reached in a paper."""
 
     name: str
     kind: str
@@ -48,7 +47,7 @@ class SharedResult:
     place : its rank or range of ranks, such as "2-5"; empty for an entry that has none
     n_ranked : how many entries have a place
     figure : the macro that ranks; None if it is not released
-    beside : published values of that macro, measured on the same data
+    beside : of that macro, what chance has on this holdout, and published values measured on the same data
     receipt : SHA-256 of the receipt, empty if there is none
     scored_on : UTC day
     """
@@ -198,7 +197,7 @@ def read_shared(services: Services, submission: Submission, score: Score) -> Sha
         place="" if entry is None or entry.rank_low is None else entry.place,
         tier="" if entry is None else entry.tier or "",
         n_ranked=_n_ranked(board.entries),
-        beside=_beside(board.references, primary_figure(released)) if board.comparable else (),
+        beside=_beside(board, primary_figure(released)),
         receipt="" if receipt is None else str(receipt["hash"]),
     )
 
@@ -207,12 +206,16 @@ def _n_ranked(entries: tuple[Entry, ...]) -> int:
     return sum(entry.rank_low is not None for entry in entries)
 
 
-def _beside(rows: tuple[ReferenceRow, ...], figure: Figure | None) -> tuple[Beside, ...]:
-    """What human readers and chance reach in the same macro, where a paper says so."""
+def _beside(board: Standings, figure: Figure | None) -> tuple[Beside, ...]:
+    """What chance has in the same macro, and what human readers reach (or chance, elsewhere), where a paper says so."""
+    if figure is None:
+        return ()
     names = {"human": "Human readers", "chance": "Chance"}
     found: dict[str, Beside] = {}
-    for row in rows:
-        if figure is not None and row.kind in names and figure.metric in row.macro:
+    if figure.metric in board.chance:
+        found["chance"] = Beside("Chance", "chance", board.chance[figure.metric], "answers drawn at random")
+    for row in board.references if board.comparable else ():
+        if row.kind in names and figure.metric in row.macro:
             found.setdefault(row.kind, Beside(names[row.kind], row.kind, row.macro[figure.metric][0], row.source))
     return tuple(found.values())
 

@@ -142,6 +142,14 @@ class StudyRows(Rows):
         chosen = frozenset(patients)
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
 
+    def chance(self, groups: Sequence[str]) -> dict[str, float]:
+        """Of labels drawn as often as studies have them: F1 and recall of their share of the studies, no agreement."""
+        columns = [self.labels.index(label) for label in groups]
+        if not columns:
+            return {}
+        share = float(self.present[:, columns].mean())
+        return {"f1": share, "recall": share, "cohen_kappa": 0.0, "auroc": 0.5}
+
     def confidences(self) -> Confidences | None:
         """Of the studies with a prediction: a decision is as sure as the probability that it is right."""
         if self.probabilities is None:

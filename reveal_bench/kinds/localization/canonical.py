@@ -164,12 +164,15 @@ class LocalizationCodec(Codec):
         require(asked.issuperset(pairs.tolist()), "every (image, finding) must be asked for by the manifest")
 
     def arrays_of_rows(self, rows: CaseRows) -> Arrays:
-        """Names as indices, and every metric's values."""
+        """Names as indices, every metric's values, and the references' shares of the images where they are known."""
+        from reveal_bench.kinds.localization.scoring import SHARE
+
+        columns = rows.values | ({SHARE: rows.shares} if len(rows.shares) else {})
         images = {pair: i for i, pair in enumerate(rows.all_images)}
         findings = {finding: i for i, finding in enumerate(rows.findings)}
         names = {
             "findings": rows.findings,
-            "metrics": list(rows.values),
+            "metrics": list(columns),
             "all_images": rows.all_images,
             "notes": rows.notes,
         }
@@ -180,12 +183,12 @@ class LocalizationCodec(Codec):
             "finding": np.array([findings[finding] for finding in rows.case_findings], np.uint16),
             "point_kind": np.array([_KINDS.index(kind) for kind in rows.point_kinds], np.uint8),
             "cell_kind": np.array([_KINDS.index(kind) for kind in rows.cell_kinds], np.uint8),
-            "values": np.array(list(rows.values.values()), np.float64).reshape(len(rows.values), len(rows)),
+            "values": np.array(list(columns.values()), np.float64).reshape(len(columns), len(rows)),
         }
 
     def rows_from(self, arrays: Arrays) -> CaseRows:
         """The rows back."""
-        from reveal_bench.kinds.localization.scoring import CaseRows
+        from reveal_bench.kinds.localization.scoring import SHARE, CaseRows
 
         names = names_from(arrays["text"])
         images = tuple((image, patient) for image, patient in names["all_images"])
@@ -198,6 +201,7 @@ class LocalizationCodec(Codec):
             if len(arrays[name]) != n or (n and int(arrays[name].max()) >= limit):
                 raise ValueError(f"`{name}` must be {n} indices below {limit}")
         chosen = [images[i] for i in arrays["image"].tolist()]
+        values = dict(zip(names["metrics"], arrays["values"], strict=True))
         return CaseRows(
             findings=findings,
             image_ids=[image for image, _ in chosen],
@@ -205,7 +209,8 @@ class LocalizationCodec(Codec):
             case_findings=[findings[i] for i in arrays["finding"].tolist()],
             point_kinds=[_KINDS[i] for i in arrays["point_kind"].tolist()],
             cell_kinds=[_KINDS[i] for i in arrays["cell_kind"].tolist()],
-            values=dict(zip(names["metrics"], arrays["values"], strict=True)),
+            shares=values.pop(SHARE, np.zeros(0)),
+            values=values,
             all_images=images,
             notes=tuple(names["notes"]),
         )

@@ -8,7 +8,7 @@ from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Point
 from reveal_bench.masks import pack_masks
 
-__all__ = ["cells_of", "kind_of_answer", "points_of"]
+__all__ = ["cells_of", "kind_of_answer", "kind_of_cell", "points_of"]
 
 
 def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
@@ -55,3 +55,13 @@ def cells_of(
     if prediction is not None and prediction.cell is not None:
         return [prediction.cell]
     return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]
+
+
+def kind_of_cell(prediction: LocalizationPrediction | None, *, grid: Grid, size: tuple[int, int]) -> str:
+    """What is scored as the cell of a prediction: "cell" where one is named that is not its point's own, else the kind
+    of answer that the point is, too."""
+    kind = kind_of_answer(prediction)
+    if prediction is None or prediction.cell is None:
+        return kind
+    own = {grid.cell_at(x, y, size=size) for x, y in points_of(prediction, grid=grid, size=size)}
+    return kind if own == {prediction.cell} else "cell"

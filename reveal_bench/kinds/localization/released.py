@@ -71,7 +71,7 @@ def disclose_cases(
 
 
 def _has_cells_beside(rows: CaseRows) -> bool:
-    """Whether a cell is scored of a case whose point is that of something else, so that it may lie elsewhere."""
+    """Whether a cell is scored of a case whose point lies elsewhere, or may."""
     return any(
         cell == "cell" and point not in ("cell", "none")
         for cell, point in zip(rows.cell_kinds, rows.point_kinds, strict=True)
@@ -85,7 +85,7 @@ def _notes(few: Sequence[str], min_cell: int, *, asks_twice: bool) -> list[str]:
             f"Overlap is shown of findings with {FOR_OVERLAP * min_cell:g} cases or more, not of {', '.join(few)}."
         )
     if asks_twice:
-        told.append("The grid hit rate is not shown: the file has cells beside points.")
+        told.append("The grid hit rate is not shown: the file names cells other than those of its points.")
     return told
 
 

@@ -38,7 +38,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.images import VIEWS
-from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, points_of
+from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, kind_of_cell, points_of
 from reveal_bench.kinds.localization.presence import Presence, presence_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.scored import Confidences, Rows
@@ -149,7 +149,8 @@ SIZES = (
 )
 """Strata of references by the share of the image that they cover: name, least share, and the share below which it lies;
 an empty reference is in none."""
-_SHARE = "share of the image"  # beside the metrics, while cases are scored in batches
+SHARE = "share of the image"
+"""What stands beside the metrics while cases are scored in batches, and where rows are kept as arrays."""
 _TEXT_AT_ONCE = 2 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -164,7 +165,8 @@ class CaseRows(Rows):
     findings : vocabulary, in table order
     image_ids, patient_ids, case_findings : lists (n_cases,)
     point_kinds, cell_kinds : lists (n_cases,)
-        What counted as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none".
+        What counted as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none". A cell
+        that is named and is the point's own counts as the point's.
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
     notes : what a reader of the scores should know, for people
@@ -297,6 +299,20 @@ class CaseRows(Rows):
         has_reference = ~np.isnan(self.values["point_hit"])
         return replace(self, values={name: np.where(has_reference, v, np.nan) for name, v in self.values.items()})
 
+    def chance(self, groups: Sequence[str]) -> dict[str, float]:
+        """Of a cell (paper 000, section 4.1), and of a point: the share of the image that the reference covers.
+
+        Each only if it is known of every group.
+        """
+        rows = self.with_reference()
+        of = np.array(rows.case_findings, object)
+        columns = {"point_hit": rows.shares, "grid_hit": rows.values.get("grid_chance", np.zeros(0))}
+        return {
+            metric: float(np.mean([np.nanmean(column[of == group]) for group in groups]))
+            for metric, column in columns.items()
+            if len(column) and groups and all((~np.isnan(column[of == group])).any() for group in groups)
+        }
+
     def confidences(self) -> Confidences | None:
         """Scores against hits: a case is there because its finding is, so they say nothing of where it is absent."""
         if "point_hit" not in self.values or np.isnan(self.scores).all():
@@ -378,7 +394,7 @@ def score_localization(
     if missing == "empty" and "mask_iou" in values:
         no_mask = np.array([prediction is None or prediction.mask is None for prediction in chosen], bool)
         values["mask_iou"][no_mask] = np.nan
-    shares = values.pop(_SHARE)
+    shares = values.pop(SHARE)
     masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
     presence = presence_of(by_pair, records) if asks == "all" else None
     return CaseRows(
@@ -387,7 +403,10 @@ def score_localization(
         patient_ids=[record.patient_id for record, _, _ in cases],
         case_findings=[finding for _, finding, _ in cases],
         point_kinds=[kind_of_answer(prediction) for prediction in chosen],
-        cell_kinds=["cell" if p is not None and p.cell is not None else kind_of_answer(p) for p in chosen],
+        cell_kinds=[
+            kind_of_cell(p, grid=Grid(grid), size=reference.size)
+            for p, (_, _, reference) in zip(chosen, cases, strict=True)
+        ],
         values=values,
         all_images=tuple((record.image_id, record.patient_id) for record in records),
         notes=(*([_NO_MASKS] if masks_left_out else []), *(() if presence is None else presence.notes)),
@@ -417,7 +436,7 @@ def _values(
     """Every metric that applies, for all cases; the masks of a few cases at a time are held, never all of them."""
     given = [prediction for prediction in chosen if prediction is not None]
     has_masks = any(p.mask is not None for p in given) and any(reference.is_mask for reference in references)
-    names = [_SHARE, "grid_chance"]
+    names = [SHARE, "grid_chance"]
     names += ["point_hit", "grid_hit"] if given else []
     names += ["mask_iou", "mask_iou_all"] if has_masks else []
     names += ["box_iou"] if any(p.box is not None for p in given) else []
@@ -461,7 +480,7 @@ def _batch_values(
     cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
     good_cells = hit_cells(regions, grid)
     values = {
-        _SHARE: regions.areas / [height * width for height, width in sizes],
+        SHARE: regions.areas / [height * width for height, width in sizes],
         "grid_chance": chance_among(good_cells),
         "point_hit": point_hit(points, regions),
         "grid_hit": hits_among(cells, good_cells, grid),

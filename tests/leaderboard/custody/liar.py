@@ -37,7 +37,7 @@ SCORE: dict[str, Any] = {
 PLACE = {"rank": 1, "rank_low": 1, "rank_high": 1, "tier": "A"}
 RANK: dict[str, Any] = {
     "schema": 1, "metric": "f1", "n_resamples": 1, "seed": 0, "paired": False, "findings": [], "entries": {"a": PLACE},
-    "computed_for": ["a"],
+    "computed_for": ["a"], "n_patients": 9, "chance": {"point_hit": 7},
 }  # fmt: skip
 
 REPORT = LintReport("f", "csv", 1, (), (), (), {"a": 1}).to_document()
@@ -63,6 +63,7 @@ ANSWERS = {
     "good rank": json.dumps(RANK).encode(),
     "stranger": json.dumps(RANK | {"entries": {"z": PLACE}}).encode(),
     "schema 2": json.dumps(RANK | {"schema": 2}).encode(),
+    "exact chance": json.dumps(RANK | {"chance": {"point_hit": 7.1234}}).encode(),
     "rank 0": json.dumps(RANK | {"entries": {"a": PLACE | {"rank": 0}}}).encode(),
 }
 

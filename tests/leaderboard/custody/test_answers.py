@@ -149,7 +149,7 @@ def test_a_score_in_good_order(liar: Custody, board: Board, vault: Path) -> None
     assert (vault / "s.1.0.0.npz").stat().st_mode & 0o777 == 0o600
 
 
-RANKS = ["good rank", "stranger", "schema 2", "rank 0", "good"]
+RANKS = ["good rank", "stranger", "schema 2", "rank 0", "exact chance", "good"]
 
 
 @pytest.mark.parametrize("name", RANKS[1:])

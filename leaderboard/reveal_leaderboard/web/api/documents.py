@@ -378,6 +378,9 @@ class Board(Document):
     hidden: Annotated[list[str], Field(description="findings with too few cases to be shown")]
     notes: list[str]
     ranked_at: Moment | None
+    n_items: Annotated[int | None, Field(description="held-out images, studies or tasks")]
+    n_patients: Annotated[int | None, Field(description="whose they are; null where each counts as a patient")]
+    chance: Annotated[dict[str, float], Field(description="metric -> macro of answers drawn at random, a fraction")]
     versions: list[BoardVersion]
     metrics: list[MetricDocument]
     entries: list[EntryDocument]

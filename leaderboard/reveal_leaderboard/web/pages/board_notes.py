@@ -48,10 +48,17 @@ def opening(board: Standings, films: Sequence[tuple[str, str, str]] = ()) -> str
     placed = [entry for entry in board.entries if entry.rank is not None]
     first = [entry for entry in placed if entry.tier == placed[0].tier]
     figure = first[0].figure(board.primary.name) if first else None
-    rows = [row for row in board.references if row.kind in BESIDE] if board.comparable else []
-    beside = [(row.name, row.macro[board.primary.name][0]) for row in rows if board.primary.name in row.macro]
+    beside = references_of(board, board.primary.name)
     question = re.split(r"(?<=[?.]) ", kind.question)[0]
     return draw(PAGE, "opening", board, question, kind.items, first, figure, beside, films)
+
+
+def references_of(board: Standings, metric: str) -> list[tuple[str, float]]:
+    """What a macro of this benchmark is held against, (name, value): chance on this holdout, and what papers print."""
+    chance = [("Chance", board.chance[metric])] if metric in board.chance else []
+    kinds = [kind for kind in BESIDE if not (chance and kind == "chance")] if board.comparable else []
+    rows = [row for row in board.references if row.kind in kinds and metric in row.macro]
+    return [*chance, *((row.name, row.macro[metric][0]) for row in rows)]
 
 
 def synthetic(board: Standings) -> str:
@@ -89,7 +96,8 @@ def legend(board: Standings) -> str:
     has_masks = any(metric.name == "mask_iou_all" for metric in board.metrics)
     how = rounding(board.entries[0].score.policy if board.entries else {})
     is_signed = any(metric.low < 0 for metric in board.metrics)
-    return draw(PAGE, "legend", RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how)
+    told = (RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how, bool(board.chance))
+    return draw(PAGE, "legend", *told)
 
 
 def rounding(policy: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sort
 from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import draw, message, plural
+from reveal_leaderboard.web.pages.drawing import draw, message, percent, places, plural
 
 __all__ = ["OVERVIEW", "View", "column_groups", "head_of", "render"]
 
@@ -80,6 +80,7 @@ class _Column:
     metric: Metric
     finding: str
     title: str
+    chance: float | None = None
 
     @property
     def key(self) -> str:
@@ -92,12 +93,13 @@ class _Column:
 
     @property
     def explained(self) -> str:
-        """What stands below the title: over what it is the mean, and which end is the better one."""
+        """What stands below the title: over what it is the mean, what chance has, and which end is the better one."""
         if self.finding != MACRO:
             return ""
         mean = "mean over findings" + (", missing masks count 0" if self.metric.name == "mask_iou_all" else "")
-        arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better"}.get(self.metric.better)
-        return mean if arrow is None else f"{mean}\n{arrow}"
+        chance = "" if self.chance is None else f"chance {percent(self.chance)}"
+        arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better"}.get(self.metric.better, "")
+        return "\n".join(line for line in (mean, chance, arrow) if line)
 
 
 def column_groups(board: Standings) -> dict[str, str]:
@@ -139,10 +141,9 @@ def _in_order(board: Standings, view: View) -> tuple[Entry, ...]:
 def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
     """The columns that have a figure in any row, and the titles of those that have none and are left out."""
     metric = next((m for m in board.metrics if m.name == view.columns), None)
-    if metric is None:
-        wanted = [_Column(m, MACRO, f"Macro {m.title}") for m in board.metrics]
-    else:
-        wanted = [_Column(metric, MACRO, f"Macro {metric.title}")]
+    wanted = [_Column(m, MACRO, f"Macro {m.title}", board.chance.get(m.name)) for m in board.metrics]
+    if metric is not None:
+        wanted = [column for column in wanted if column.metric is metric]
         wanted += [_Column(metric, finding, finding) for finding in board.findings]
     rows = board.references if board.comparable else ()
     kept = [c for c in wanted if _has_figure(c, board.entries, rows)]
@@ -212,15 +213,19 @@ def _figure_head(column: _Column, view: View) -> _Head:
     return _head(column.key, f"{column.title},{NO_BREAK}%", view, direction=column.explained)
 
 
-def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure | None, str, str, str]:
-    """The figure of a cell, or what stands in its place and why; and the title of its column."""
+_Cell = tuple[Figure | None, str, str, str, float | None]
+
+
+def _entry_cell(entry: Entry, column: _Column, board: Standings) -> _Cell:
+    """The figure of a cell, or what stands in its place and why; the title of its column, and where chance lies."""
     figure = entry.figure(column.metric.name, column.finding)
+    chance = None if column.chance is None else places(column.metric.name, column.chance)[0]
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
     if column.finding in entry.score.hidden:
-        return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label
+        return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label, chance
     if has_metric:
-        return figure, "–", "shown on average, or of findings with more cases", column.label
-    return figure, "n/a", "not in the file, or not shown: the page of the entry says why", column.label
+        return figure, "–", "shown on average, or of findings with more cases", column.label, chance
+    return figure, "n/a", "not in the file, or not shown: the page of the entry says why", column.label, chance
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:

@@ -39,26 +39,38 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
     metrics = [name for name in titles if any(figure.metric == name for figure in score.figures)]
     humans = [name for name in metrics if human is not None and name in human.figures]
     rows = []
-    for finding in (MACRO, *score.shown):
+    told = {figure.finding for figure in score.figures if figure.metric in metrics}
+    for finding in (one for one in (MACRO, *score.shown) if one in told):
         cells = [
             (score.figure(metric, finding), metric if metric in humans else "", _published(human, metric, finding))
             for metric in metrics
         ]
-        rows.append(("Macro" if finding == MACRO else finding, _count(score, finding), cells))
-    why = f"fewer than {score.policy.get('min_cell', 30)} cases: not shown"
+        rows.append(("Macro" if finding == MACRO else finding, _count(score, finding, metrics, titles), cells))
     source = f" Human readers: {authors(human.citation)}, {human.place}." if human and humans else ""
     note = "Value, then its 95\u00a0% interval from patients drawn anew. Cases are told in bands."
-    note = f"{note} {rounding(score.policy)} {score.note}{source}"
+    note = " ".join([note, rounding(score.policy), *_on_average_only(score, titles, metrics), score.note]) + source
     columns = [(titles[name], name in humans) for name in metrics]
-    return draw(PAGE, "score", columns, rows, score.hidden, why, note)
+    return draw(PAGE, "score", columns, rows, note)
 
 
-def _count(score: ReleasedScore, finding: str) -> str:
-    """The bands of cases behind a row; of a macro the number of findings."""
-    counts = sorted({figure.n for figure in score.figures if figure.finding == finding})
-    if not counts:
-        return "–"
-    return f"{counts[0]} findings" if finding == MACRO else " / ".join(counts)
+def _on_average_only(score: ReleasedScore, titles: Mapping[str, str], metrics: Sequence[str]) -> list[str]:
+    """A sentence on metrics without a figure of any finding; if all are such, with the findings that they are over."""
+    of_findings = {figure.metric for figure in score.figures if figure.finding != MACRO}
+    averaged = [titles[name] for name in metrics if name not in of_findings]
+    if not averaged:
+        return []
+    over = "" if len(averaged) < len(metrics) else f", over {', '.join(score.shown)}"
+    return [f"On average only: {', '.join(averaged)}{over}."]
+
+
+def _count(score: ReleasedScore, finding: str, metrics: Sequence[str], titles: Mapping[str, str]) -> str:
+    """The bands of cases behind a row; of a macro the number of findings, of each metric that is over others."""
+    counts = {metric: figure.n for metric in metrics if (figure := score.figure(metric, finding)) is not None}
+    if finding != MACRO:
+        return " / ".join(sorted(set(counts.values())))
+    first = next(iter(counts.values()))
+    others = [f"{titles[metric]}: {n}" for metric, n in counts.items() if n != first]
+    return "; ".join([f"{first} findings", *others])
 
 
 def _published(human: ReferenceRow | None, metric: str, finding: str) -> float | None:
