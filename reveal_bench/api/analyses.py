@@ -174,7 +174,7 @@ def confidence(
     ArgumentError
         If the predictions do not say how sure they are, or an argument is not what it must be.
     """
-    opened = as_bench(bench, split)
+    opened = as_bench(bench, split, runs=[predictions])
     field = opened.kind.confidence_field
     if field is None:
         raise ArgumentError("bench", "must be of a kind whose answers say how sure they are", opened.kind.name)
@@ -282,7 +282,7 @@ def curves(
     ArgumentError
         If the benchmark is not one of detection, or no finding has a lesion.
     """
-    opened = as_bench(bench, split)
+    opened = as_bench(bench, split, runs=[predictions])
     name = name_of(predictions, "predictions") if name is None else name
     if name in (beside or {}):
         raise ArgumentError("beside", "must name other systems", repr(name))
@@ -371,7 +371,7 @@ def pixels(
     ArgumentError
         If the benchmark is not of localization, or predictions or references have no masks.
     """
-    opened = as_bench(bench, split)
+    opened = as_bench(bench, split, runs=[predictions])
     if not opened.kind.uses_grid:
         raise ArgumentError("bench", "must be of localization, whose predictions may be masks", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name

@@ -12,7 +12,7 @@ path and the times of the files, so that no other folder has it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -180,8 +180,15 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
     return Bench(folder, chosen_split(folder, split), read_folder_info(folder))
 
 
-def as_bench(bench: AnyBench, split: str | None = None) -> Bench:
-    """What a verb was given as its benchmark, opened; raises as :func:`load`."""
+def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:
+    """What a verb was given as its benchmark, opened; raises as :func:`load`.
+
+    Of a folder without a split it is that of the run folders among the predictions `runs`, if there are some.
+    """
+    from reveal_bench.predictions.files import split_of_runs
+
+    if split is None and isinstance(bench, str | Path):
+        split = split_of_runs(runs)
     try:
         return load(bench, split)
     except ArgumentError as error:

@@ -101,12 +101,12 @@ def report(
 
         if not isinstance(runs, str | Path):
             raise ArgumentError("human", "must be given with one prediction file", type_of(runs))
-        path, told = human_report(runs, human, as_bench(bench, split), Path(out), **options)
+        path, told = human_report(runs, human, as_bench(bench, split, runs=[runs]), Path(out), **options)
         return WrittenReport(path, tuple(told))
     if ratings is not None:
         from reveal_bench.reports.rubric import write_rubric_report
 
-        opened = as_bench(bench, split)
+        opened = as_bench(bench, split, runs=[path for _, path in _labelled(runs)])
         given = read_ratings_given(ratings, opened.split) or ()
         told = write_rubric_report(opened.folder, given, Path(out), runs=_labelled(runs), split=opened.split)
         return WrittenReport(Path(out) / PAGE, tuple(told))

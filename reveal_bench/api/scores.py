@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.shown import Shown
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.published import (
+    GRID,
+    Beside,
+    OwnScores,
+    ReferenceRow,
+    read_reference_rows,
+    rows_beside,
+    why_nothing_compares,
+)
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.evaluation.single_readers import AgainstReference
 from reveal_bench.evaluation.subgroups import Subgroup
+from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.words import (
@@ -25,7 +36,7 @@ from reveal_bench.metrics.words import (
 if TYPE_CHECKING:
     from reveal_bench.kinds.scored import Rows
 
-__all__ = ["AgainstReaders", "Scores", "Subgroups"]
+__all__ = ["AgainstReaders", "BesidePublished", "Scores", "Subgroups", "beside_published"]
 
 FEW = "too few patients"
 """Why a figure has no interval, see docs/statistics.md."""
@@ -40,11 +51,13 @@ class Scores(Shown):
     scored : the predictions as they were scored, with the lint report, the protocol and all cases
     subgroups : groups of patients and their differences from the rest, where they were asked for
     readers : scores against single readers and their agreement, where they were asked for
+    published : published rows of the same metrics, where they were asked for
     """
 
     scored: ScoredFile
     subgroups: Subgroups | None = None
     readers: AgainstReaders | None = None
+    published: BesidePublished | None = None
 
     @property
     def estimates(self) -> Sequence[Estimate]:
@@ -95,8 +108,8 @@ class Scores(Shown):
         ]
 
     def to_document(self) -> dict[str, Any]:
-        """The stable JSON document of ``reveal-bench score --json``; `subgroups` and `readers` where asked for."""
-        parts = {"subgroups": self.subgroups, "readers": self.readers}
+        """The stable JSON document of ``reveal-bench score --json``; and what else was asked for."""
+        parts = {"subgroups": self.subgroups, "readers": self.readers, "published": self.published}
         return self.scored.to_document() | {name: part.plain for name, part in parts.items() if part is not None}
 
 
@@ -187,3 +200,79 @@ class AgainstReaders(Shown):
             }
             for one in self.references
         ]
+
+
+@dataclass(frozen=True, repr=False)
+class BesidePublished(Shown):
+    """A system and the published rows of the same metrics, each figure over the findings that all of them have.
+
+    Attributes
+    ----------
+    tables : metric -> the system's row, then the published ones
+    part : the split that the system answered
+    protocols : how the papers measured
+    """
+
+    tables: Mapping[str, Sequence[Beside]]
+    part: str
+    protocols: Sequence[str]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Columns metric, system, source, finding ("mean" of the row first), value: fractions."""
+        return [
+            {"metric": metric, "system": line.system, "source": line.source, "finding": finding, "value": value}
+            for metric, lines in self.tables.items()
+            for line in lines
+            for finding, value in {"mean": line.mean, **line.values}.items()
+        ]
+
+    @property
+    def caption(self) -> str:
+        """What the rows are, and how the papers measured."""
+        part = f" (this system answered its part {self.part})" * (self.part != "test")
+        return (
+            f"published rows as printed, of the whole test split{part}, in percent; mean over the findings that every "
+            f"row has. How the papers measured: {' '.join(self.protocols)}"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """A row per system and metric, in percent."""
+        findings = dict.fromkeys(name for lines in self.tables.values() for line in lines for name in line.values)
+        return [
+            {"metric": METRICS[metric].title, "system": line.system, "mean": value_text(metric, line.mean)}
+            | {name: value_text(metric, line.values[name]) if name in line.values else "" for name in findings}
+            | {"source": line.source}
+            for metric, lines in self.tables.items()
+            for line in lines
+        ]
+
+
+def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: str | None = None) -> BesidePublished:
+    """Published rows beside what a system reaches, by every metric that both have, or by one.
+
+    Raises
+    ------
+    ArgumentError
+        If there are none, or none that can stand beside it: the message says why.
+    """
+    rows = read_reference_rows(info.benchmark)
+    why = why_nothing_compares(rows, info, scored.manifest.split) if rows else f"There are none of {info.benchmark}."
+    own = [one for one in _own_scores(scored, name) if metric in (None, one.metric)]
+    beside = {one.metric: [row for row in rows if one.metric in row.figures] for one in own}
+    if not why and not any(beside.values()):
+        why = f"None is of a metric of these predictions, on a grid of {GRID} cells per side where it is of cells."
+    if why:
+        raise ArgumentError("published", f"must be asked for where published rows compare. {why}")
+    told: list[ReferenceRow] = [row for found in beside.values() for row in found]
+    tables = {one.metric: rows_beside(one.metric, [one], beside[one.metric])[1] for one in own if beside[one.metric]}
+    return BesidePublished(tables, scored.manifest.split, list(dict.fromkeys(row.protocol for row in told)))
+
+
+def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
+    """By metric, but for hits of cells of another grid than the published ones."""
+    values: dict[str, dict[str, float]] = {}
+    for one in scored.estimates:
+        if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.protocol["grid"] == GRID):
+            values.setdefault(one.metric, {})[one.finding] = one.value
+    return [OwnScores(name, metric, found) for metric, found in values.items()]

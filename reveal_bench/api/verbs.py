@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import lint_given, name_of, type_of
-from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups
+from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.api.shown import Shown, written
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
@@ -205,7 +205,7 @@ def lint(
     """
     name = name_of(predictions, "predictions") if name is None else name
     options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
-    return lint_given(predictions, as_bench(bench, split), **options)
+    return lint_given(predictions, as_bench(bench, split, runs=[predictions]), **options)
 
 
 def score(
@@ -227,6 +227,7 @@ def score(
     by: str | None = None,
     bands: Sequence[float] | None = None,
     readers: bool = False,
+    published: bool = False,
     metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
@@ -249,7 +250,9 @@ def score(
     bands : rising limits that cut the numbers of that column: ``[40, 65]`` makes three groups
     readers : whether to score against single readers and their agreement too, where the dataset folder keeps them; see
         `Scores.readers`
-    metric : name or title of the one that groups and readers are scored by; that of the leaderboard unless given
+    published : whether to set published rows of the same data and metrics beside the scores; see `Scores.published`
+    metric : name or title of the one that groups and readers are scored by, that of the leaderboard unless given, and
+        of the published rows, all that apply unless given
 
     Raises
     ------
@@ -262,11 +265,12 @@ def score(
     options |= {"interval": interval, "strata": strata, "thresholds": thresholds, "missing": missing}
     options["criterion"] = criterion
     name = name_of(predictions, "predictions") if name is None else name
-    opened = as_bench(bench, split)
+    opened = as_bench(bench, split, runs=[predictions])
     if by is None and bands is not None:
         raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands))
-    if by is None and not readers and metric is not None:
-        raise ArgumentError("metric", "must be given with a column of groups, `by`, or `readers`", repr(metric))
+    if by is None and not (readers or published) and metric is not None:
+        rule = "must be given with a column of groups, `by`, or with `readers` or `published`"
+        raise ArgumentError("metric", rule, repr(metric))
     if by is not None and unit != "patient":
         raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
     scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
@@ -275,7 +279,13 @@ def score(
     if by is not None:
         of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
         subgroups = Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric))
-    return Scores(scored, subgroups, _against_readers(scored, opened, of_metric) if readers else None)
+    asked = None if metric is None else of_metric
+    return Scores(
+        scored,
+        subgroups,
+        _against_readers(scored, opened, of_metric) if readers else None,
+        beside_published(scored, opened.info, name, asked) if published else None,
+    )
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:
@@ -393,7 +403,7 @@ def compare(
     judged_by = _margin(margin, equivalence, relative)
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
-    opened, names = as_bench(bench, split), _two_names(a, b)
+    opened, names = as_bench(bench, split, runs=[a, b]), _two_names(a, b)
     once = {**ONE_REPLICATE, "unit": unit, "missing": missing}
     scored = [
         score_given(given, opened, argument, name, grid, allow_missing, ratings, once)
@@ -472,11 +482,11 @@ def rank(
     """
     from reveal_bench.predictions.files import prediction_files
 
-    opened = as_bench(bench, split)
     if not isinstance(systems, Mapping | str | Path) or not systems:
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
     given = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
+    opened = as_bench(bench, split, runs=given.values())
     read = read_ratings_given(ratings, opened.split)
     scored = {}
     for name, predictions in given.items():

@@ -50,7 +50,7 @@ _UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str | None, typer.Option(help="Split of the folder; else `released`, or the only one.")]
+Split = Annotated[str | None, typer.Option(help="Split of the folder; else a run's own, `released`, or the only one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
 Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")]
@@ -350,15 +350,23 @@ def print_balance(balance: Balance, most: int = 8) -> None:
     _console().print(table)
 
 
-def print_shown(result: Shown) -> None:
-    """A result's rows as people read them, under its caption."""
-    rows = result.rows_shown()
-    table = _table(*rows[0])
+def print_shown(result: Shown, *, wide: bool | None = None) -> None:
+    """A result's rows as people read them, under its caption.
+
+    Of a command with ``--wide``, which says `wide`, without it only the columns for which there is room.
+    """
+    console, rows = _console(wide=bool(wide)), result.rows_shown()
+    names = list(rows[0])
+    room = [2 + max(map(len, (name, *(row[name] for row in rows)))) for name in names]
+    while wide is False and len(names) > 1 and sum(room[: len(names)]) - 2 > console.width:
+        names.pop()
+    table = _table(*names)
     for row in rows:
-        table.add_row(*row.values())
-    console = _console()
+        table.add_row(*(row[name] for name in names))
     console.print(result.caption, markup=False, soft_wrap=True)
-    console.print(table)
+    console.print(table, soft_wrap=bool(wide))
+    if left_out := list(rows[0])[len(names) :]:
+        console.print(f"--wide also shows {', '.join(left_out)}", markup=False)
 
 
 def print_run(summary: RunSummary) -> None:

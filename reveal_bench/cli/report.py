@@ -196,11 +196,13 @@ def view(
 ) -> None:
     """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
     from reveal_bench.kinds.folder import chosen_split
+    from reveal_bench.predictions.files import split_of_runs
     from reveal_bench.viewer.gallery import CaseSource, named_files
     from reveal_bench.viewer.serving import PATH, Galleries, Gallery, loopback_server
 
     files = named_files(predictions or [])
-    source = CaseSource(folder, chosen_split(folder, split), files, max_side=max_side, most=most, private=True)
+    split = chosen_split(folder, split or split_of_runs(files.values()))
+    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
     with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
         source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
         typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")

@@ -166,8 +166,12 @@ def score(
     readers: Annotated[
         bool, typer.Option("--readers", help="Also score against single readers and what they agree on.")
     ] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Also set published rows of the same data and metrics beside it.")
+    ] = False,
     metric: Annotated[
-        str | None, typer.Option(help="Metric of --by and --readers; that of the leaderboard by default.")
+        str | None,
+        typer.Option(help="Metric of --by and --readers, the leaderboard's by default, and of --published, else all."),
     ] = None,
     ratings: Ratings = None,
     as_json: AsJson = False,
@@ -215,6 +219,7 @@ def score(
         by=by,
         bands=None if bands is None else terminal.numbers_of("bands", bands),
         readers=readers,
+        published=published,
         metric=metric,
     )
     scored = result.scored
@@ -230,7 +235,7 @@ def score(
         with _replacing(rows) as new:
             pq.write_table(scored.rows.to_table(), new)
     if pixels is not None:
-        counted = api.pixels(file, folder, split=split, allow_missing=scored.report.allow_missing)
+        counted = api.pixels(file, folder, split=scored.manifest.split, allow_missing=scored.report.allow_missing)
         with _replacing(pixels) as new:
             new.write_text(counted.to_csv(), encoding="utf-8")
     if boundaries is not None:
@@ -247,7 +252,8 @@ def score(
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, given=metadata)
     _tell_of_tuning(file, scored)
-    if terminal.printed_as(result.subgroups or result.readers or result, csv=csv, markdown=markdown, latex=latex):
+    shown = result.subgroups or result.readers or result.published or result
+    if terminal.printed_as(shown, csv=csv, markdown=markdown, latex=latex):
         return
     how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
@@ -257,10 +263,10 @@ def score(
         positives=result.rows.positives,
         wide=wide,
     )
-    for part in (result.subgroups, result.readers):
+    for part in (result.subgroups, result.readers, result.published):
         if part is not None:
             typer.echo()
-            terminal.print_shown(part)
+            terminal.print_shown(part, wide=wide if part is result.published else None)
 
 
 def thresholds_of(metadata: Path | None) -> float | dict[str, float]:

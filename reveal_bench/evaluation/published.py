@@ -10,14 +10,28 @@ studies, such as readers' agreement before a benchmark was selected, are shown a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reveal_bench.benchmarks import bundled
+from reveal_bench.kinds.folder import FolderInfo
 
-__all__ = ["REFERENCE_BENCHMARK", "ReferenceRow", "read_reference_rows"]
+__all__ = [
+    "GRID",
+    "REFERENCE_BENCHMARK",
+    "Beside",
+    "OwnScores",
+    "ReferenceRow",
+    "read_reference_rows",
+    "rows_beside",
+    "why_nothing_compares",
+]
 
 REFERENCE_BENCHMARK = "chexlocalize"
+GRID = 8
+"""Cells per side of the published cell hits (paper 000, section 3.2)."""
+_PARTS_OF_TEST = ("test", "released", "holdout")
 _DIVIDED = "test"  # the split that a holdout is taken from
 _ORDER = ("human", "cnn", "saliency", "multimodal_llm", "chance")
 _SHOWN_AS = {"grid_chance": "grid_hit", "mask_iou": "mask_iou_all"}
@@ -58,6 +72,36 @@ class ReferenceRow:
         """Whether it was measured on the split that holdouts are taken from."""
         return self.measured_on == _DIVIDED
 
+    @property
+    def title(self) -> str:
+        """The system with the style of its prompt."""
+        return f"{self.name}, {self.prompt_style}" if self.prompt_style else self.name
+
+    @property
+    def short_source(self) -> str:
+        """The source as "Gosai et al., Table 2"."""
+        return f"{self.citation.split()[0]} et al., {self.place}"
+
+
+@dataclass(frozen=True)
+class OwnScores:
+    """What a run reaches by one metric, by finding; `grid` are the cells per side that it answers in, if it does."""
+
+    label: str
+    metric: str
+    values: Mapping[str, float]
+    grid: int | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published row, or one of the user's own, whose `source` is empty: `values` by finding, and their `mean`."""
+
+    system: str
+    source: str
+    values: Mapping[str, float]
+    mean: float
+
 
 def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceRow]:
     """The rows published for a benchmark, by kind and name; none if there are none."""
@@ -68,6 +112,35 @@ def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceR
         if raw["repeats"] is None:
             rows.append(_row(raw))
     return sorted(rows, key=lambda row: (_ORDER.index(row.kind), row.name, row.prompt_style or ""))
+
+
+def why_nothing_compares(rows: Sequence[ReferenceRow], info: FolderInfo, split: str) -> str:
+    """Why none of a benchmark's published rows can stand beside scores on a split; "" if they can."""
+    names = "; ".join(dict.fromkeys(row.name for row in rows))
+    if info.synthetic:
+        return f"Rows are published of the real data ({names}); they do not stand beside runs on a synthetic stand-in."
+    if split not in _PARTS_OF_TEST or not any(row.is_of_test_split for row in rows):
+        measured = " and ".join(sorted({row.measured_on for row in rows}))
+        return f"Not comparable with split {split}: the published rows ({names}) are of the split {measured}."
+    return ""
+
+
+def rows_beside(
+    metric: str, own: Sequence[OwnScores], published: Sequence[ReferenceRow]
+) -> tuple[list[str], list[Beside]]:
+    """The findings that all rows have, and the rows with their values of them, the user's own first."""
+    lines = [(one.label, "", one.values) for one in own]
+    lines += [(row.title, row.short_source, row.figures[metric]) for row in published]
+    defined = [{name for name, value in values.items() if not math.isnan(value)} for *_, values in lines]
+    findings = [name for name in own[0].values if all(name in known for known in defined)]
+    return findings, [
+        Beside(system, source, {name: values[name] for name in findings}, _mean([values[name] for name in findings]))
+        for system, source, values in lines
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 def _row(raw: Mapping[str, object]) -> ReferenceRow:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import FOLDER_INFO
 
-__all__ = ["SUFFIXES", "prediction_file", "prediction_files", "stem_of"]
+__all__ = ["SUFFIXES", "prediction_file", "prediction_files", "split_of_runs", "stem_of"]
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-_BESIDE = {"submission.json", "run.json", "transcript.jsonl", "summary.json", "answers.jsonl"}
+_RUN = "run.json"
+_BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}
 """What stands beside predictions, in a run folder too."""
 _MOST_NAMED = 5
 _COMPRESSED = (".gz", ".zst")
@@ -43,7 +48,7 @@ def prediction_file(path: Path) -> Path:
     if not path.is_dir():
         return path
     found = sorted(filter(_is_prediction_file, path.iterdir()))
-    if not found and (path / "run.json").exists():
+    if not found and (path / _RUN).exists():
         raise ValueError(
             f"{path} must hold predictions, got a run without any: the same `reveal-bench run` goes on with it"
         )
@@ -56,6 +61,34 @@ def prediction_file(path: Path) -> Path:
         got += f" and {len(found) - _MOST_NAMED} more" * (len(found) > _MOST_NAMED)
         raise ValueError(f"{path} must hold one prediction file, got {got}")
     return found[0]
+
+
+def split_of_runs(given: Iterable[Any]) -> str | None:
+    """The split that the run folders among `given`, or those of the files among them, were asked about; None of none.
+
+    Raises
+    ------
+    ArgumentError
+        If they were asked about different ones.
+    ValueError
+        If a ``run.json`` is not JSON.
+    """
+    paths = [Path(one) for one in given if isinstance(one, str | Path)]
+    splits = {_split_of((path if path.is_dir() else path.parent) / _RUN) for path in paths} - {None}
+    if len(splits) > 1:
+        raise ArgumentError("split", "must be the same of all runs", ", ".join(sorted(map(str, splits))))
+    return next(iter(splits), None)
+
+
+def _split_of(record: Path) -> str | None:
+    if not record.is_file():
+        return None
+    try:
+        document = json.loads(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{record} must be JSON, the record of a run: {error}") from None
+    split = document.get("split") if isinstance(document, dict) else None
+    return split if isinstance(split, str) else None
 
 
 def prediction_files(directory: Path) -> dict[str, Path]:

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.words import intervals_text, plural_of
@@ -38,7 +39,6 @@ from reveal_bench.reports.run_errors import CATEGORIES, CaseErrors, Share, categ
 from reveal_bench.reports.run_errors import shares as shares_of
 from reveal_bench.reports.run_examples import draw_examples
 from reveal_bench.reports.run_hits import HitRun, Scores, core_runs, hit_runs, macro_of, score_runs
-from reveal_bench.reports.run_published import OwnScores
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.run_tables import errors_table, heat_rows, means_table, rates_table
 from reveal_bench.reports.runs import World, short_names

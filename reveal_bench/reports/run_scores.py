@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
@@ -23,7 +24,6 @@ from reveal_bench.metrics.words import intervals_text
 from reveal_bench.reports.detection import figures_of
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text, leading
-from reveal_bench.reports.run_published import OwnScores
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed

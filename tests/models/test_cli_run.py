@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 import socket
@@ -142,11 +144,35 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
     shutil.copytree(out, tmp_path / "runs" / "other")
     shutil.copytree(out, tmp_path / "runs" / "chat")
     first, second = (tmp_path / "runs" / name / "predictions.jsonl" for name in ("chat", "other"))
-    few = ("--split", "test", "--allow-missing", "--resamples", 50)
+    few = ("--allow-missing", "--resamples", 50)  # the split is that of the runs
     said = call("compare", first, second, films, "--metric", "grid_hit", *few).stdout
-    assert said.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0")
+    assert said.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0, split test")
     ranked = json.loads(call("rank", tmp_path / "runs", films, "--metric", "grid_hit", *few, "--json").stdout)
     assert {row["name"]: row["rank"] for row in ranked["systems"]} == {"chat": 1, "other": 1}
+    record = first.with_name("run.json")
+    record.write_text(record.read_text(encoding="utf-8").replace('"split": "test"', '"split": "validation"'))
+    refused = call("compare", first, second, films, *few, expect=1).stderr
+    assert "--split must be the same of all runs, got test, validation" in refused
+
+
+def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
+    asked = ("--allow-missing", "--resamples", 1, "--published", "--metric", "grid_hit")
+    refused = call("score", ran[0], films, *asked, expect=1).stderr
+    assert "--published must be asked for where published rows compare. Rows are published of the real data" in refused
+    real = tmp_path / "real"
+    shutil.copytree(films, real)
+    info = real / "manifest" / "benchmark.json"
+    info.write_text(info.read_text(encoding="utf-8").replace('"synthetic": true', '"synthetic": false'))
+    score = call("score", ran[0], real, "--allow-missing", "--resamples", 1, "--csv").stdout
+    own = {row["finding"]: row["value"] for row in csv.DictReader(io.StringIO(score)) if row["metric"] == "grid_hit"}
+    rows = list(csv.DictReader(io.StringIO(call("score", ran[0], real, *asked, "--csv").stdout)))
+    found = {(row["system"], row["finding"]): row["value"] for row in rows}
+    assert found[ran[0].name, "Edema"] == own["Edema"]
+    assert found["GPT-5, few-shot", "Edema"] == "0.747"  # paper 000, Table 2
+    assert {row["metric"] for row in rows} == {"grid_hit"}
+    markdown = call("score", ran[0], real, *asked, "--markdown").stdout
+    assert "GPT-5, few-shot" in markdown
+    assert "| 74.7 |" in markdown
 
 
 def test_a_prior_that_answers_its_own_split_is_told_of(films: Path, tmp_path: Path) -> None:

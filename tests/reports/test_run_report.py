@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.reports import runs as reports
@@ -19,7 +20,7 @@ from reveal_bench.reports.heat import AveragePicture
 from reveal_bench.reports.page import Csv, Table, Text
 from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_page import PAGE, write_run_report
-from reveal_bench.reports.run_published import OwnScores, published_parts
+from reveal_bench.reports.run_published import published_parts
 from reveal_bench.reports.run_report import Options
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
