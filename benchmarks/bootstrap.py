@@ -22,7 +22,7 @@ from localization import cpu_seconds  # the benchmark beside this one
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics.bootstrap import bootstrap_means, resampling_counts
-from reveal_bench.metrics.intervals import INTERVALS
+from reveal_bench.metrics.intervals import INTERVALS, Interval, Resampling
 
 N_IMAGES, N_FINDINGS = 668, len(CHEXLOCALIZE_FINDINGS)
 SHARE_DEFINED = 0.25
@@ -62,7 +62,7 @@ def check(table: np.ndarray) -> None:
     """Our replicates are the means of resampled tables."""
     draws = np.random.default_rng(0).integers(0, N_IMAGES, (50, N_IMAGES))
     groups, units = np.tile(np.arange(N_FINDINGS), N_IMAGES), np.repeat(np.arange(N_IMAGES), N_FINDINGS)
-    counts = resampling_counts(N_IMAGES, n_resamples=50)
+    counts = resampling_counts(N_IMAGES, Resampling(50))
     ours = bootstrap_means(table.ravel(), groups, units, n_groups=N_FINDINGS, counts=counts).replicates
     np.testing.assert_allclose(ours, [np.nanmean(table[draw], axis=0) for draw in draws], rtol=1e-12)
 
@@ -77,23 +77,23 @@ def measure() -> list[dict[str, float | str]]:
     check(iou)
     numeric = pd.DataFrame(hits, columns=list(CHEXLOCALIZE_FINDINGS))
     named = numeric.assign(img_id=[f"patient{i:05d}_study1_view1_frontal" for i in range(N_IMAGES)])
-    plain = {"interval": INTERVALS[0]}
-    ours: dict[str, tuple[CaseRows, dict[str, str]]] = {
+    plain = INTERVALS[0]
+    ours: dict[str, tuple[CaseRows, Interval]] = {
         "hits": (case_rows(point_hit=hits), plain),
         "IoU": (case_rows(mask_iou=iou), plain),
         "five metrics, one draw": (
             case_rows(point_hit=hits, grid_hit=hits, grid_chance=iou, mask_iou=iou, mask_iou_all=iou),
             plain,
         ),
-        "hits, BCa": (case_rows(point_hit=hits), {"interval": INTERVALS[1]}),
+        "hits, BCa": (case_rows(point_hit=hits), INTERVALS[1]),
     }
     for n, rounds in ((1_000, 5), (10_000, 3)):
         times: dict[str, list[float]] = {}
         for _ in range(rounds):
             times.setdefault("published", []).append(cpu_seconds(lambda n=n: published(named, n)))
             times.setdefault("lean", []).append(cpu_seconds(lambda n=n: lean(numeric, n)))
-            for name, (rows, options) in ours.items():
-                seconds = cpu_seconds(lambda r=rows, o=options, n=n: summarize(r, n_resamples=n, **o))  # type: ignore[misc]
+            for name, (rows, interval) in ours.items():
+                seconds = cpu_seconds(lambda r=rows, i=interval, n=n: summarize(r, Resampling(n, interval=i)))  # type: ignore[misc]
                 times.setdefault(name, []).append(seconds)
         for name in ours:
             for peer in ("published", "lean"):

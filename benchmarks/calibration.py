@@ -36,7 +36,7 @@ from reveal_bench.metrics.bootstrap import (
     resampling_counts,
 )
 from reveal_bench.metrics.estimates import units_behind
-from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.intervals import Resampling, find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import kappa_from_sums, label_sums, ratio_from_sums
 
@@ -195,8 +195,8 @@ def measure(world: World, n_patients: int, n_trials: int) -> dict[str, Any]:
     start = time.process_time()
     rng = np.random.default_rng([WORLDS.index(world), n_patients])
     true = truths(world, rng)
-    counts = resampling_counts(n_patients, n_resamples=N_RESAMPLES)
-    signs = draw_signs(n_patients, n_resamples=N_RESAMPLES, seed=0)
+    counts = resampling_counts(n_patients, Resampling(N_RESAMPLES))
+    signs = draw_signs(n_patients, Resampling(N_RESAMPLES))
     rows: dict[tuple[str, str], list[Any]] = {}
     for _ in range(n_trials // BATCH):
         drawn = draw(world, n_patients, BATCH, rng)

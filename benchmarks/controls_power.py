@@ -29,6 +29,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.bootstrap import Figures, bootstrap_means, resampling_counts
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import AskSettings
@@ -109,7 +110,7 @@ def trial(world: World, rng: np.random.Generator) -> Iterator[tuple[str, Array, 
 def falls(hits: Array, findings: Array, units: Array, n_findings: int) -> Array:
     """Per control, whether the score falls."""
     n_units = int(units.max()) + 1
-    counts, signs = resampling_counts(n_units, n_resamples=N_RESAMPLES), draw_signs(n_units, n_resamples=2, seed=0)
+    counts, signs = resampling_counts(n_units, Resampling(N_RESAMPLES)), draw_signs(n_units, Resampling(2))
     figures = []
     for column in hits.T.astype(float):
         means = bootstrap_means(column, findings, units, n_groups=n_findings, counts=counts)

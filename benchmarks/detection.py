@@ -19,6 +19,7 @@ from pycocotools import coco, cocoeval
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.detection import RANKED, Matched, detection_figures
 from reveal_bench.metrics.detection_matching import IOUS, match_marks
+from reveal_bench.metrics.intervals import Resampling
 
 N_IMAGES, N_FINDINGS, EACH, N_LESIONS, N_RESAMPLES = 10_000, 14, 20, 20_000, 1000
 METRICS = (*RANKED, "rsna_precision", "lesion_sensitivity", "false_alarms")
@@ -44,7 +45,7 @@ class Case:
 
     def ours(self, n_resamples: int = N_RESAMPLES) -> list[dict[str, tuple[float, Array]]]:
         """Every figure of every finding."""
-        counts = resampling_counts(N_IMAGES, n_resamples=n_resamples)
+        counts = resampling_counts(N_IMAGES, Resampling(n_resamples))
         centres = self.boxes[:, :2] + self.boxes[:, 2:] / 2
         cases, lesion_cases = (
             image * N_FINDINGS + finding

@@ -21,7 +21,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.detection import Matched, detection_figures
 from reveal_bench.metrics.detection_matching import IOUS, RULES
-from reveal_bench.metrics.intervals import Interval, find_intervals
+from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals
 
 SHOWN = ("ap_50", "ap", "cpm", "froc_1", "wafroc", "lroc", "lesion_sensitivity", "false_alarms", "rsna_precision")
 TRIALS, RESAMPLES, OF_MACRO = 2000, 400, 8
@@ -68,7 +68,7 @@ def truths(prevalence: float) -> Array:
 def trial(seed: int, n: int, prevalence: float, n_findings: int, truth: Array) -> Array:
     """Whether each interval holds the truth (0 or 1, NaN undefined): (2 kinds, figures)."""
     rng = np.random.default_rng(seed)
-    counts = resampling_counts(n, n_resamples=RESAMPLES, seed=seed)
+    counts = resampling_counts(n, Resampling(RESAMPLES, seed))
     drawn = [detector(rng, n, prevalence) for _ in range(n_findings)]
     found = [detection_figures(one, SHOWN, counts) for one in drawn]
     n_having = np.inf if n_findings > 1 else len(np.unique(drawn[0].lesion_image))

@@ -15,6 +15,7 @@ from sklearn.metrics import cohen_kappa_score, f1_score
 
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.intervals import Resampling
 
 N_STUDIES, N_RESAMPLES, PEER_RESAMPLES, ROUNDS = 668, 1000, 10, 5
 
@@ -34,7 +35,7 @@ def measure() -> list[dict[str, float | str]]:
                 cohen_kappa_score(a[:, i], b[:, i])
 
     def ours() -> None:
-        estimate_labels(predictions, references, labels=REVEAL_LABELS, n_resamples=N_RESAMPLES)
+        estimate_labels(predictions, references, labels=REVEAL_LABELS, resampling=Resampling(N_RESAMPLES))
 
     ours()
     with warnings.catch_warnings():

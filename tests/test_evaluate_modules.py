@@ -20,6 +20,7 @@ from reveal_bench.kinds.localization.scoring import score_localization, summariz
 from reveal_bench.masks import Rle, encode_mask
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.estimates import as_flat_result, estimate_agreement, estimate_labels
+from reveal_bench.metrics.intervals import Resampling
 from tests.conftest import ROOT, World
 
 pytestmark = pytest.mark.skipif(
@@ -73,7 +74,7 @@ def test_same_figures_as_score(load: Any, world: World, rng: np.random.Generator
     }
 
     def estimates(metric: str) -> list[Estimate]:
-        return summarize(rows, metrics=[metric], findings=findings, seed=4)
+        return summarize(rows, Resampling(seed=4), metrics=[metric], findings=findings)
 
     hit_rate, iou = load("hit_rate"), load("mask_iou")
     points = [[list(point) for point in p.points] for p in predictions]

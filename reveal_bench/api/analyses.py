@@ -20,6 +20,7 @@ from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_cases
 from reveal_bench.metrics.calibration import Binning
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.map_scores import TOLERANCE
 from reveal_bench.metrics.words import groups_text, interval_text, value_text
 from reveal_bench.saliency_maps.scores import MapRows
@@ -287,10 +288,10 @@ def curves(
     if name in (beside or {}):
         raise ArgumentError("beside", "must name other systems", repr(name))
     options = {**ONE_REPLICATE, "thresholds": thresholds}
-    scored, found = {}, {}
+    resampling, scored, found = Resampling(n_resamples, seed, unit), {}, {}
     for system, given in {name: predictions, **(beside or {})}.items():
         scored[system] = score_given(given, opened, "predictions", system, None, False, None, options)
-        curved = opened.kind.curves(scored[system].rows, n_resamples=n_resamples, seed=seed, unit=unit)
+        curved = opened.kind.curves(scored[system].rows, resampling)
         if curved is None or not curved.bands:
             raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
         found[system] = curved

@@ -22,6 +22,7 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.words import value_text
 from reveal_bench.reports.beside_readers import (
     choose_cases,
@@ -395,6 +396,5 @@ def _auroc(compared: Comparisons, name: str, draw: Mapping[str, Any]) -> list[Il
     rows = cast(CaseRows, scored.rows)
     if rows.presence is None:
         return []
-    options: dict[str, Any] = {"n_resamples": 1000, "seed": 0} | dict(draw)
-    aurocs = rows.presence.estimates(rows.findings, rows.all_images, unit="patient", **options)
+    aurocs = rows.presence.estimates(rows.findings, rows.all_images, Resampling(**draw))
     return [figure_beside_auroc([*(e for e in scored.estimates if e.metric != "auroc"), *aurocs], name)]

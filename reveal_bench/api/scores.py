@@ -85,12 +85,11 @@ class Scores(Shown):
     @property
     def caption(self) -> str:
         """What was scored on what, how intervals were made, and whether the linter warns of anything."""
-        how = {name: self.scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
         warned = f"; {n} warning{'s' * (n > 1)} of the linter: scored.report" if n else ""
         scale = scale_text(one.metric for one in self.scored.estimates)
-        return f"{report.file} on {self.scored.place}: {scale} with {intervals_text(**how)}{warned}"
+        return f"{report.file} on {self.scored.place}: {scale} with {intervals_text(self.scored.resampling)}{warned}"
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""

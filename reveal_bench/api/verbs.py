@@ -23,7 +23,7 @@ from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.kinds.kind import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of
-from reveal_bench.metrics.intervals import Interval
+from reveal_bench.metrics.intervals import Interval, Resampling
 from reveal_bench.metrics.words import groups_text, interval_text, p_text, plural_of, value_text
 
 if TYPE_CHECKING:
@@ -405,27 +405,19 @@ def compare(
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_bench(bench, split, runs=[a, b]), _two_names(a, b)
     once = {**ONE_REPLICATE, "unit": unit, "missing": missing}
-    scored = [
+    one, other = scored = [
         score_given(given, opened, argument, name, grid, allow_missing, ratings, once)
         for given, argument, name in zip((a, b), "ab", names, strict=True)
     ]
-    draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    rows = [one.rows for one in scored]
-    how: dict[str, Any] = {
-        "metrics": None if metric is None else [metric_named(metric, scored)],
-        "interval": interval,
-        **draw,
-    }
+    resampling = Resampling(n_resamples, seed, unit if compat is None else "image", interval)
+    metrics = None if metric is None else [metric_named(metric, scored)]
     if compat is not None:
-        draw["unit"] = "image"
-        compared = published_decreases(
-            scored[0], scored[1], compat, n_resamples=n_resamples, seed=seed, metrics=how["metrics"]
-        )
+        compared = published_decreases(one, other, compat, resampling=resampling, metrics=metrics)
     elif relative:
-        compared = comparison.relative_decrease(*rows, **how)
+        compared = comparison.relative_decrease(one.rows, other.rows, resampling, metrics=metrics)
     else:
-        compared = comparison.compare(*rows, margin=judged_by, **how)
-    return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw, compat)
+        compared = comparison.compare(one.rows, other.rows, resampling, margin=judged_by, metrics=metrics)
+    return Comparisons(names[0], names[1], one, other, compared, relative, resampling.draw, compat)
 
 
 def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:
@@ -498,9 +490,9 @@ def rank(
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
         raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(by))
-    draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    ranked = comparison.rank(applying, metric=by, interval=interval, **draw)
-    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], draw)
+    resampling = Resampling(n_resamples, seed, unit, interval)
+    ranked = comparison.rank(applying, metric=by, resampling=resampling)
+    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], resampling.draw)
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:

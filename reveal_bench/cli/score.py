@@ -255,10 +255,10 @@ def score(
     shown = result.subgroups or result.readers or result.published or result
     if terminal.printed_as(shown, csv=csv, markdown=markdown, latex=latex):
         return
-    how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
         scored.estimates,
-        f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with {intervals_text(**how)}",
+        f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
+        f"{intervals_text(scored.resampling)}",
         scored.strata,
         positives=result.rows.positives,
         wide=wide,

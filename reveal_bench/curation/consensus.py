@@ -63,9 +63,9 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import MACRO, Counts, Estimate, estimate_means, resampling_counts, signature
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_means, resampling_counts
 from reveal_bench.metrics.estimates import POOLED
-from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.intervals import Resampling, find_intervals
 
 __all__ = [
     "Agreement",
@@ -358,8 +358,8 @@ def measure_agreement(
     ValueError
         If there is no study.
     """
-    counts = resampling_counts(len(rows), n_resamples=n_resamples, seed=seed)
-    return _Measuring(rows, votes, revisions, counts, seed).measure(2 if merge_mostly else 3)
+    resampling = Resampling(n_resamples, seed, "study", "percentile")
+    return _Measuring(rows, votes, revisions, resampling).measure(2 if merge_mostly else 3)
 
 
 class _Measuring:
@@ -370,10 +370,10 @@ class _Measuring:
         rows: Sequence[Consensus],
         votes: Sequence[Vote],
         revisions: Sequence[Revision],
-        counts: Counts,
-        seed: int,
+        resampling: Resampling,
     ) -> None:
-        self.rows, self.votes, self.counts, self.seed = rows, votes, counts, seed
+        self.rows, self.votes, self.resampling = rows, votes, resampling
+        self.counts = resampling_counts(len(rows), resampling)
         self.studies = [row.study_id for row in rows]
         study_code = {study: i for i, study in enumerate(self.studies)}
         self.readers = sorted({vote.reader for vote in votes})
@@ -482,7 +482,7 @@ class _Measuring:
         found = find_intervals(values, replicates)
         ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
         evidence = zip(n, n_undefined, found.n_empty.tolist(), strict=True)
-        recipe = self._recipe(metric, METRICS[metric].version)
+        recipe = self.resampling.signature(metric, METRICS[metric].version)
         return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, evidence, strict=True)]
 
     def _means(self, metric: str, names: Sequence[str], cases: Sequence[tuple[str, str, bool]]) -> list[Estimate]:
@@ -494,13 +494,10 @@ class _Measuring:
             findings=names,
             units=self.studies,
             counts=self.counts,
-            recipe=self._recipe(metric, 1),
+            recipe=self.resampling.signature(metric, 1),
         )
         assert together.finding == MACRO
         return [together, *each]
-
-    def _recipe(self, metric: str, version: int) -> str:
-        return signature(metric, version, n_resamples=len(self.counts), seed=self.seed, unit="study")
 
 
 def _with_pooled(of_labels: FloatArray) -> FloatArray:

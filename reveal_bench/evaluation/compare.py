@@ -39,8 +39,8 @@ from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
-from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of, signature
-from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, find_intervals
+from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of
+from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, Resampling, find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
 __all__ = [
@@ -149,13 +149,10 @@ def _fields(item: Comparison | Ranked) -> dict[str, Any]:
 def compare(
     a: Rows,
     b: Rows,
+    resampling: Resampling = Resampling(),
     *,
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
     margin: Margin | None = None,
 ) -> list[Comparison]:
     """Paired difference ``a - b`` per metric: its macro first, then its findings.
@@ -163,9 +160,9 @@ def compare(
     Parameters
     ----------
     a, b : rows of two systems of one kind on the same split
+    resampling : with interval "jackknife" or "percentile"
     metrics : those that apply to both, and have a better direction, by default
     findings : findings, labels or criteria that are reported, and that the macro is over; those of the kind by default
-    interval : {"jackknife", "percentile"}
     margin : to judge each difference by, which is then a :class:`Judged`
 
     Raises
@@ -173,19 +170,16 @@ def compare(
     ValueError
         If the splits differ, no metric applies to both, a metric or finding is unknown, or the margin is too wide.
     """
-    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit, interval, margin)
+    return _compare(a, b, np.subtract, resampling, metrics, findings, margin)
 
 
 def relative_decrease(
     model: Rows,
     reference: Rows,
+    resampling: Resampling = Resampling(),
     *,
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
 ) -> list[Comparison]:
     """Relative decrease ``(reference - model) / reference``, paired, with `model` as a and `reference` as b.
 
@@ -195,14 +189,14 @@ def relative_decrease(
     Parameters
     ----------
     model, reference : rows of one kind on the same split, such as a model's and the human benchmark's
-    metrics, findings, n_resamples, seed, unit, interval : as in :func:`compare`
+    resampling, metrics, findings : as in :func:`compare`
 
     Raises
     ------
     ValueError
         As :func:`compare`.
     """
-    return _compare(model, reference, decrease, metrics, findings, n_resamples, seed, unit, interval)
+    return _compare(model, reference, decrease, resampling, metrics, findings)
 
 
 def decrease(model: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
@@ -224,14 +218,12 @@ def _compare(
     a: Rows,
     b: Rows,
     combine: Callable[[FloatArray, FloatArray], FloatArray],
+    resampling: Resampling,
     metrics: Sequence[str] | None,
     findings: Sequence[str] | None,
-    n_resamples: int,
-    seed: int,
-    unit: str,
-    interval: Interval,
     margin: Margin | None = None,
 ) -> list[Comparison]:
+    interval = resampling.interval
     if interval not in ("jackknife", "percentile"):
         raise ArgumentError("interval", "must be 'jackknife' or 'percentile'", repr(interval))
     names = _shared_metrics([a, b]) if metrics is None else list(metrics)
@@ -241,17 +233,16 @@ def _compare(
         margin.check(names)
     chosen = tuple(a.groups if findings is None else findings)
     of_macro = a.macro_over(chosen)
-    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    figures = a.resample([a, b], metrics=names, groups=chosen, **options)
-    of_macros = figures if of_macro == chosen else a.resample([a, b], metrics=names, groups=of_macro, **options)
+    figures = a.resample([a, b], resampling, metrics=names, groups=chosen)
+    of_macros = figures if of_macro == chosen else a.resample([a, b], resampling, metrics=names, groups=of_macro)
     comparisons = []
     signs: Signs | None = None
     for name in names:
         left_out = figures[0][name].left_out()
         own: Interval = interval if left_out is not None else "percentile"
-        recipe = signature(name, METRICS[name].version, **options, interval=own)
+        recipe = resampling.by(own).signature(name, METRICS[name].version)
         if own == "jackknife" and signs is None and left_out is not None:
-            signs = draw_signs(len(left_out), n_resamples=n_resamples, seed=seed)
+            signs = draw_signs(len(left_out), resampling)
         flips = signs if own == "jackknife" else None
         (macro, *_), (_, *others) = (
             compare_resampled(
@@ -372,10 +363,7 @@ def rank(
     *,
     metric: str,
     findings: Sequence[str] | None = None,
-    n_resamples: int = 10_000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
+    resampling: Resampling = Resampling(10_000),
 ) -> list[Ranked]:
     """Systems from best to worst by their macro, with rank intervals and tiers.
 
@@ -389,9 +377,8 @@ def rank(
     systems : name -> rows, all of one kind and on the same split
     metric : one that applies to all and has a better direction
     findings : findings that the macro is over, so far as all systems have them; the vocabulary by default
-    n_resamples : at least 40 per pair of systems, or no p corrected by Holm could be as small as 0.05
-    interval : {"jackknife", "percentile"}
-        Where tiers come from, too; rank intervals are percentiles of ranks over the replicates either way.
+    resampling : at least 40 per pair of systems, or no p corrected by Holm could be as small as 0.05; with interval
+        "jackknife" or "percentile", where tiers come from, too: rank intervals are percentiles of ranks either way
 
     Returns
     -------
@@ -408,21 +395,19 @@ def rank(
     if metric not in METRICS or METRICS[metric].better == "neither":
         raise ArgumentError("metric", "must have a better direction", repr(metric))
     n_pairs = len(systems) * (len(systems) - 1) // 2
-    if n_resamples < 2 / ALPHA * n_pairs:
+    if resampling.n_resamples < 2 / ALPHA * n_pairs:
         raise ArgumentError(
             "n_resamples",
             f"must be at least {2 / ALPHA:.0f} for each of the {n_pairs} pairs of systems "
             f"({2 / ALPHA * n_pairs:.0f}), or none could be told apart",
-            n_resamples,
+            resampling.n_resamples,
         )
     for name, rows in systems.items():
         if metric not in rows.metrics():
             raise ArgumentError("metric", "must apply to every system", f"{metric!r}, which does not apply to {name!r}")
     first = next(iter(systems.values()))
     chosen = first.macro_over(first.groups if findings is None else findings)
-    resampled = first.resample(
-        list(systems.values()), metrics=[metric], groups=chosen, n_resamples=n_resamples, seed=seed, unit=unit
-    )
+    resampled = first.resample(list(systems.values()), resampling, metrics=[metric], groups=chosen)
     values, replicates = side_by_side([means[metric] for means in resampled])
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     if n_shared == 0:
@@ -435,6 +420,7 @@ def rank(
     rank_high = np.quantile(ranks, SHARES[1], axis=1, method="higher")
     on_data = _ranks(sign * values[:, :1])[:, 0]
     figures_of = [means[metric] for means in resampled]
+    interval = resampling.interval
     parts = contributions(figures_of) if interval == "jackknife" else None
     if parts is None:
         has_shifted = "shifted" in KINDS[first.kind].intervals  # as `score` has by default
@@ -442,14 +428,12 @@ def rank(
         found, apart = find_intervals(values[:, 0], macros.T, interval=interval), _told_apart(macros)
     else:
         found = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
-        signs = draw_signs(parts[0].shape[1], n_resamples=n_resamples, seed=seed)
+        signs = draw_signs(parts[0].shape[1], resampling)
         apart = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
     tiers = _tiers(order, apart)
-    recipe = signature(
-        metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval
-    )
+    recipe = resampling.by(interval).signature(metric, METRICS[metric].version)
     ranked = []
     for i in order:
         places = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]

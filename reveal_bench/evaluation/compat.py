@@ -37,7 +37,7 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.scoring import CaseRows
-from reveal_bench.metrics.intervals import check_interval, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Resampling, check_interval, find_intervals, mean_of_defined
 
 __all__ = ["COMPAT", "ChexlocalizeTables", "chexlocalize_tables", "published_tables"]
 
@@ -108,8 +108,8 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Iterable[str]]) -> 
     return path
 
 
-def published_tables(scored: ScoredFile, form: str) -> list[ChexlocalizeTables]:
-    """The tables of a scored file as the published code writes them, with the replicates and seed of its protocol.
+def published_tables(scored: ScoredFile, form: str, resampling: Resampling | None = None) -> list[ChexlocalizeTables]:
+    """The tables of a scored file as the published code writes them, as its protocol draws, or `resampling`.
 
     Raises
     ------
@@ -135,17 +135,16 @@ def published_tables(scored: ScoredFile, form: str) -> list[ChexlocalizeTables]:
     values = dict(rows.values)
     if "mask_iou" in values:
         values["mask_iou"] = np.where(unanswered, np.nan, values["mask_iou"])
-    draw = {name: scored.protocol[name] for name in ("n_resamples", "seed")}
-    return [chexlocalize_tables(replace(rows, values=values), metric, **draw) for metric in metrics]
+    resampling = scored.resampling if resampling is None else resampling
+    return [chexlocalize_tables(replace(rows, values=values), metric, resampling) for metric in metrics]
 
 
 def chexlocalize_tables(
     rows: CaseRows,
     metric: str,
+    resampling: Resampling = Resampling(),
     *,
     images: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
 ) -> ChexlocalizeTables:
     """The published tables of one metric.
 
@@ -153,16 +152,16 @@ def chexlocalize_tables(
     ----------
     rows : CaseRows
     metric : a metric of `rows`
+    resampling : of images, with seed 0 in the published code
     images : ids of the ground-truth file's images; those with a row by default, which is right while the benchmark asks
         for findings that are present
-    n_resamples, seed : 1000 and 0 in the published code
 
     Raises
     ------
     ValueError
         If the metric or an image is unknown, there is no image, or there are fewer than 40 replicates.
     """
-    check_interval("chexlocalize", n_resamples)
+    check_interval("chexlocalize", resampling.n_resamples)
     if metric not in rows.values:
         raise ArgumentError("metric", f"must be among {list(rows.values)}", repr(metric))
     ids = sorted(set(rows.image_ids if images is None else images))
@@ -178,7 +177,7 @@ def chexlocalize_tables(
         if image_id in place:
             per_image[place[image_id], column[finding]] = value
     # The published stream is that of the old generator
-    draws = np.random.RandomState(seed).randint(0, len(ids), (n_resamples, len(ids)))
+    draws = np.random.RandomState(resampling.seed).randint(0, len(ids), (resampling.n_resamples, len(ids)))
     # One finding at a time, so that each replicate adds up its rows in the order drawn, as pandas does
     replicates = np.stack([mean_of_defined(per_image[:, i][draws]) for i in range(len(column))], axis=1)
     found = find_intervals(np.full(len(column), np.nan), replicates, interval="chexlocalize")

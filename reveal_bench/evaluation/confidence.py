@@ -28,6 +28,7 @@ from reveal_bench.metrics.calibration import (
     reliability,
     risk_coverage,
 )
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
 
 __all__ = [
@@ -188,7 +189,7 @@ class _Cases:
         self, values: FloatArray, codes: IntArray, n_groups: int, bounds: tuple[float, float], chosen: BoolArray
     ) -> list[Mean]:
         """The macro of `values` and their mean per group with intervals, over the `chosen` cases."""
-        counts = resampling_counts(self.n_units, n_resamples=1)  # the jackknife draws nothing
+        counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife draws nothing
         means = bootstrap_means(values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts)
         figures = macro_first(means.values)
         low, high = jackknife_ends(figures, means.evidence(macro_first(means.left_out()), bounds))

@@ -26,7 +26,6 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from reveal_bench.evaluation.compare import Comparison, as_records
 from reveal_bench.evaluation.compat import ChexlocalizeTables, published_tables
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.intervals import Intervals, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Intervals, Resampling, find_intervals, mean_of_defined
 
 __all__ = ["decreases_csv", "in_printed_order", "published_csv", "published_decreases", "told_apart"]
 
@@ -76,8 +75,7 @@ def published_decreases(
     human: ScoredFile,
     form: str,
     *,
-    n_resamples: int = 1000,
-    seed: int = 0,
+    resampling: Resampling = Resampling(),
     metrics: Sequence[str] | None = None,
 ) -> list[Comparison]:
     """Decreases by the published convention: per metric the macro ("Average"), then the findings, as fractions.
@@ -93,22 +91,18 @@ def published_decreases(
     ArgumentError
         As :func:`~reveal_bench.evaluation.compat.published_tables`, or if the systems share no metric asked for.
     """
-    draw = {"n_resamples": n_resamples, "seed": seed}
-    of_model, of_human = (
-        {t.metric: t for t in published_tables(replace(one, protocol=one.protocol | draw), form)}
-        for one in (model, human)
-    )
+    of_model, of_human = ({t.metric: t for t in published_tables(one, form, resampling)} for one in (model, human))
     shared = [name for name in of_model if name in of_human and (metrics is None or name in metrics)]
     if not shared:
         rule = f"must be one that {form!r} has tables of, for both systems: {', '.join(of_model) or 'none'}"
         raise ArgumentError("metric", rule, ", ".join(metrics or ["none"]))
-    return [one for name in shared for one in _of_metric(of_model[name], of_human[name], n_resamples, seed)]
+    return [one for name in shared for one in _of_metric(of_model[name], of_human[name], resampling)]
 
 
-def _of_metric(model: ChexlocalizeTables, human: ChexlocalizeTables, n_resamples: int, seed: int) -> list[Comparison]:
+def _of_metric(model: ChexlocalizeTables, human: ChexlocalizeTables, resampling: Resampling) -> list[Comparison]:
     if model.image_ids != human.image_ids:
         raise ValueError("both systems must be scored on the same images, for one draw is shared")
-    recipe = f"{model.metric}|decrease:chexlocalize|b:{n_resamples}|seed:{seed}|unit:image"
+    recipe = f"{model.metric}|decrease:chexlocalize|b:{resampling.n_resamples}|seed:{resampling.seed}|unit:image"
     a, b = (mean_of_defined(side.replicates.T) for side in (model, human))
     n = np.array([(~np.isnan(side.per_image)).sum(axis=0) for side in (model, human)])
     shares = _intervals(_decrease(model.replicates, human.replicates))

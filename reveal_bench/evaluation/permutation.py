@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = [
     "LEAST_DIFFERING", "LEAST_POSITIVE", "Signs", "contributions", "draw_signs", "lacks_positives", "paired_p",
@@ -49,9 +50,9 @@ _EXACT_BELOW = 12  # patients: all 2**11 patterns are fewer than most draws
 _SAME = 1e-9
 
 
-def draw_signs(n_units: int, *, n_resamples: int, seed: int) -> Signs:
+def draw_signs(n_units: int, resampling: Resampling) -> Signs:
     """Patterns of 1 and -1, (n_resamples, n_units)."""
-    drawn = np.random.default_rng(seed).integers(0, 2, (n_resamples, n_units), np.int8)
+    drawn = np.random.default_rng(resampling.seed).integers(0, 2, (resampling.n_resamples, n_units), np.int8)
     return (2 * drawn - 1).astype(np.float32)
 
 
@@ -87,7 +88,7 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
     --------
     Of the 256 patterns of eight equal differences, two have a sum as large as the data's, which counts half:
 
-    >>> sign_flip_p(np.ones(8), draw_signs(8, n_resamples=1, seed=0), np.ones(8, bool)) * 256
+    >>> sign_flip_p(np.ones(8), draw_signs(8, Resampling(1)), np.ones(8, bool)) * 256
     1.0
     """
     if np.isnan(differences).any():

@@ -20,7 +20,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.kind import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
@@ -79,6 +79,11 @@ class ScoredFile:
     def notes(self) -> tuple[str, ...]:
         """What a reader of the scores should know, for people."""
         return self.rows.notes
+
+    @property
+    def resampling(self) -> Resampling:
+        """How its intervals were made."""
+        return Resampling.of(self.protocol)
 
     def to_document(self) -> dict[str, Any]:
         """The stable JSON document described above."""
@@ -227,19 +232,15 @@ def find_protocol(
         raise ArgumentError("criterion", f"must {known} for a benchmark of {kind.name}", repr(criterion))
     if grid is not None and not 1 <= grid <= MAX_CELLS:
         raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
-    for name, least in (("n_resamples", 1), ("seed", 0)):
-        given = options.get(name, least)
-        if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-            raise ArgumentError(name, f"must be a whole number of at least {least}", repr(given))
+    options.pop("strata", None)
+    resampling = Resampling(**options, interval=interval)
     if not split_shards(folder, kind.config, split):
         kind.read_records(folder, split)  # refuses, in the words of the kind
-    options.pop("strata", None)
-    resampling = {"n_resamples": 1000, "seed": 0, "unit": "patient", **options, "interval": interval}
     told: dict[str, Any] = {} if missing in (None, "miss") else {"missing": missing}
     told |= {} if criterion in (None, *kind.criteria[:1]) else {"criterion": criterion}
     return {
         **kind.protocol(info, grid=grid, thresholds=thresholds),
-        **resampling,
+        **asdict(resampling),
         "allow_missing": allow_missing,
     } | told
 
@@ -292,12 +293,12 @@ def score_report(
     how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings, "missing": missing}
     how["criterion"] = criterion
     protocol = find_protocol(folder, split, **how, allow_missing=report.allow_missing, **options)
-    options["interval"] = protocol["interval"]
+    resampling = Resampling.of(protocol)
     if not report.ok:
         raise LintError(report)
     manifest, records = kind.read_manifest(folder, split), kind.read_references(folder, split)
     rows = kind.score(report.predictions, records, manifest, protocol, ratings or ())
     with_strata = kind.has_strata if strata is None else strata
-    parts = {name: rows.estimates(**options, stratum=name) for name in rows.strata()} if with_strata else {}
-    estimates = rows.estimates(**options)
+    parts = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if with_strata else {}
+    estimates = rows.estimates(resampling)
     return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split), parts)

@@ -34,6 +34,7 @@ from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.kind import Kind, Manifest, Readings
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["AgainstReference", "ReadingRow", "readings_of", "score_against_readers"]
 
@@ -96,8 +97,8 @@ class _Setting:
         rows = self.rows(self.predictions, said)
         if self.metric not in rows.metrics():
             raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(self.metric))
-        options = {name: self.protocol[name] for name in ("n_resamples", "seed", "unit", "interval")}
-        found = [e for e in rows.estimates(**options) if (e.metric, e.finding) == (self.metric, MACRO)]
+        estimates = rows.estimates(Resampling.of(self.protocol))
+        found = [e for e in estimates if (e.metric, e.finding) == (self.metric, MACRO)]
         value, low, high = (found[0].value, found[0].low, found[0].high) if found else (math.nan,) * 3
         return AgainstReference(reference, self.metric, len(said), value, low, high)
 
@@ -157,8 +158,8 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
     system, reader = setting.rows(setting.predictions, reference), setting.rows(answers, reference)
     if setting.metric not in reader.metrics():  # a reader gives no probabilities
         return placed
-    draw: dict[str, Any] = {key: setting.protocol[key] for key in ("n_resamples", "seed", "unit")}
-    (macro,) = [c for c in compare(system, reader, metrics=[setting.metric], **draw) if c.finding == MACRO]
+    resampling = Resampling.of(setting.protocol).by("jackknife")
+    (macro,) = [c for c in compare(system, reader, resampling, metrics=[setting.metric]) if c.finding == MACRO]
     return AgainstReference(
         placed.reference, placed.metric, placed.n, placed.value, placed.low, placed.high, name,
         macro.b, macro.value, macro.low, macro.high, macro.p,

@@ -42,6 +42,7 @@ from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.jackknife import (
     LEAST_UNITS,
     Evidence,
@@ -231,7 +232,7 @@ def _figures(rows: Rows, patients: Collection[str], metric: str) -> Resampled | 
     if len(part) == 0:
         return None
     over = part.macro_over(part.groups)
-    return part.resample([part], metrics=[metric], groups=over, n_resamples=1, seed=0, unit="patient")[0][metric]
+    return part.resample([part], Resampling(1), metrics=[metric], groups=over)[0][metric]
 
 
 def _subgroup(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Curves, Disclosure, Rows
     from reveal_bench.kinds.tally import Tally
+    from reveal_bench.metrics.intervals import Interval, Resampling
 
 __all__ = ["Kind", "Manifest", "Readings", "deferred"]
 
@@ -238,7 +239,7 @@ class ScoredKind(ABC):
     names_places: ClassVar[bool] = False
     asked_column: ClassVar[str] = "finding"
     reads_parquet: ClassVar[bool] = False
-    intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
+    intervals: ClassVar[tuple[Interval, ...]] = ("jackknife", "percentile", "bca")
     has_strata: ClassVar[bool] = False
     missing_as: ClassVar[tuple[str, ...]] = ("miss",)
     criteria: ClassVar[tuple[str, ...]] = ()
@@ -345,7 +346,7 @@ class ScoredKind(ABC):
     ) -> Rows:
         """Checked predictions against references; `ratings` where readers score."""
 
-    def curves(self, rows: Any, *, n_resamples: int, seed: int, unit: str) -> Curves | None:
+    def curves(self, rows: Any, resampling: Resampling) -> Curves | None:
         """What a system finds at every threshold; None for a kind without detections."""
         return None
 
@@ -458,10 +459,9 @@ class BoardKind(ABC):
         """Whether a score tells of labels that are held out: what readers judged was never held out."""
         return self.scored_by == "program"
 
-    def disclose(self, rows: Any, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+    def disclose(self, rows: Any, resampling: Resampling, *, min_cell: int) -> Disclosure:
         """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""
-        options = {"min_cell": min_cell, "n_resamples": n_resamples, "seed": seed}
-        disclosure: Disclosure = self.disclosing(rows, self.released, **options)
+        disclosure: Disclosure = self.disclosing(rows, self.released, resampling, min_cell=min_cell)
         return disclosure
 
     @abstractmethod

@@ -22,7 +22,7 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.metrics.bootstrap import Estimate, Resampled
-from reveal_bench.metrics.intervals import Interval
+from reveal_bench.metrics.intervals import Resampling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,14 +91,7 @@ class Rows(ABC):
 
     @abstractmethod
     def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval,
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
+        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
         """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some.
 
@@ -131,14 +124,7 @@ class Rows(ABC):
     @classmethod
     @abstractmethod
     def resample(
-        cls,
-        systems: Sequence[Self],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        cls, systems: Sequence[Self], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> Sequence[Mapping[str, Resampled]]:
         """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
 

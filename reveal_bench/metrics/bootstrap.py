@@ -27,7 +27,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined
 from reveal_bench.metrics.jackknife import POOLED_FREEDOM, Evidence, evidence_of_groups
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "percentile_interval",
     "replicates_of",
     "resampling_counts",
-    "signature",
     "weighted_sums",
 ]
 
@@ -223,7 +222,7 @@ def macro_first(means: FloatArray) -> FloatArray:
     return np.concatenate([mean_of_defined(means)[..., None], means], axis=-1)
 
 
-def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -> Counts:
+def resampling_counts(n_units: int, resampling: Resampling = Resampling()) -> Counts:
     """How often each unit is drawn in each replicate.
 
     The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b holds their counts. They are
@@ -236,26 +235,25 @@ def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -
     Raises
     ------
     ValueError
-        If n_units or n_resamples is below 1.
+        If n_units is below 1.
 
     Examples
     --------
-    >>> resampling_counts(3, n_resamples=2, seed=0).sum(axis=1).tolist()
+    >>> resampling_counts(3, Resampling(2)).sum(axis=1).tolist()
     [3.0, 3.0]
     """
-    _check_draw(n_units, n_resamples)
-    return _next_counts(np.random.default_rng(seed), n_resamples, n_units)
+    return _next_counts(_generator(n_units, resampling), resampling.n_resamples, n_units)
 
 
-def _check_draw(n_units: int, n_resamples: int) -> None:
-    if n_units < 1 or n_resamples < 1:
-        raise ValueError(f"`n_units` and `n_resamples` must be at least 1, got {n_units} and {n_resamples}")
+def _generator(n_units: int, resampling: Resampling) -> np.random.Generator:
+    if n_units < 1:
+        raise ArgumentError("n_units", "must be at least 1", n_units)
+    return np.random.default_rng(resampling.seed)
 
 
-def blocks_of_counts(n_units: int, *, n_resamples: int, seed: int) -> Iterator[Counts]:
+def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
     """Yield :func:`resampling_counts` by replicates: at once below 16,384 units, else at most 64 MiB at a time."""
-    _check_draw(n_units, n_resamples)
-    generator = np.random.default_rng(seed)
+    generator, n_resamples = _generator(n_units, resampling), resampling.n_resamples
     fitting = max(_LEAST_ROWS, _COUNTS_AT_ONCE // n_units // _LEAST_ROWS * _LEAST_ROWS)
     step = n_resamples if n_units < _MANY_UNITS else fitting
     for start in range(0, n_resamples, step):
@@ -266,7 +264,7 @@ Name = TypeVar("Name")
 
 
 def replicates_of(
-    statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, *, n_resamples: int, seed: int
+    statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, resampling: Resampling
 ) -> dict[Name, FloatArray]:
     """`statistics` in every replicate of one draw, of which a block is held at a time.
 
@@ -277,11 +275,11 @@ def replicates_of(
 
     Examples
     --------
-    >>> found = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, 3, n_resamples=2, seed=0)
+    >>> found = replicates_of(lambda counts: {"n": counts.sum(axis=1)}, 3, Resampling(2))
     >>> found["n"].tolist()
     [3.0, 3.0]
     """
-    parts = [statistics(counts) for counts in blocks_of_counts(n_units, n_resamples=n_resamples, seed=seed)]
+    parts = [statistics(counts) for counts in blocks_of_counts(n_units, resampling)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -404,24 +402,8 @@ def percentile_interval(replicates: FloatArray) -> tuple[float, float, int]:
     return float(found.low[0]), float(found.high[0]), int(found.n_empty[0])
 
 
-def signature(
-    metric: str, version: int, *, n_resamples: int, seed: int, unit: str, interval: Interval = "percentile"
-) -> str:
-    """Recipe of an Estimate; the interval has a part in it unless it is the default.
-
-    Examples
-    --------
-    >>> signature("point_hit", 1, n_resamples=1000, seed=0, unit="patient")
-    'point_hit|b:1000|seed:0|unit:patient|v:1'
-    >>> signature("point_hit", 1, n_resamples=1000, seed=0, unit="patient", interval="bca")
-    'point_hit|b:1000|seed:0|unit:patient|i:bca|v:1'
-    """
-    part = "" if interval == "percentile" else f"|i:{interval}"
-    return f"{metric}|b:{n_resamples}|seed:{seed}|unit:{unit}{part}|v:{version}"
-
-
 def interval_of(recipe: str) -> str:
-    """The kind of interval that a :func:`signature` names.
+    """The kind of interval that a signature names.
 
     Examples
     --------
@@ -485,7 +467,8 @@ def estimate_means(
     findings : findings to report, in order; the macro is over these alone
     units : names of all resampled units, those without cases included; `counts` has a column for each
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
-    recipe : from :func:`signature`; its first part names the metric
+    recipe : from :meth:`Resampling.signature <reveal_bench.metrics.intervals.Resampling.signature>`; its first part
+        names the metric
     interval : {"jackknife", "percentile", "bca", "chexlocalize"}
         See :func:`~reveal_bench.metrics.intervals.find_intervals`.
 
@@ -548,9 +531,7 @@ def estimate_cases(
     findings: Sequence[str] | None = None,
     patients: Sequence[str] | None = None,
     all_patients: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    interval: Interval = "jackknife",
+    resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
     """:func:`estimate_means` for values that come without a dataset around them.
 
@@ -559,7 +540,7 @@ def estimate_cases(
     findings : a name per case; one finding "all" by default
     patients : a name per case; every case its own patient by default
     all_patients : every patient of the split, when some have no case
-    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
+    resampling : of patients; interval "jackknife", "percentile", "bca" or "chexlocalize"
 
     Raises
     ------
@@ -577,9 +558,9 @@ def estimate_cases(
         of_case,
         findings=list(dict.fromkeys(names)),
         units=units,
-        counts=resampling_counts(len(units), n_resamples=n_resamples, seed=seed),
-        recipe=signature(metric, version, n_resamples=n_resamples, seed=seed, unit="patient", interval=interval),
-        interval=interval,
+        counts=resampling_counts(len(units), resampling),
+        recipe=resampling.signature(metric, version),
+        interval=resampling.interval,
     )
 
 

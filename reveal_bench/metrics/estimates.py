@@ -37,9 +37,8 @@ from reveal_bench.metrics.bootstrap import (
     leave_one_out,
     macro_first,
     replicates_of,
-    signature,
 )
-from reveal_bench.metrics.intervals import Interval, check_interval, find_intervals
+from reveal_bench.metrics.intervals import Interval, Resampling, check_interval, find_intervals
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -105,10 +104,7 @@ def estimate_labels(
     scores: npt.ArrayLike | None = None,
     patients: Sequence[str] | None = None,
     all_patients: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
+    resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
     """F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, the ranking metrics.
 
@@ -119,8 +115,7 @@ def estimate_labels(
     scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision"
     patients : a name per study; every study its own patient by default
     all_patients : every patient of the split, when some have no study
-    unit : what `patients` are called in the signature
-    interval : {"jackknife", "percentile", "bca"}
+    resampling : of `patients`, which its unit names; interval "jackknife", "percentile" or "bca"
         With "jackknife" the ranking metrics keep percentiles, as their signatures say.
 
     Returns
@@ -136,7 +131,7 @@ def estimate_labels(
 
     Examples
     --------
-    >>> estimates = estimate_labels([[1, 0], [1, 1]], [[1, 0], [0, 1]], labels=["Edema", "Nodule"], n_resamples=50)
+    >>> estimates = estimate_labels([[1, 0], [1, 1]], [[1, 0], [0, 1]], labels=["Edema", "Nodule"])
     >>> [(e.metric, e.finding, round(e.value, 3)) for e in estimates[:4]]
     [('f1', 'macro', 0.833), ('f1', 'Edema', 0.667), ('f1', 'Nodule', 1.0), ('f1_micro', 'all', 0.8)]
     """
@@ -158,8 +153,8 @@ def estimate_labels(
         of_sums = {name: statistic(drawn) for name, statistic in _OF_SUMS.items()}
         return of_sums | {ranking: of_counts(counts) for ranking, of_counts in rankings.items()}
 
-    drawn = replicates_of(replicates, n_units, n_resamples=n_resamples, seed=seed)
-    total = sums.total()
+    drawn = replicates_of(replicates, n_units, resampling)
+    interval, total = resampling.interval, sums.total()
     left_out = sums.left_out() if interval in ("bca", "jackknife") else None
     figures: dict[str, tuple[FloatArray, FloatArray, FloatArray | None]] = {
         name: (statistic(total), drawn[name], None if left_out is None else statistic(left_out))
@@ -172,7 +167,7 @@ def estimate_labels(
     estimates = []
     for name, found in figures.items():
         of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
-        recipe = _recipe(name, n_resamples, seed, unit, of_metric)
+        recipe = _recipe(name, resampling.by(of_metric))
         own = _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
         if of_metric != interval:
             own = _without_few(own, [_fewest(column, units) for column in np.asarray(references, bool).T])
@@ -189,9 +184,7 @@ def estimate_ranking(
     groups: Sequence[str],
     patients: Sequence[str],
     all_patients: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
+    resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
     """AUROC or average precision of cases that are each of one finding, where not every finding has the same cases.
 
@@ -201,7 +194,7 @@ def estimate_ranking(
     references : bool array (n_cases,)
     findings, patients : names per case
     groups : the findings to report, in their order
-    all_patients, unit : as for :func:`estimate_labels`
+    all_patients, resampling : as for :func:`estimate_labels`, but for the interval
 
     Returns
     -------
@@ -211,7 +204,7 @@ def estimate_ranking(
     Examples
     --------
     >>> found = estimate_ranking("auroc", [0.9, 0.1, 0.2], [1, 0, 0], findings=["Edema", "Edema", "Mass"],
-    ...                          groups=["Edema", "Mass"], patients=["a", "b", "b"], n_resamples=10)
+    ...                          groups=["Edema", "Mass"], patients=["a", "b", "b"])
     >>> [(e.finding, e.value, e.n, e.n_undefined) for e in found]
     [('macro', 1.0, 1, 1), ('Edema', 1.0, 2, 0), ('Mass', nan, 0, 1)]
     """
@@ -230,9 +223,9 @@ def estimate_ranking(
         ]
         return {ranking: np.stack(columns, axis=1)}
 
-    drawn = replicates_of(replicates, n_units, n_resamples=n_resamples, seed=seed)[ranking]
+    drawn = replicates_of(replicates, n_units, resampling)[ranking]
     n = np.array([len(part) for part in parts])
-    recipe = _recipe(ranking, n_resamples, seed, unit)
+    recipe = _recipe(ranking, resampling.by("percentile"))
     found = _estimates(recipe, groups, n, np.array(values), drawn)
     return _without_few(found, [_fewest(present[part, 0], units[part]) for part in parts])
 
@@ -259,9 +252,7 @@ def estimate_agreement(
     findings: Sequence[str] | None = None,
     patients: Sequence[str] | None = None,
     all_patients: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    interval: Interval = "jackknife",
+    resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
     """Kappa with every weighting, AC1, percent agreement and mean absolute difference of two raters.
 
@@ -270,8 +261,7 @@ def estimate_agreement(
     rater_a, rater_b : int arrays (n_cases,), values in [0, n_categories)
     is_ordered : whether categories have an order; without one, weighted kappas and the difference are left out
     findings : a name per case; one finding :data:`POOLED` by default
-    patients, all_patients : as for :func:`estimate_labels`
-    interval : {"jackknife", "percentile", "bca"}
+    patients, all_patients, resampling : as for :func:`estimate_labels`
 
     Returns
     -------
@@ -284,11 +274,11 @@ def estimate_agreement(
 
     Examples
     --------
-    >>> kappa, *_ = estimate_agreement([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2, n_resamples=50)
+    >>> kappa, *_ = estimate_agreement([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2)
     >>> kappa.metric, kappa.finding, kappa.value
     ('cohen_kappa', 'macro', 0.5)
     """
-    check_interval(interval, n_resamples)
+    check_interval(resampling.interval, resampling.n_resamples)
     n_cases = len(np.asarray(rater_a))
     units, n_units = _units(n_cases, patients, all_patients)
     names = [POOLED] * n_cases if findings is None else list(findings)
@@ -308,13 +298,13 @@ def estimate_agreement(
         return {name: _OF_TABLES[name](tables_drawn) for name in chosen}
 
     chosen = [name for name in _OF_TABLES if is_ordered or name not in _NEED_ORDER]
-    drawn = replicates_of(replicates, n_units, n_resamples=n_resamples, seed=seed)
+    drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     n_behind = (stacked.sum(axis=(-2, -1)) > 0).sum(axis=0)
     without = total - stacked if interval in ("bca", "jackknife") else None
     estimates = []
     for name in chosen:
-        recipe = _recipe(name, n_resamples, seed, interval=interval)
+        recipe = _recipe(name, resampling)
         left_out = None if without is None else _OF_TABLES[name](without)
         figures = _OF_TABLES[name](total), drawn[name], left_out
         estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind)
@@ -388,9 +378,8 @@ def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, A
     return {**result, "signatures": sorted({estimate.signature for estimate in estimates}), groups: by_group}
 
 
-def _recipe(name: str, n_resamples: int, seed: int, unit: str = "patient", interval: Interval = "percentile") -> str:
-    version = METRICS[name].version
-    return signature(name, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+def _recipe(name: str, resampling: Resampling) -> str:
+    return resampling.signature(name, METRICS[name].version)
 
 
 def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None) -> tuple[IntArray, int]:

@@ -18,9 +18,11 @@ units in equation 14.15; replicates that tie with the value count half, as in `s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from statistics import NormalDist
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -29,7 +31,7 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.jackknife import Evidence, jackknife_ends, t_quantile
 
 __all__ = [
-    "INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined",
+    "INTERVALS", "Interval", "Intervals", "Resampling", "check_interval", "find_intervals", "mean_of_defined",
 ]  # fmt: skip
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
@@ -39,6 +41,63 @@ SHARES = 0.025, 0.975
 """Where the ends of a 95 % interval lie among the replicates; ranks have theirs there, too."""
 _NORMAL = NormalDist()
 _SAME = 1e-12  # scores are fractions: replicates this near to one another differ by rounding alone
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """How intervals are made: what is drawn, how often, and which ends are taken.
+
+    Which units and intervals there are is for the figures to say: those of a kind of benchmark, of differences.
+
+    Attributes
+    ----------
+    n_resamples : replicates, at least 1
+    seed : of their one draw, at least 0
+    unit : what is drawn: "patient", or a kind's own: "image", "study" or "task"
+    interval : see :func:`find_intervals`
+
+    Raises
+    ------
+    ArgumentError
+        If `n_resamples` or `seed` is no whole number, or too small.
+
+    Examples
+    --------
+    >>> Resampling(seed=3).signature("point_hit", 1)
+    'point_hit|b:1000|seed:3|unit:patient|i:jackknife|v:1'
+    >>> Resampling(50, unit="study").by("percentile").signature("f1", 2)
+    'f1|b:50|seed:0|unit:study|v:2'
+    """
+
+    n_resamples: int = 1000
+    seed: int = 0
+    unit: str = "patient"
+    interval: Interval = "jackknife"
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_resamples", 1), ("seed", 0)):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+                raise ArgumentError(name, f"must be a whole number of at least {least}", repr(given))
+
+    @classmethod
+    def of(cls, protocol: Mapping[str, Any]) -> Resampling:
+        """That of a protocol, which says more; what it leaves out is the default."""
+        return cls(**{field.name: protocol[field.name] for field in fields(cls) if field.name in protocol})
+
+    @property
+    def draw(self) -> dict[str, Any]:
+        """Without the ends: n_resamples, seed and unit."""
+        return {"n_resamples": self.n_resamples, "seed": self.seed, "unit": self.unit}
+
+    def by(self, interval: Interval) -> Resampling:
+        """The same draw with other ends."""
+        return replace(self, interval=interval)
+
+    def signature(self, metric: str, version: int) -> str:
+        """Recipe of an Estimate; the interval has a part in it unless it is "percentile"."""
+        part = "" if self.interval == "percentile" else f"|i:{self.interval}"
+        return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import inf
 
 from reveal_bench.metrics import METRICS, Metric
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = [
     "groups_text",
@@ -85,19 +86,20 @@ def interval_text(metric: str, low: float, high: float, *, decimals: int = 1) ->
     return f"({value_text(metric, low, decimals=decimals)} to {value_text(metric, high, decimals=decimals)})"
 
 
-def intervals_text(interval: str, *, n_resamples: int, unit: str, seed: int) -> str:
+def intervals_text(how: Resampling) -> str:
     """How the intervals of a table were made.
 
     Examples
     --------
-    >>> intervals_text("jackknife", n_resamples=1000, unit="patient", seed=0)
+    >>> intervals_text(Resampling())
     '95 % intervals by the jackknife over patients'
-    >>> intervals_text("bca", n_resamples=1000, unit="study", seed=0)
+    >>> intervals_text(Resampling(unit="study", interval="bca"))
     '95 % intervals (bca), 1000 resamples of studies, seed 0'
     """
-    if interval == "jackknife":
-        return f"95 % intervals by the jackknife over {plural_of(unit)}"
-    return f"95 % intervals ({interval}), {n_resamples} resamples of {plural_of(unit)}, seed {seed}"
+    units = plural_of(how.unit)
+    if how.interval == "jackknife":
+        return f"95 % intervals by the jackknife over {units}"
+    return f"95 % intervals ({how.interval}), {how.n_resamples} resamples of {units}, seed {how.seed}"
 
 
 def n_text(n: int, positives: int | None) -> str:

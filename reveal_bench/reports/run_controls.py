@@ -10,7 +10,7 @@ counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from reveal_bench.evaluation.compare import Comparison, compare
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.words import intervals_text
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.run_folder import Exchange, Run
@@ -72,12 +73,14 @@ class Controlled:
         return "falls, as it must not" if falls else "rises" if rises else "no change is shown"
 
 
-def controlled_runs(runs: Sequence[ReportRun], world: World, **options: Any) -> list[Controlled]:
+def controlled_runs(
+    runs: Sequence[ReportRun], world: World, resampling: Resampling, findings: Sequence[str] | None = None
+) -> list[Controlled]:
     """Every run under every control that its folder holds.
 
     Parameters
     ----------
-    options : findings, n_resamples and seed, as of :func:`reveal_bench.evaluation.compare.compare`
+    resampling, findings : as of :func:`reveal_bench.evaluation.compare.compare`, but for the interval
 
     Raises
     ------
@@ -98,7 +101,7 @@ def controlled_runs(runs: Sequence[ReportRun], world: World, **options: Any) -> 
                     under.run.info.n_asked,
                     _n_answered(under),
                     _same_share(run.run, under.run),
-                    _difference(run, under, world, options),
+                    _difference(run, under, world, resampling, findings),
                 )
             )
     return found
@@ -108,7 +111,9 @@ def _n_answered(run: ReportRun) -> int:
     return 0 if run.run is None else run.run.summary.by_status.get("answered", 0)
 
 
-def _difference(run: ReportRun, under: ReportRun, world: World, options: Mapping[str, Any]) -> Comparison | None:
+def _difference(
+    run: ReportRun, under: ReportRun, world: World, resampling: Resampling, findings: Sequence[str] | None
+) -> Comparison | None:
     """The macro of the metric that ranks, or stands in for it."""
     if world.kind.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
         return None
@@ -116,8 +121,8 @@ def _difference(run: ReportRun, under: ReportRun, world: World, options: Mapping
     kind = world.kind
     ranked = (kind.primary, *kind.stand_ins, *film.metrics())
     metric = next(name for name in ranked if name in film.metrics())
-    interval = "jackknife" if kind.intervals[0] == "jackknife" else "percentile"
-    found = compare(control, film, metrics=[metric], unit="patient", interval=interval, **options)  # type: ignore[arg-type]
+    resampling = resampling.by("jackknife" if kind.intervals[0] == "jackknife" else "percentile")
+    found = compare(control, film, resampling, metrics=[metric], findings=findings)
     return next(one for one in found if one.finding == MACRO)
 
 
@@ -182,7 +187,7 @@ def _plain(one: Controlled) -> tuple[Any, ...]:
     return found.metric, found.b, found.a, found.value, found.low, found.high, found.p, found.signature
 
 
-def draw_controls(found: Sequence[Controlled], **options: Any) -> Illustration | None:
+def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
     """The differences by control and run; None if there is none."""
     scored = [one for one in found if one.difference is not None]
     if not scored:
@@ -196,7 +201,7 @@ def draw_controls(found: Sequence[Controlled], **options: Any) -> Illustration |
     return Illustration(
         "controls",
         "Score under each control, less that on the film",
-        f"Lines: {intervals_text(**options)}. First the controls under which the score of a model that looks falls, "
+        f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that looks falls, "
         "then those that should not matter to it.",
         "; ".join(f"{one.label}, {one.control}: {one.says}" for one in scored),
         partial(dots, rows, axis="Difference (points)", kinds=labels, rule=(0.0, "as on the film")),

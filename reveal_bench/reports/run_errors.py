@@ -43,7 +43,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.kinds.localization.scoring import Reference, list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
-from reveal_bench.metrics.intervals import find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Resampling, find_intervals, mean_of_defined
 from reveal_bench.metrics.localization import cell_coverage, hit_cells
 from reveal_bench.reports.anatomy import (
     MIN_SHARE,
@@ -269,8 +269,7 @@ def shares(
     *,
     findings: Sequence[str] | None = None,
     max_reviewed: int = 50,
-    n_resamples: int = 1000,
-    seed: int = 0,
+    resampling: Resampling = Resampling(),
 ) -> list[Share]:
     """Share of every category per finding, and their unweighted mean over findings (paper 000, sections 3.4 and 4.2).
 
@@ -289,7 +288,8 @@ def shares(
     case_errors : of one set of predictions, from :func:`categorize`
     findings : those to report, in order; by default those that have cases, in order of appearance
     max_reviewed : at least 1; how many misses of a finding a reader was given (50 in the paper)
-    seed : of the resampling, and of the order in which misses are read: give :func:`.misses.write_misses` the same
+    resampling : of patients; its seed is also that of the order in which misses are read: give
+        :func:`.misses.write_misses` the same
 
     Returns
     -------
@@ -298,16 +298,16 @@ def shares(
     Raises
     ------
     ValueError
-        If `max_reviewed` or `n_resamples` is below 1.
+        If `max_reviewed` is below 1.
     """
     if max_reviewed < 1:
         raise ArgumentError("max_reviewed", "must be at least 1", max_reviewed)
     names = list(dict.fromkeys(case.finding for case in case_errors) if findings is None else findings)
     units = sorted({*getattr(case_errors, "patients", ()), *(case.patient_id for case in case_errors)}) or [""]
-    tally = _tally(case_errors, names, units, max_reviewed, seed)
-    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
+    tally = _tally(case_errors, names, units, max_reviewed, resampling.seed)
+    counts = resampling_counts(len(units), resampling)
     # Whole numbers far below 2**24: exact in single precision
-    drawn = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(n_resamples, *tally.shape[1:])
+    drawn = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(len(counts), *tally.shape[1:])
     data = tally.sum(axis=0, dtype=np.float64)
     _, _, _, _, known_p, known_a, rest, read_p, read_a = data.T
     is_read = read_p + read_a > 0

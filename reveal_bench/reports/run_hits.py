@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -30,14 +29,12 @@ from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
     Estimate,
     estimates_from,
-    signature,
 )
-from reveal_bench.metrics.intervals import Interval
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.runs import ReportRun, World
 
 __all__ = ["HitRun", "Scores", "core_runs", "hit_runs", "macro_of", "score_runs"]
 
-INTERVAL: Interval = "jackknife"
 """That of `score`, unless it is told otherwise."""
 PROTOCOLS = ("cell", "point", "box", "mask")
 
@@ -97,25 +94,17 @@ class Scores:
     findings: tuple[str, ...]
     hits: Sequence[BootstrapMeans]
     chance: Sequence[BootstrapMeans]
-    n_resamples: int
-    seed: int
-    unit: str = "patient"
-
-    @property
-    def draw(self) -> dict[str, Any]:
-        """The options of all intervals here."""
-        return {"n_resamples": self.n_resamples, "seed": self.seed, "unit": self.unit, "interval": INTERVAL}
+    resampling: Resampling
 
     def recipe(self, metric: str) -> str:
         """The signature of every number of `metric` here."""
-        version = METRICS[metric].version
-        return signature(metric, version, **self.draw)
+        return self.resampling.signature(metric, METRICS[metric].version)
 
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
         """Estimates of a run, or of its chance level, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         metric = "grid_chance" if chance else self.runs[index].metric
-        found = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=INTERVAL)
+        found = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=self.resampling.interval)
         return {estimate.finding: estimate for estimate in found}
 
     def deviations(self, index: int, *, chance: bool = False) -> dict[str, float]:
@@ -127,7 +116,7 @@ class Scores:
     def difference(self, a: int, b: int) -> tuple[float, float, float]:
         """Macro of run `a` minus that of run `b` with the ends of its paired 95 % interval."""
         own, other = self.hits[a], self.hits[b]
-        signs = draw_signs(len(own.rows), n_resamples=self.n_resamples, seed=self.seed)
+        signs = draw_signs(len(own.rows), self.resampling)
         macro, *_ = compare_resampled(own, other, self.findings, recipe=self.recipe(self.runs[a].metric), signs=signs)
         return macro.value, macro.low, macro.high
 
@@ -160,8 +149,7 @@ def score_runs(
     world: World,
     *,
     findings: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
+    resampling: Resampling = Resampling(),
 ) -> Scores:
     """Hit rates and chance levels of all runs on the same replicates of patients.
 
@@ -186,15 +174,13 @@ def score_runs(
         replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values["grid_chance"]})
         for run in runs
     ]
-    means = resample_systems(
-        systems, metrics=["hit", "chance"], findings=shown, n_resamples=n_resamples, seed=seed, unit="patient"
-    )
-    return Scores(runs, shown, [m["hit"] for m in means], [m["chance"] for m in means], n_resamples, seed)
+    means = resample_systems(systems, resampling, metrics=["hit", "chance"], findings=shown)
+    return Scores(runs, shown, [m["hit"] for m in means], [m["chance"] for m in means], resampling)
 
 
 def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
     """The macro of one epoch over `findings`, without an interval."""
-    (means,) = resample_systems([rows], metrics=[metric], findings=findings, n_resamples=1, seed=0, unit="image")
+    (means,) = resample_systems([rows], Resampling(1, unit="image"), metrics=[metric], findings=findings)
     return means[metric].macro()[0]
 
 

@@ -56,11 +56,8 @@ class HitReport(RunReport):
     @cached_property
     def scores(self) -> Scores:
         """Hit rates and chance of all runs."""
-        asked = self.options
-        return score_runs(
-            hit_runs(self.runs, self.world), self.world,
-            findings=asked.findings, n_resamples=asked.n_resamples, seed=asked.seed,
-        )  # fmt: skip
+        runs, asked = hit_runs(self.runs, self.world), self.options
+        return score_runs(runs, self.world, findings=asked.findings, resampling=asked.resampling)
 
     @cached_property
     def core(self) -> list[int]:
@@ -114,12 +111,11 @@ class HitReport(RunReport):
     def errors(self) -> dict[str, list[list[Share]]]:
         """Run label -> per epoch, the shares of the error categories."""
         found, scores = {}, self.scores
-        options: dict[str, Any] = {"n_resamples": scores.n_resamples, "seed": scores.seed}
         for label, epochs in self.cases.items():
             present = {case.finding for case in epochs[0]}
             names = [name for name in scores.findings if name in present]
             if names:
-                found[label] = [shares_of(cases, findings=names, **options) for cases in epochs]
+                found[label] = [shares_of(cases, findings=names, resampling=scores.resampling) for cases in epochs]
         return found
 
     @cached_property
@@ -228,7 +224,7 @@ class HitReport(RunReport):
             f"{world.title} {world.info.version}, split {world.split}: {n_questions:,} questions with a reference on "
             f"{len(world.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
             f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. Brackets hold "
-            f"{intervals_text(**scores.draw)}."
+            f"{intervals_text(scores.resampling)}."
         )
 
     def warnings(self) -> list[str]:
@@ -252,7 +248,7 @@ def _method_words(scores: Scores, world: World) -> list[str]:
     grids = sorted({run.grid for run in scores.runs})
     named = " and ".join(f"{grid} × {grid}" for grid in grids)
     n_patients = len({record.patient_id for record in world.records})
-    several = max(len(run.epochs) for run in scores.runs) > 1
+    several, draw = max(len(run.epochs) for run in scores.runs) > 1, scores.resampling
     what = (
         "Each question names one image and one finding that is present in it"
         if world.info.asks == "present"
@@ -268,9 +264,9 @@ def _method_words(scores: Scores, world: World) -> list[str]:
         + (" A run of several epochs has, for each question, the mean of its epochs." if several else ""),
         "The chance level of an image is the share of its cells that would be hits; of a pathology, the mean over its "
         "images.",
-        f"Brackets hold {intervals_text(**scores.draw)}, of scores and of differences, which are paired by patient. "
+        f"Brackets hold {intervals_text(draw)}, of scores and of differences, which are paired by patient. "
         f"Standard deviations are those of means when patients, all {n_patients:,} of the split, are resampled with "
-        f"replacement {scores.n_resamples:,} times (seed {scores.seed}).",
+        f"replacement {draw.n_resamples:,} times (seed {draw.seed}).",
         "Errors were categorized on frontal images: full hit, as above; partial hit, a cell that the reference touches "
         "but that is not a hit; else position error if the finding could lie in the cell, and anatomy error if it "
         "could not, as readers or known anatomy say; what neither says is not reviewed.",
@@ -318,9 +314,10 @@ def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
 
 
 def _spread(scores: Scores) -> str:
+    draw = scores.resampling
     return (
-        f"Error bars: standard deviation over {scores.n_resamples:,} bootstrap resamples of {plural_of(scores.unit)} "
-        f"(seed {scores.seed})."
+        f"Error bars: standard deviation over {draw.n_resamples:,} bootstrap resamples of {plural_of(draw.unit)} "
+        f"(seed {draw.seed})."
     )
 
 
@@ -474,7 +471,7 @@ def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
-        f"Lines: {intervals_text(**scores.draw)}."
+        f"Lines: {intervals_text(scores.resampling)}."
     )
     alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
     draw = partial(

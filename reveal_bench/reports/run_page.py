@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import write_all
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import check_target
 from reveal_bench.reports.run_errors import Reviews
@@ -81,7 +82,7 @@ def write_run_report(
     if reference is not None and reference not in labels:
         raise ArgumentError("reference", f"must be the label of a run ({', '.join(labels)})", repr(reference))
     place = len(labels) - 1 if reference is None else labels.index(reference)
-    options = Options(place, anatomy, reviews, findings, examples, n_resamples, seed, progress)
+    options = Options(place, anatomy, reviews, findings, examples, Resampling(n_resamples, seed), progress)
     report = REPORTS[world.kind.run_report](world, loaded, options)
     warnings = report.write()
     write_files(out, report.files)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import reveal_bench
 from reveal_bench.evaluation.published import OwnScores
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Csv, Figure, Note, Page, Part, Section, Table, Text, render_page
 from reveal_bench.reports.run_controls import EXPLAINED, controlled_runs, controls_table, draw_controls
@@ -35,8 +36,7 @@ class Options:
     reviews: Reviews | None = None
     findings: Sequence[str] | None = None
     examples: int = 0
-    n_resamples: int = 1000
-    seed: int = 0
+    resampling: Resampling = field(default_factory=Resampling)
     progress: Progress | None = None
 
 
@@ -117,11 +117,10 @@ class RunReport:
     def control_sections(self) -> list[Section]:
         """Whether the models look at the film, if controls were asked for."""
         asked = self.options
-        options: dict[str, Any] = {"n_resamples": asked.n_resamples, "seed": asked.seed}
-        found = controlled_runs(self.runs, self.world, findings=asked.findings, **options)
+        found = controlled_runs(self.runs, self.world, asked.resampling, asked.findings)
         if not found:
             return []
-        drawn = draw_controls(found, **options, unit="patient", interval=self.world.kind.intervals[0])
+        drawn = draw_controls(found, asked.resampling.by(self.world.kind.intervals[0]))
         parts = [Text(EXPLAINED), *([] if drawn is None else [self.figure(drawn)]), self.table(controls_table(found))]
         return [Section("controls", "Does it look?", parts)]
 

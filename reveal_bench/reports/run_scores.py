@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
@@ -20,6 +20,7 @@ from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.words import intervals_text
 from reveal_bench.reports.detection import figures_of
 from reveal_bench.reports.figures import Point, dots
@@ -72,7 +73,7 @@ class ScoreReport(RunReport):
         """Metric -> place of a run to which it applies -> "macro" or finding -> figure."""
         found: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
         for place, rows in enumerate(self.rows):
-            for one in rows.estimates(**self._recipe, groups=self.groups):
+            for one in rows.estimates(self._resampling, groups=self.groups):
                 if one.metric in found and one.finding in (MACRO, *self.groups):
                     found[one.metric].setdefault(place, {})[one.finding] = one
         return found
@@ -81,10 +82,9 @@ class ScoreReport(RunReport):
     def comparisons(self) -> dict[int, list[Comparison]]:
         """Place of a run -> its differences from the reference run, over the metrics that both have."""
         reference = self.options.reference
-        paired = "jackknife" if self._recipe["interval"] == "jackknife" else "percentile"
-        recipe = {**self._recipe, "interval": paired}
+        paired = self._resampling.by("jackknife" if self._resampling.interval == "jackknife" else "percentile")
         return {
-            i: compare(rows, self.rows[reference], findings=self.groups, metrics=self._shared(i), **recipe)
+            i: compare(rows, self.rows[reference], paired, findings=self.groups, metrics=self._shared(i))
             for i, rows in enumerate(self.rows)
             if i != reference
         }
@@ -95,10 +95,9 @@ class ScoreReport(RunReport):
         return [name for name in self.metrics if name in own and name in others]
 
     @property
-    def _recipe(self) -> dict[str, Any]:
+    def _resampling(self) -> Resampling:
         """How intervals are made: as `score` and `compare` make them unless told otherwise."""
-        asked, interval = self.options, self.world.kind.intervals[0]
-        return {"n_resamples": asked.n_resamples, "seed": asked.seed, "unit": "patient", "interval": interval}
+        return self.options.resampling.by(self.world.kind.intervals[0])
 
     def own_scores(self) -> list[OwnScores]:
         """The metrics of all runs by finding."""
@@ -129,8 +128,7 @@ class ScoreReport(RunReport):
         """What the runs find at every threshold, where answers have one and there is something to find."""
         drawn = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
-            n, seed = self.options.n_resamples, self.options.seed
-            found = self.world.kind.curves(rows, n_resamples=n, seed=seed, unit="patient")
+            found = self.world.kind.curves(rows, self.options.resampling)
             if found is not None and found.bands:
                 drawn[name] = found
         return figures_of(drawn) if drawn else []
@@ -219,7 +217,7 @@ class ScoreReport(RunReport):
         return Table(head, rows, caption, f"Differences from {reference}", plain=Csv("differences", heads, plain))
 
     def _intervals(self) -> str:
-        return intervals_text(**self._recipe)
+        return intervals_text(self._resampling)
 
     def summary(self) -> str:
         """The mean of the main metric of every run."""
@@ -243,7 +241,7 @@ class ScoreReport(RunReport):
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
             f"{self.world.kind.scored_in_words} Brackets hold {self._intervals()}"
-            f"{self.world.kind.compared_in_words.format(n=f'{self.options.n_resamples:,}')}"
+            f"{self.world.kind.compared_in_words.format(n=f'{self.options.resampling.n_resamples:,}')}"
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)

@@ -28,6 +28,7 @@ from reveal_bench.masks import PackedMasks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
 from reveal_bench.metrics.heat_maps import laid_over
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.mask_agreement import Spacing, boundary_iou, hausdorff_95, surface_distance
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
@@ -213,7 +214,7 @@ def mean_curves(
     curves: dict[str, list[float]] = {finding: [] for finding in cases}
     intervals: dict[str, list[tuple[float, float]]] = {finding: [] for finding in cases}
     for values in columns:
-        for one in estimate_cases(metric, METRICS[metric].version, values, n_resamples=1, **names):
+        for one in estimate_cases(metric, METRICS[metric].version, values, resampling=Resampling(1), **names):
             if one.finding != MACRO:
                 curves[one.finding].append(one.value)
                 intervals[one.finding].append((one.low, one.high))

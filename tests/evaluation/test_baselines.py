@@ -11,6 +11,7 @@ from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import decode_mask
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from tests.kinds.test_scoring import FINDINGS, record, square
 
 
@@ -26,7 +27,7 @@ def test_chance_answers_every_question_evenly_and_scores_what_grid_chance_says()
     cells = [p.cell for p in predictions]
     assert set(cells) == set(Grid(8).cells)
     records = [record(image_id, {"Edema": square(4, 4, 6)}) for image_id in questions.rows]
-    estimates = summarize(score_localization(predictions, records, findings=["Edema"]), n_resamples=50)
+    estimates = summarize(score_localization(predictions, records, findings=["Edema"]), Resampling(50))
     by_metric = {e.metric: e.value for e in estimates if e.finding == MACRO}
     # 3 x 3 of the 64 cells are hits; the standard error of 4,000 draws is 0.0055
     assert by_metric["grid_chance"] == 9 / 64

@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from reveal_bench.evaluation.compare import _tiers, as_records, compare, decreas
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from tests.evaluation.test_reference_rows import EXTENDED_DATA_FIG_5, EXTENDED_DATA_FIG_6, pair
 
 NAN = float("nan")
@@ -93,7 +93,7 @@ def test_paired_intervals_and_p_equal_a_plain_loop(
     expected = {MACRO: [macro(x, y) for x, y in zip(of_a, of_b, strict=True)]}
     for i, finding in enumerate(FINDINGS):
         expected[finding] = [combined(x[i], y[i]) for x, y in zip(of_a, of_b, strict=True)]
-    got = function(a, b, metrics=[metric], n_resamples=120, seed=5, interval="percentile")
+    got = function(a, b, Resampling(120, 5, interval="percentile"), metrics=[metric])
     assert [c.finding for c in got] == [MACRO, *FINDINGS]  # type: ignore[attr-defined]
     n_empty = []
     for c, loop in zip(got, expected.values(), strict=True):
@@ -124,7 +124,7 @@ def test_values_are_those_of_each_system(rng: np.random.Generator) -> None:
 def test_hand_arithmetic_of_constant_systems() -> None:
     # every replicate has the value of the data: intervals shrink to it, and p = 2 (0 + 1) / (99 + 1)
     a, b = constant(0.5, 0.25, 0.75), constant(1.0, 0.25, 0.5)
-    got = {c.finding: c for c in compare(a, b, n_resamples=99, interval="percentile")}
+    got = {c.finding: c for c in compare(a, b, Resampling(99, interval="percentile"))}
     expected = {MACRO: 0.5 - 1.75 / 3, "Edema": -0.5, "Consolidation": 0.0, "Lung Lesion": 0.25}
     for finding, value in expected.items():
         c = got[finding]
@@ -136,14 +136,14 @@ def test_hand_arithmetic_of_constant_systems() -> None:
 
 def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
     a = system(rng, 0.5)
-    for c in compare(a, a, interval="percentile"):
+    for c in compare(a, a, Resampling(interval="percentile")):
         assert (c.value, c.low, c.high, c.p) == (0, 0, 0, 1)
     common = [c for c in compare(a, a) if c.finding in FINDINGS[:2]]  # the third is too rare for a p
     assert {(c.value, c.low, c.high, c.p) for c in common} == {(0, 0, 0, 1)}
 
 
 def test_a_reference_of_zero_has_no_decrease() -> None:
-    got = {c.finding: c for c in relative_decrease(constant(0.5, 0.5, 0.5), constant(0.0, 1.0, 1.0), n_resamples=50)}
+    got = {c.finding: c for c in relative_decrease(constant(0.5, 0.5, 0.5), constant(0.0, 1.0, 1.0), Resampling(50))}
     edema = got["Edema"]
     assert all(math.isnan(figure) for figure in (edema.value, edema.low, edema.high, edema.p))
     assert (edema.a, edema.b, edema.n_empty_replicates) == (0.5, 0, 50)
@@ -153,7 +153,7 @@ def test_a_reference_of_zero_has_no_decrease() -> None:
 
 def test_a_macro_is_over_the_findings_that_both_have() -> None:
     # the second finding of b is undefined: its 0.25 of a takes no part in either macro
-    got = compare(constant(0.5, 0.25, 0.75), constant(1.0, NAN, 0.5), n_resamples=50)
+    got = compare(constant(0.5, 0.25, 0.75), constant(1.0, NAN, 0.5), Resampling(50))
     assert (got[0].a, got[0].b, got[0].n_a, got[0].n_b) == (0.625, 0.75, 2, 2)
     assert (got[2].a, got[2].n_b, got[2].n_empty_replicates) == (0.25, 0, 50)
     assert math.isnan(got[2].value)
@@ -191,7 +191,7 @@ def test_rank_intervals_equal_those_of_scipy_ranks(rng: np.random.Generator) -> 
     systems = {name: system(rng, share) for name, share in (("x", 0.45), ("y", 0.5), ("z", 0.9))}
     macros = [[np.nanmean(means) for means in loop_means(rows, "point_hit", 130, 2)] for rows in systems.values()]
     ranks = stats.rankdata(-np.round(macros, 9), method="min", axis=0)
-    ranked = rank(systems, metric="point_hit", n_resamples=130, seed=2, interval="percentile")
+    ranked = rank(systems, metric="point_hit", resampling=Resampling(130, 2, interval="percentile"))
     assert [r.name for r in ranked] == sorted(systems, key=lambda name: -summarize(systems[name])[0].value)
     for i, name in enumerate(systems):
         (r,) = [r for r in ranked if r.name == name]
@@ -222,11 +222,11 @@ def test_tiers_of_clear_and_of_equal_systems() -> None:
 
 def test_tiers_are_those_of_the_pairwise_comparisons(rng: np.random.Generator) -> None:
     systems = {f"s{k}": system(rng, share) for k, share in enumerate((0.9, 0.8, 0.65, 0.6, 0.5, 0.2))}
-    options: dict[str, Any] = {"n_resamples": 2000, "interval": "percentile"}
-    ranked = rank(systems, metric="point_hit", **options)
+    resampling = Resampling(2000, interval="percentile")
+    ranked = rank(systems, metric="point_hit", resampling=resampling)
     names = [r.name for r in ranked]
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    p = [compare(systems[a], systems[b], metrics=["point_hit"], **options)[0].p for a, b in pairs]
+    p = [compare(systems[a], systems[b], resampling, metrics=["point_hit"])[0].p for a, b in pairs]
     apart = {pair for pair, corrected in zip(pairs, holm(p), strict=True) if corrected <= 0.05}
     tier = {r.name: r.tier for r in ranked}
     assert [r.tier for r in ranked] == sorted(r.tier for r in ranked)
@@ -248,14 +248,14 @@ def test_a_system_told_apart_from_any_member_opens_a_tier() -> None:
 def test_lower_is_better_where_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METRICS, "point_hit", dataclasses.replace(METRICS["point_hit"], better="lower"))
     systems = {"high": constant(0.9, 0.9, 0.9), "low": constant(0.2, 0.2, 0.2)}
-    assert [(r.name, r.rank_high) for r in rank(systems, metric="point_hit", n_resamples=40)] == [
+    assert [(r.name, r.rank_high) for r in rank(systems, metric="point_hit", resampling=Resampling(40))] == [
         ("low", 1),
         ("high", 2),
     ]
 
 
 def test_one_system_is_first(rng: np.random.Generator) -> None:
-    (only,) = rank({"alone": system(rng, 0.5)}, metric="mask_iou", n_resamples=1)
+    (only,) = rank({"alone": system(rng, 0.5)}, metric="mask_iou", resampling=Resampling(1))
     assert (only.rank, only.rank_low, only.rank_high, only.tier) == (1, 1, 1, 1)
 
 
@@ -273,7 +273,7 @@ def test_what_cannot_be_compared_is_refused(rng: np.random.Generator) -> None:
         (lambda: rank({"a": a}, metric="grid_chance"), "`metric` must have a better direction, got 'grid_chance'"),
         (lambda: rank({"a": a, "b": no_mask}, metric="mask_iou"), "got 'mask_iou', which does not apply to 'b'"),
         (
-            lambda: rank(dict.fromkeys("abc", a), metric="point_hit", n_resamples=119),
+            lambda: rank(dict.fromkeys("abc", a), metric="point_hit", resampling=Resampling(119)),
             "3 pairs of systems (120), or none",
         ),
         (

@@ -17,6 +17,7 @@ from reveal_bench.kinds.findings.scoring import (
     summarize_studies,
 )
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 
 LABELS = ("Aneurysm", "COPD", "Nodule")
 N = 40
@@ -66,7 +67,7 @@ def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float
 @pytest.mark.parametrize("metric", [*OF_DECISIONS, *OF_PROBABILITIES])
 def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studies(metric: str) -> None:
     a, b = system(1, 0.85), system(2, 0.7)
-    got = {c.finding: c for c in compare(a, b, metrics=[metric], n_resamples=40, seed=5, interval="percentile")}
+    got = {c.finding: c for c in compare(a, b, Resampling(40, 5, interval="percentile"), metrics=[metric])}
     replicates = np.array(
         [np.subtract(with_sklearn(metric, a, s), with_sklearn(metric, b, s)) for s in drawn_studies(40, 5)]
     )
@@ -86,8 +87,8 @@ def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studie
 
 def test_figures_of_one_system_are_those_of_its_own_summary() -> None:
     a = system(1)
-    (figures,) = resample_studies([a], metrics=study_metrics([a]), labels=LABELS, n_resamples=30, seed=1)
-    summary = {(e.metric, e.finding): e for e in summarize_studies(a, n_resamples=30, seed=1, interval="percentile")}
+    (figures,) = resample_studies([a], Resampling(30, 1), metrics=study_metrics([a]), labels=LABELS)
+    summary = {(e.metric, e.finding): e for e in summarize_studies(a, Resampling(30, 1, interval="percentile"))}
     for metric, of in figures.items():
         for i, label in enumerate(LABELS):
             low, high = np.percentile(of.replicates[:, i], [2.5, 97.5])
@@ -99,14 +100,14 @@ def test_all_systems_share_one_draw() -> None:
     from sklearn.metrics import f1_score
 
     a, b, c = system(1), system(2), system(3)
-    draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "n_resamples": 25, "seed": 9}
+    draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "resampling": Resampling(25, 9)}
     together, alone = resample_studies([a, b, c], **draw), resample_studies([c], **draw)  # type: ignore[arg-type]
     assert together[2]["f1"].replicates.tolist() == alone[0]["f1"].replicates.tolist()
     assert together[2]["f1"].values[0] == pytest.approx(f1_score(PRESENT[:, 1], c.predicted[:, 1]))
 
 
 def test_equal_systems_differ_by_nothing() -> None:
-    for comparison in compare(system(1), system(1), n_resamples=50, interval="percentile"):
+    for comparison in compare(system(1), system(1), Resampling(50, interval="percentile")):
         assert (comparison.value, comparison.low, comparison.high, comparison.p) == (0, 0, 0, 1)
 
 
@@ -117,7 +118,7 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
     calls_none = a.predicted.copy()
     calls_none[:, 2] = False
     a = replace(a, predicted=calls_none)
-    macro, *labels = compare(a, b, metrics=["f1"], n_resamples=20)
+    macro, *labels = compare(a, b, Resampling(20), metrics=["f1"])
     assert (macro.n_a, macro.n_b) == (2, 2)
     assert macro.value == pytest.approx((labels[0].value + labels[1].value) / 2)
     assert np.isnan(labels[2].value)
@@ -126,17 +127,17 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
 
 def test_ranking_metrics_need_probabilities_of_both() -> None:
     a, b = system(1), system(2, with_probabilities=False)
-    assert {c.metric for c in compare(a, b, n_resamples=10)} == set(OF_DECISIONS)
-    assert {c.metric for c in compare(a, a, n_resamples=10)} == {*OF_DECISIONS, *OF_PROBABILITIES}
+    assert {c.metric for c in compare(a, b, Resampling(10))} == set(OF_DECISIONS)
+    assert {c.metric for c in compare(a, a, Resampling(10))} == {*OF_DECISIONS, *OF_PROBABILITIES}
     with pytest.raises(ValueError, match=r"`metrics` must be among .*, got \['auroc'\]"):
-        compare(a, b, metrics=["auroc"], n_resamples=10)
+        compare(a, b, Resampling(10), metrics=["auroc"])
 
 
 def test_units_may_be_studies() -> None:
-    (macro, *_) = compare(system(1), system(2), metrics=["f1"], n_resamples=10, unit="study")
+    (macro, *_) = compare(system(1), system(2), Resampling(10, unit="study"), metrics=["f1"])
     assert "unit:study" in macro.signature
     with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):
-        compare(system(1), system(2), unit="image")  # type: ignore[arg-type]
+        compare(system(1), system(2), Resampling(unit="image"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_systems_of_other_data_are_refused(changes: dict[str, object], rule: str
 
 
 def test_nothing_to_compare_is_refused() -> None:
-    draw = {"metrics": ["f1"], "n_resamples": 5, "seed": 0}
+    draw = {"metrics": ["f1"], "resampling": Resampling(5)}
     with pytest.raises(ValueError, match="`systems` must hold at least one system"):
         resample_studies([], labels=LABELS, **draw)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="on at least one study"):

@@ -18,6 +18,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.masks import empty_rle
+from reveal_bench.metrics.intervals import Resampling
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.dataset.card_folders import findings_folder
@@ -97,7 +98,7 @@ def test_the_files_equal_those_of_pandas_byte_for_byte(
 
 
 def test_the_stream_is_one_draw_over_images_sorted_by_id(rows: CaseRows) -> None:
-    tables = chexlocalize_tables(rows, "point_hit", n_resamples=40, seed=3)
+    tables = chexlocalize_tables(rows, "point_hit", Resampling(40, 3))
     assert tables.image_ids == sorted(set(rows.image_ids))
     draws = np.random.RandomState(3).randint(0, len(tables.image_ids), (40, len(tables.image_ids)))
     edema = tables.findings.index("Edema")  # every image with a row has it
@@ -112,8 +113,12 @@ def test_images_can_be_a_part_of_those_with_rows(rows: CaseRows) -> None:
 
 
 def test_the_rule_without_the_draws_is_an_interval_of_summarize(rows: CaseRows) -> None:
-    got = {e.finding: e for e in summarize(rows, metrics=["point_hit"], interval="chexlocalize", unit="image")}
-    plain = {e.finding: e for e in summarize(rows, metrics=["point_hit"], unit="image", interval="percentile")}
+    got = {
+        e.finding: e for e in summarize(rows, Resampling(unit="image", interval="chexlocalize"), metrics=["point_hit"])
+    }
+    plain = {
+        e.finding: e for e in summarize(rows, Resampling(unit="image", interval="percentile"), metrics=["point_hit"])
+    }
     assert got["Edema"].signature == "point_hit|b:1000|seed:0|unit:image|i:chexlocalize|v:1"
     for finding, estimate in got.items():
         assert estimate.value == round(estimate.value, 3)
@@ -124,7 +129,7 @@ def test_the_rule_without_the_draws_is_an_interval_of_summarize(rows: CaseRows) 
 def test_what_cannot_be_tabulated_is_refused(rows: CaseRows) -> None:
     for options, message in (
         ({"metric": "grid_hit"}, "`metric` must be among ['point_hit', 'mask_iou'], got 'grid_hit'"),
-        ({"metric": "mask_iou", "n_resamples": 39}, "`n_resamples` must be at least 40"),
+        ({"metric": "mask_iou", "resampling": Resampling(39)}, "`n_resamples` must be at least 40"),
         ({"metric": "mask_iou", "images": ["nobody"]}, "images of the split, at least one, got 'nobody'"),
         ({"metric": "mask_iou", "images": []}, "images of the split, at least one, got 'none'"),
     ):

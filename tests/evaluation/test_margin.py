@@ -12,16 +12,17 @@ from scipy.stats import t
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Judged, as_records, compare
 from reveal_bench.evaluation.margin import Margin, tails_of_replicates
+from reveal_bench.metrics.intervals import Interval, Resampling
 from tests.evaluation.test_comparison import case_rows
 
 NAN = math.nan
 
 
-def judged(a: list[float], b: list[float], margin: Margin, **options: Any) -> Judged:
+def judged(a: list[float], b: list[float], margin: Margin, interval: Interval = "jackknife") -> Judged:
     """The difference of two systems on one finding, a row per patient (a patient is one of 25)."""
     pairs = [(i, "Edema") for i in range(len(a))]
     systems = [case_rows(pairs, {"mask_iou": np.array(values)}) for values in (a, b)]
-    one = compare(*systems, n_resamples=400, margin=margin, **options)[1]
+    one = compare(*systems, Resampling(400, interval=interval), margin=margin)[1]
     assert isinstance(one, Judged)
     return one
 

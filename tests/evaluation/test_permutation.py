@@ -13,6 +13,7 @@ from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.permutation import LEAST_DIFFERING, LEAST_POSITIVE, draw_signs, sign_flip_p, step_down_p
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.metrics.intervals import Resampling
 from tests.evaluation.test_comparison import FINDINGS, system
 
 
@@ -31,8 +32,8 @@ def test_p_equals_a_plain_loop_over_the_same_signs(metric: str, rng: np.random.G
     a, b = system(rng, 0.75), system(rng, 0.45)
     patients = sorted({patient for _, patient in a.all_images})
     common = FINDINGS[:2]  # the third is too rare for a p
-    got = {c.finding: c for c in compare(a, b, metrics=[metric], findings=common, n_resamples=150, seed=4)}
-    signs = draw_signs(len(patients), n_resamples=150, seed=4)
+    got = {c.finding: c for c in compare(a, b, Resampling(150, 4), metrics=[metric], findings=common)}
+    signs = draw_signs(len(patients), Resampling(150, 4))
     shares = []
     n_printed = 0
     for finding in common:
@@ -59,7 +60,7 @@ def test_p_equals_a_plain_loop_over_the_same_signs(metric: str, rng: np.random.G
 
 def test_equal_differences_make_the_sign_test() -> None:
     # of 11 patients 9 prefer one system: mid-p of the binomial, whose ends scipy knows
-    p = sign_flip_p(np.array([0.1] * 9 + [-0.1] * 2), draw_signs(11, n_resamples=1, seed=0), np.ones(11, bool))
+    p = sign_flip_p(np.array([0.1] * 9 + [-0.1] * 2), draw_signs(11, Resampling(1)), np.ones(11, bool))
     tails = binomtest(9, 11).pvalue, binomtest(10, 11).pvalue
     assert p == pytest.approx(sum(tails) / 2)
 
@@ -67,7 +68,7 @@ def test_equal_differences_make_the_sign_test() -> None:
 @pytest.mark.parametrize("n", [LEAST_DIFFERING - 1, LEAST_DIFFERING])
 def test_too_few_patients_who_differ_have_no_p(n: int) -> None:
     differences = np.array([0.25] * n + [0.0] * 30)
-    p = sign_flip_p(differences, draw_signs(n + 30, n_resamples=9, seed=0), np.ones(n + 30, bool))
+    p = sign_flip_p(differences, draw_signs(n + 30, Resampling(9)), np.ones(n + 30, bool))
     assert math.isnan(p) == (n < LEAST_DIFFERING)
 
 
@@ -82,7 +83,7 @@ def test_a_finding_that_few_patients_have_has_no_p() -> None:
         )
         for k in (2, 3)
     )
-    found = {(c.metric, c.finding): c for c in compare(a, b, metrics=["f1", "cohen_kappa"], n_resamples=200)}
+    found = {(c.metric, c.finding): c for c in compare(a, b, Resampling(200), metrics=["f1", "cohen_kappa"])}
     for metric in ("f1", "cohen_kappa"):
         assert math.isnan(found[metric, "rare"].p)
         assert not math.isnan(found[metric, "rare"].low)
@@ -92,7 +93,7 @@ def test_a_finding_that_few_patients_have_has_no_p() -> None:
 
 def test_step_down_maxima_equal_a_plain_loop(rng: np.random.Generator) -> None:
     parts = rng.normal(size=(4, 25)) + np.array([0, 0, 0.4, 1.0])[:, None]
-    signs = draw_signs(25, n_resamples=199, seed=1)
+    signs = draw_signs(25, Resampling(199, 1))
     pairs = list(combinations(range(4), 2))
 
     def statistic(pair: tuple[int, int], pattern: list[float]) -> float:
@@ -113,6 +114,6 @@ def test_step_down_maxima_equal_a_plain_loop(rng: np.random.Generator) -> None:
 
 def test_equal_systems_are_never_told_apart(rng: np.random.Generator) -> None:
     twin = rng.random(20)
-    got = step_down_p(np.array([twin, twin, twin + 1]), draw_signs(20, n_resamples=999, seed=0))
+    got = step_down_p(np.array([twin, twin, twin + 1]), draw_signs(20, Resampling(999)))
     assert got[0, 1] == 1
     assert got[0, 2] == got[1, 2] < 0.01

@@ -30,6 +30,7 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection_matching import CENTRE
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.detection import figures_of
 from tests.cli.test_score import call
 from tests.leaderboard.api_app import api_world
@@ -119,7 +120,7 @@ def test_every_other_source_is_asked_too(style: str, tmp_path: Path) -> None:
     assert all(record.label_status[finding] == 1 for record in records for finding in record.label_status
                if instances(record, finding))  # fmt: skip
     rows = score_detections(own, records, findings=tuple(records[0].label_status))
-    figures = rows.estimates(n_resamples=5, seed=0, unit="image", interval="percentile")
+    figures = rows.estimates(Resampling(5, unit="image", interval="percentile"))
     assert {
         e.value for e in figures if (e.metric, e.finding) in (("ap_50", "macro"), ("lesion_sensitivity", "macro"))
     } == {1}
@@ -266,8 +267,8 @@ def test_what_is_not_known_has_no_part() -> None:
     alarms = [LocalizationPrediction(name, f, box=(20, 20, 5, 5), score=0.9) for name in "abcd" for f in FINDINGS]
     hit = LocalizationPrediction("a", "Effusion", box=(0, 0, 10, 10), score=0.6)
     rows = score_detections([*alarms, hit], records, findings=FINDINGS)
-    figures = {(e.metric, e.finding): (e.value, e.n) for e in rows.estimates(
-        n_resamples=10, seed=0, unit="image", interval="shifted")}  # fmt: skip
+    estimates = rows.estimates(Resampling(10, unit="image", interval="shifted"))
+    figures = {(e.metric, e.finding): (e.value, e.n) for e in estimates}
     assert figures["false_alarms", "Effusion"] == (1, 3)
     assert figures["false_alarms", "Nodule"] == (1, 3)
     assert figures["lesion_sensitivity", "Effusion"] == (0.5, 2)
@@ -277,7 +278,7 @@ def test_what_is_not_known_has_no_part() -> None:
     assert figures["ap_50", "Effusion"][0] == pytest.approx(51 / 101 / 4)  # precision 1/4 up to recall 1/2
     assert rows.to_table().column("hit_centre").null_count == 2
     none = score_detections([], records, findings=FINDINGS)
-    assert {e.value for e in none.estimates(n_resamples=5, seed=0, unit="image", interval="percentile")
+    assert {e.value for e in none.estimates(Resampling(5, unit="image", interval="percentile"))
             if (e.metric, e.finding) == ("ap_50", "macro")} == {0.0}  # fmt: skip
 
 
@@ -291,14 +292,14 @@ def test_masks_count_by_their_box_and_instances_by_their_contours() -> None:
     one = LocalizationPrediction("a", "Effusion", mask=drawn.rle, score=0.5)
     rows = score_detections([one, replace(one, mask=encode_mask(~mask))], [record], findings=("Effusion",))
     assert (rows.mark_hit[:CENTRE] >= 0).all(axis=0).tolist() == [True, False]
-    options: dict[str, Any] = {"n_resamples": 5, "seed": 0, "unit": "image", "interval": "percentile"}
-    figures = {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}
+    resampling = Resampling(5, unit="image", interval="percentile")
+    figures = {e.metric: e.value for e in rows.estimates(resampling) if e.finding == "Effusion"}
     assert (figures["pq"], figures["sq"], figures["rq"]) == pytest.approx((1 / 1.5, 1, 1 / 1.5))
     smaller = mask.copy()
     smaller[10:16] = False  # 80 of 200 pixels are left: no match; of 120 there is one
     for part, expected in ((smaller, 0.0), (mask & ~smaller, 0.6)):
         (rows,) = [score_detections([replace(one, mask=encode_mask(part))], [record], findings=("Effusion",))]
-        assert {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}["pq"] == expected
+        assert {e.metric: e.value for e in rows.estimates(resampling) if e.finding == "Effusion"}["pq"] == expected
     point = replace(one, mask=None, points=((31.0, 11.0),))
     rows = score_detections([point], [record], findings=("Effusion",))
     assert "ap_50" not in rows.metrics()
@@ -319,8 +320,8 @@ def test_what_makes_a_hit_can_be_chosen(root: Path, files: tuple[Path, Path]) ->
 
     def hits(criterion: str, one: LocalizationPrediction) -> bool:
         rows = score_detections([one], [record], findings=("Effusion",), criterion=criterion)
-        options: dict[str, Any] = {"n_resamples": 2, "seed": 0, "unit": "image", "interval": "percentile"}
-        values = {e.metric: e.value for e in rows.estimates(**options) if e.finding == "Effusion"}
+        resampling = Resampling(2, unit="image", interval="percentile")
+        values = {e.metric: e.value for e in rows.estimates(resampling) if e.finding == "Effusion"}
         assert values["lesion_sensitivity"] == 1 - values["false_alarms"]
         return bool(values["lesion_sensitivity"])
 
@@ -473,8 +474,8 @@ def test_arrays_give_equal_predictions_and_rows(root: Path, files: tuple[Path, P
     assert codec.predictions_from(arrays, manifest, Limits()) == predictions
     rows = scored(root, files[0])
     again = codec.rows_from(codec.arrays_of_rows(rows))
-    options: dict[str, Any] = {"n_resamples": 20, "seed": 0, "unit": "patient", "interval": "percentile"}
-    assert repr(again.estimates(**options)) == repr(rows.estimates(**options))  # NaN equals itself
+    resampling = Resampling(20, interval="percentile")
+    assert repr(again.estimates(resampling)) == repr(rows.estimates(resampling))  # NaN equals itself
     wrong = {**codec.arrays_of_rows(rows), "mark_score": np.zeros(1)}
     with pytest.raises(ValueError, match="`mark_score` must have shape"):
         codec.rows_from(wrong)
@@ -489,16 +490,16 @@ def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, fil
     records = [r for r in KIND.read_records(root / "public", "released") if r.patient_id in set(some)]
     predictions = rb.lint(files[0], root / "public", split="released").predictions
     fresh = score_detections(predictions, records, findings=rows.findings)
-    options: dict[str, Any] = {"n_resamples": 20, "seed": 0, "unit": "patient", "interval": "percentile"}
-    assert repr(part.estimates(**options)) == repr(fresh.estimates(**options))  # NaN equals itself
-    assert compare(part, fresh, n_resamples=20)[0].value == 0
+    resampling = Resampling(20, interval="percentile")
+    assert repr(part.estimates(resampling)) == repr(fresh.estimates(resampling))  # NaN equals itself
+    assert compare(part, fresh, Resampling(20))[0].value == 0
 
 
 def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> None:
-    shown = KIND.disclose(scored(root, files[0]), min_cell=3, n_resamples=50, seed=0)
+    shown = KIND.disclose(scored(root, files[0]), Resampling(50), min_cell=3)
     assert {estimate.finding for estimate in shown.estimates} == {"macro"}
     assert {estimate.metric for estimate in shown.estimates} == {"ap_50", "cpm"}
-    hidden = KIND.disclose(scored(root, files[0]), min_cell=1000, n_resamples=50, seed=0)
+    hidden = KIND.disclose(scored(root, files[0]), Resampling(50), min_cell=1000)
     assert not hidden.estimates
     assert "Nothing can be shown" in hidden.note
 

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import Kind, _Deferred
 from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.intervals import Resampling
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks
@@ -162,10 +163,15 @@ def test_bca_of_labels_equals_deletion_of_each_patient(metric: str) -> None:
     draws = np.random.default_rng(3).integers(0, 20, (300, 20))
     replicates = np.array([value_on(of_patient[draw].ravel()) for draw in draws])
     left_out = np.array([value_on(np.delete(of_patient, i, axis=0).ravel()) for i in range(20)])
+    how = Resampling(300, 3, interval="bca")
     estimates = estimate_labels(
-        predicted[:, None], present[:, None], labels=["Edema"], scores=scores[:, None], patients=patients,
-        n_resamples=300, seed=3, interval="bca",
-    )  # fmt: skip
+        predicted[:, None],
+        present[:, None],
+        labels=["Edema"],
+        scores=scores[:, None],
+        patients=patients,
+        resampling=how,
+    )
     (found,) = [e for e in estimates if (e.metric, e.finding) == (metric, "Edema")]
     assert found.value == pytest.approx(value_on(np.arange(40)), abs=1e-12)
     assert [found.low, found.high] == pytest.approx(bca_by_deletion(found.value, replicates, left_out), abs=1e-9)

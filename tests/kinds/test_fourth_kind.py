@@ -21,6 +21,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.evaluation.score import lint_file, score_file
 from reveal_bench.kinds import KINDS
+from reveal_bench.metrics.intervals import Resampling
 from tests.conftest import ROOT
 from tests.kinds.toy import TUBES, Toy
 from tests.kinds.toy.scoring import METRIC
@@ -121,9 +122,9 @@ def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     share = fair.estimates[0].value
     assert share == pytest.approx(3 / 4, abs=0.1)
     assert fair.estimates[0].low < share < fair.estimates[0].high
-    (macro, one) = compare(sharp.rows, fair.rows, n_resamples=200)
+    (macro, one) = compare(sharp.rows, fair.rows, Resampling(200))
     assert (macro.metric, one.finding, one.value) == (METRIC, "Tube", pytest.approx(1 - share))
-    places = rank({"sharp": sharp.rows, "fair": fair.rows}, metric=METRIC, n_resamples=200)
+    places = rank({"sharp": sharp.rows, "fair": fair.rows}, metric=METRIC, resampling=Resampling(200))
     assert [(place.name, place.rank) for place in places] == [("sharp", 1), ("fair", 2)]
 
 

@@ -18,6 +18,7 @@ from reveal_bench.kinds.tasks.scoring import (
     summarize_rubric,
 )
 from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.ordinal import CRITERIA, rubric_summary
 
 BROAD, DIAGNOSIS, MEASURE = CATEGORIES
@@ -54,7 +55,7 @@ def test_one_task_two_readers() -> None:
     assert rows.scores[0, :6].tolist() == [2.5, 4, 2.5, 5, 4, 2]
     assert math.isnan(rows.scores[0, 6])
     assert rows.overall.tolist() == [3.875]
-    found = figures(summarize_rubric(rows, n_resamples=50))
+    found = figures(summarize_rubric(rows, Resampling(50)))
     assert found["rubric_mean", "macro"].value == 3.875
     assert (found["rubric_mean", "macro"].n, found["rubric_mean", "image_style"].n_undefined) == (4, 1)
     assert found["rubric_mean", BROAD].value == 3.875
@@ -67,7 +68,7 @@ def test_means_are_those_of_the_papers_tables() -> None:
     """The same numbers as :func:`rubric_summary`, which follows Tables 1 and 2, on the answers that were rated."""
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
-    found = figures(summarize_rubric(rows, n_resamples=50))
+    found = figures(summarize_rubric(rows, Resampling(50)))
     for one in rubric_summary({"m": rows.scores[:, 1:]}):
         assert found["rubric_mean", one.criterion].value == pytest.approx(one.mean, abs=1e-12)
         assert found["share_of_5", one.criterion].value == pytest.approx(one.share_of_5, abs=1e-12)
@@ -78,7 +79,7 @@ def test_overall_per_category_and_macro() -> None:
     scores = {"a": ([5] * 6, BROAD), "b": ([3] * 6, BROAD), "c": ([1] * 6, DIAGNOSIS)}
     tasks = [task(name, category=category) for name, (_, category) in scores.items()]
     rows = score_ratings([rating(name, values) for name, (values, _) in scores.items()], tasks)
-    found = figures(summarize_rubric(rows, n_resamples=50))
+    found = figures(summarize_rubric(rows, Resampling(50)))
     assert [found["rubric_mean", name].value for name in ("macro", BROAD, DIAGNOSIS)] == [3, 4, 1]
     assert found["rubric_mean", BROAD].n == 2
 
@@ -87,7 +88,7 @@ def test_two_readers_agree_as_scikit_learn_says() -> None:
     from sklearn.metrics import cohen_kappa_score
 
     tasks, ratings = drawn()
-    found = figures(summarize_rubric(score_ratings(ratings, tasks), n_resamples=50))
+    found = figures(summarize_rubric(score_ratings(ratings, tasks), Resampling(50)))
     for name in CRITERIA:
         one, two = ([getattr(r, name) for r in ratings if r.reader == reader] for reader in ("r0", "r1"))
         kappa = cohen_kappa_score(one, two, weights="quadratic", labels=[1, 2, 3, 4, 5])
@@ -103,7 +104,7 @@ def test_three_readers_are_pooled_over_their_pairs() -> None:
     from sklearn.metrics import cohen_kappa_score
 
     tasks, ratings = drawn(n_readers=3)
-    found = figures(summarize_rubric(score_ratings(ratings, tasks), n_resamples=50))
+    found = figures(summarize_rubric(score_ratings(ratings, tasks), Resampling(50)))
     by_reader = [[r.process for r in ratings if r.reader == f"r{i}"] for i in range(3)]
     one = by_reader[0] + by_reader[0] + by_reader[1]
     two = by_reader[1] + by_reader[2] + by_reader[2]
@@ -118,25 +119,25 @@ def test_a_task_without_an_answer_scores_one_or_is_left_out() -> None:
     lowest = score_ratings(given, tasks)
     assert lowest.scores[1, :5].tolist() == [1] * 5
     assert np.isnan(lowest.scores[1, 5:]).all()
-    found = figures(summarize_rubric(lowest, n_resamples=50))
+    found = figures(summarize_rubric(lowest, Resampling(50)))
     assert (found["rubric_mean", "macro"].value, found["share_of_5", "content"].value) == (3.0, 0.5)
-    left_out = figures(summarize_rubric(score_ratings(given, tasks, missing="leave_out"), n_resamples=50))
+    left_out = figures(summarize_rubric(score_ratings(given, tasks, missing="leave_out"), Resampling(50)))
     assert (left_out["rubric_mean", "macro"].value, left_out["rubric_mean", "content"].n_undefined) == (5.0, 1)
 
 
 def test_an_answer_that_nobody_rated_is_undefined() -> None:
     rows = score_ratings([rating("a", [5] * 6)], [task("a"), task("b")], answered={"a", "b"})
     assert np.isnan(rows.scores[1]).all()
-    assert figures(summarize_rubric(rows, n_resamples=50))["rubric_mean", "content"].n_undefined == 1
+    assert figures(summarize_rubric(rows, Resampling(50)))["rubric_mean", "content"].n_undefined == 1
 
 
 def test_patients_are_drawn_whole() -> None:
     """All tasks of one patient: every replicate is the data. Taken task by task, the mean of 1 and 5 varies."""
     tasks = [task("a", "p"), task("b", "p")]
     rows = score_ratings([rating("a", [1] * 6), rating("b", [5] * 6)], tasks)
-    by_patient = figures(summarize_rubric(rows, n_resamples=200, interval="percentile"))["rubric_mean", "macro"]
+    by_patient = figures(summarize_rubric(rows, Resampling(200, interval="percentile")))["rubric_mean", "macro"]
     assert (by_patient.low, by_patient.value, by_patient.high) == (3, 3, 3)
-    of_tasks = summarize_rubric(rows, n_resamples=200, unit="task", interval="percentile")
+    of_tasks = summarize_rubric(rows, Resampling(200, unit="task", interval="percentile"))
     by_task = figures(of_tasks)["rubric_mean", "macro"]
     assert (by_task.low, by_task.high) == (1, 5)
     assert by_task.signature == "rubric_mean|b:200|seed:0|unit:task|v:1"
@@ -151,7 +152,7 @@ def test_intervals_are_those_of_drawing_by_hand() -> None:
     for draw in generator.integers(0, len(patients), (300, len(patients))):
         chosen = [i for j in draw for i, one in enumerate(tasks) if one.patient_id == patients[j]]
         means.append(rows.overall[chosen].mean())
-    found = figures(summarize_rubric(rows, n_resamples=300, seed=7, interval="percentile"))["rubric_mean", "macro"]
+    found = figures(summarize_rubric(rows, Resampling(300, 7, interval="percentile")))["rubric_mean", "macro"]
     assert (found.low, found.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
 
 
@@ -168,7 +169,7 @@ UNDEFINED: dict[str, tuple[list[Rating], list[str]]] = {
 @pytest.mark.parametrize("name", UNDEFINED)
 def test_what_is_undefined_is_nan(name: str) -> None:
     given, metrics = UNDEFINED[name]
-    found = figures(summarize_rubric(score_ratings(given, [task("a"), task("b")]), n_resamples=50))
+    found = figures(summarize_rubric(score_ratings(given, [task("a"), task("b")]), Resampling(50)))
     for metric in metrics:
         assert all(math.isnan(found[metric, finding].value) for finding in ("macro", *CRITERIA))
     assert not math.isnan(found["rubric_mean", "macro"].value)
@@ -177,7 +178,7 @@ def test_what_is_undefined_is_nan(name: str) -> None:
 def test_nothing_rated_at_all() -> None:
     rows = score_ratings([], [task("a")], answered={"a"})
     assert rows.ratings.shape == (1, 0, 6)
-    assert all(math.isnan(e.value) for e in summarize_rubric(rows, n_resamples=50))
+    assert all(math.isnan(e.value) for e in summarize_rubric(rows, Resampling(50)))
 
 
 BAD: dict[str, tuple[list[Rating], dict[str, Any], str]] = {
@@ -210,9 +211,9 @@ def test_two_systems_are_compared_in_the_same_draws() -> None:
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
     lower = score_ratings([rating(r.task_id, [1] * 6, r.reader) for r in ratings], tasks)
-    same = compare(rows, rows, n_resamples=100, interval="percentile")
+    same = compare(rows, rows, Resampling(100, interval="percentile"))
     assert {(c.value, c.low, c.high, c.p) for c in same} == {(0.0, 0.0, 0.0, 1.0)}
-    found = {c.finding: c for c in compare(rows, lower, n_resamples=100, interval="percentile")}
+    found = {c.finding: c for c in compare(rows, lower, Resampling(100, interval="percentile"))}
     assert list(found) == ["macro", "content", *CRITERIA]
     assert found["macro"].value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
     assert found["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0
@@ -226,9 +227,9 @@ def test_systems_on_other_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="`systems` must hold at least one"):
         resample_rubrics([])
     with pytest.raises(ValueError, match="`columns` must be among"):
-        resample_rubrics([rows], ["Edema"])
+        resample_rubrics([rows], columns=["Edema"])
     with pytest.raises(ValueError, match="`unit` must be 'patient' or 'task', got 'image'"):
-        summarize_rubric(rows, unit="image")  # type: ignore[arg-type]
+        summarize_rubric(rows, Resampling(unit="image"))
 
 
 def test_a_part_of_the_tasks() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, resampling_counts
+from reveal_bench.metrics.intervals import Resampling
 
 FINDINGS = ("Edema", "Cardiomegaly")
 Prediction = LocalizationPrediction
@@ -248,7 +248,7 @@ def test_intervals_equal_a_plain_loop_over_patients(rng: np.random.Generator) ->
             means.append(sum(drawn) / len(drawn))
             per_finding[finding].append(means[-1])
         macros.append(sum(means) / len(means))
-    got = {e.finding: e for e in summarize(rows, metrics=["point_hit"], n_resamples=100, seed=3, interval="percentile")}
+    got = {e.finding: e for e in summarize(rows, Resampling(100, 3, interval="percentile"), metrics=["point_hit"])}
     for name, loop in {MACRO: macros, **per_finding}.items():
         assert (got[name].low, got[name].high) == pytest.approx(tuple(np.percentile(loop, [2.5, 97.5])), rel=1e-12)
     assert got[MACRO].signature == "point_hit|b:100|seed:3|unit:patient|v:1"
@@ -266,11 +266,11 @@ def test_a_subset_of_findings_has_its_own_macro_and_its_own_intervals_unchanged(
 def test_images_can_be_the_unit(rng: np.random.Generator) -> None:
     predictions, records = study(rng, 30)
     rows = score_localization(predictions, records, findings=FINDINGS)
-    by_image: list[Estimate] = summarize(rows, metrics=["point_hit"], unit="image")
+    by_image: list[Estimate] = summarize(rows, Resampling(unit="image"), metrics=["point_hit"])
     assert by_image[0].value == summarize(rows, metrics=["point_hit"])[0].value
     assert by_image[0].signature.split("|")[3] == "unit:image"
     for options, message in (
-        ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
+        ({"resampling": Resampling(unit="study")}, "`unit` must be 'patient' or 'image', got 'study'"),
         ({"findings": ["Edma"]}, "got ['Edma']"),
         ({"metrics": ["mask_iou"]}, "got ['mask_iou']"),
     ):
@@ -314,8 +314,8 @@ def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Gene
             said += [(i // 2, has, score)] if i != 5 else []
         predictions.append(Prediction(str(i), "Cardiomegaly", points=((2, 2),), score=0.5))
     rows = score_localization(predictions, records, findings=FINDINGS, asks="all")
-    options: dict[str, Any] = {"n_resamples": 200, "seed": 3, "unit": "patient", "interval": "jackknife"}
-    macro, edema, heart = (e for e in rows.estimates(**options) if e.metric == "auroc")
+    resampling = Resampling(200, 3)
+    macro, edema, heart = (e for e in rows.estimates(resampling) if e.metric == "auroc")
     patients, present, scores = (np.array(column) for column in zip(*said, strict=True))
     assert macro.value == edema.value == pytest.approx(roc_auc_score(present, scores))
     assert (edema.n, macro.n, macro.n_undefined) == (58, 1, 1)
@@ -323,14 +323,14 @@ def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Gene
     assert edema.signature == "auroc|b:200|seed:3|unit:patient|v:1"  # percentiles
     names = sorted({one.patient_id for one in records})
     drawn = []
-    for row in resampling_counts(len(names), n_resamples=200, seed=3):
+    for row in resampling_counts(len(names), Resampling(200, 3)):
         times = [int(row[names.index(str(patient))]) for patient in patients]
         drawn.append(roc_auc_score(np.repeat(present, times), np.repeat(scores, times)))
     assert (edema.low, edema.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
     assert rows.notes == ("1 of 119 questions have no score, and no part in AUROC",)
-    few = rows.of_patients({"0", "1", "2"}).estimates(**options)
+    few = rows.of_patients({"0", "1", "2"}).estimates(resampling)
     assert next(e.n for e in few if (e.metric, e.finding) == ("auroc", "Edema")) == 5
-    shown = KINDS["localization"].disclose(rows, min_cell=1, n_resamples=20, seed=0)
+    shown = KINDS["localization"].disclose(rows, Resampling(20), min_cell=1)
     assert "auroc" not in {e.metric for e in shown.estimates}  # a board does not tell of absence
     present_alone = score_localization(predictions, records, findings=FINDINGS)
-    assert "auroc" not in {e.metric for e in present_alone.estimates(**options)}
+    assert "auroc" not in {e.metric for e in present_alone.estimates(resampling)}

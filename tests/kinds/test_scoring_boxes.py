@@ -12,6 +12,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import Box, encode_mask, pack_boxes, pack_regions, tight_box
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from tests.evaluation.test_baselines import manifest
 from tests.kinds.test_scoring import FINDINGS, Prediction, square
 
@@ -133,7 +134,7 @@ def test_a_mask_is_not_compared_with_boxes_and_the_rows_say_so() -> None:
     assert rows.notes == (
         "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point",
     )
-    assert {e.metric for e in summarize(rows, n_resamples=50)} == set(rows.values)
+    assert {e.metric for e in summarize(rows, Resampling(50))} == set(rows.values)
     assert score_localization([Prediction("a", "Edema", cell="B2")], [record], findings=FINDINGS).notes == ()
 
 
@@ -199,5 +200,5 @@ def test_the_location_prior_learns_from_boxes_and_answers_with_one() -> None:
     assert priors["Cardiomegaly"].box == priors["Edema"].box
     assert priors["Cardiomegaly"].n == 0
     asked = [Prediction(f"r{k}", "Edema", box=LEFT, points=((3, 3),)) for k in range(4)]
-    estimates = summarize(score_localization(asked, records, findings=["Edema"]), n_resamples=50)
+    estimates = summarize(score_localization(asked, records, findings=["Edema"]), Resampling(50))
     assert {e.metric: e.value for e in estimates if e.finding == MACRO}["box_iou"] == 0.75

@@ -24,6 +24,7 @@ from reveal_bench.kinds.findings.records import (
 from reveal_bench.kinds.findings.scoring import score_studies, summarize_studies
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from tests.cli.test_score import call
 
 LABELS = REVEAL_LABELS
@@ -58,7 +59,7 @@ def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
 
     records = studies(rng, 120)
     rows = score_studies(probabilities(rng, records), records, labels=LABELS)
-    got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, n_resamples=20)}
+    got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, Resampling(20))}
     assert rows.probabilities is not None
     for i, label in enumerate(LABELS):
         present, predicted, score = rows.present[:, i], rows.predicted[:, i], rows.probabilities[:, i]
@@ -84,7 +85,7 @@ def test_an_absent_study_is_a_miss_for_each_of_its_labels() -> None:
     records = [StudyRecord("a", "a", ("COPD",)), StudyRecord("b", "b", ("COPD",))]
     rows = score_studies([Prediction("a", ("COPD",))], records, labels=LABELS)
     assert rows.has_prediction.tolist() == [True, False]
-    got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, n_resamples=20)}
+    got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, Resampling(20))}
     assert got["recall", "COPD"] == 0.5
     assert got["precision", "COPD"] == 1
     assert np.isnan(got["f1", "Aneurysm"])
@@ -101,15 +102,15 @@ def test_strata_share_the_patients_that_are_drawn(rng: np.random.Generator) -> N
     strata = rows.strata()
     assert sum(part.sum() for name, part in strata.items() if name.startswith("findings")) == 60
     assert sum(part.sum() for name, part in strata.items() if name.startswith("agreement")) == 60
-    part = summarize_studies(rows, stratum="view: AP", n_resamples=50, seed=2)
+    part = summarize_studies(rows, Resampling(50, 2), stratum="view: AP")
     alone = [i for i, r in enumerate(records) if "AP" in r.views]
     (f1,) = [e for e in part if (e.metric, e.finding) == ("f1_micro", "all")]
     assert f1.value == pytest.approx(f1_score(rows.present[alone], rows.predicted[alone], average="micro"))
     with pytest.raises(ValueError, match="`stratum` must be one of"):
         summarize_studies(rows, stratum="view: XX")
     with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):
-        summarize_studies(rows, unit="image")
-    (by_study, *_) = summarize_studies(rows, unit="study", n_resamples=20)
+        summarize_studies(rows, Resampling(unit="image"))
+    (by_study, *_) = summarize_studies(rows, Resampling(20, unit="study"))
     assert "unit:study" in by_study.signature
 
 

@@ -21,6 +21,7 @@ from sklearn.metrics import f1_score
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.detection.scoring import RULES, DetectionRows
+from reveal_bench.metrics.intervals import Resampling
 from tests.leaderboard.probing import MACRO_STEP, best_calls
 
 POLICY = replace(load_settings().of("chestx-det-detection").release, n_resamples=100)
@@ -72,8 +73,7 @@ class World:
     def exact(self, score: FloatArray) -> FloatArray:
         """Both macros, (2,)."""
         rows, metrics = self.rows(score), KINDS["detection"].released
-        options = {"n_resamples": 1, "seed": 0, "unit": "image"}
-        (figures,) = DetectionRows.resample([rows], metrics=metrics, groups=rows.findings, **options)  # type: ignore[arg-type]
+        (figures,) = DetectionRows.resample([rows], Resampling(1, unit="image"), metrics=metrics, groups=rows.findings)
         return np.array([figures[metric].values.mean() for metric in metrics])
 
     def f1(self, belief: FloatArray) -> float:

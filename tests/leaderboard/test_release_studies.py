@@ -16,6 +16,7 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.released import SPREADS, shown_labels
 from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
+from reveal_bench.metrics.intervals import Resampling
 
 N = 300
 POSITIVES = {"Edema": 130, "Nodule": 29, "Mass": 30, "Opacity": 270, "Device": 271}
@@ -56,7 +57,7 @@ def test_intervals_of_labels_tell_nothing_beside_the_values(metric: str) -> None
         rows = replace(ROWS, present=present)
         figure = release(rows, FAST).figure(metric, "Edema")
         shown.add((figure.value, figure.low, figure.high))
-        estimates = summarize_studies(rows, n_resamples=100, seed=0, interval="percentile")
+        estimates = summarize_studies(rows, Resampling(100, interval="percentile"))
         exact |= {(round(e.low, 2), round(e.high, 2)) for e in estimates if (e.metric, e.finding) == (metric, "Edema")}
     assert len(shown) == 1
     assert len(exact) > 1

@@ -27,6 +27,7 @@ from reveal_bench.metrics.agreement import (
     unit_tables,
 )
 from reveal_bench.metrics.bootstrap import resampling_counts
+from reveal_bench.metrics.intervals import Resampling
 
 NAN = float("nan")
 WEIGHTS: tuple[Weights | None, ...] = (None, "linear", "quadratic")
@@ -163,7 +164,7 @@ def test_replicates_equal_a_loop_over_the_same_draws(rng: np.random.Generator) -
     a = rng.integers(0, k, n)
     b = np.where(rng.random(n) < 0.6, a, rng.integers(0, k, n))
     units = rng.integers(0, n_units - 2, n)  # two patients without a case
-    counts = resampling_counts(n_units, n_resamples=150, seed=5)
+    counts = resampling_counts(n_units, Resampling(150, 5))
     replicates = resample_tables(counts, unit_tables(a, b, n_categories=k, units=units, n_units=n_units))
     draws = np.random.default_rng(5).integers(0, n_units, (150, n_units))
     for draw, table in zip(draws, replicates, strict=True):
@@ -260,7 +261,7 @@ def test_the_interval_resamples_studies(rng: np.random.Generator) -> None:
 
     votes = rng.integers(0, 2, (30, 3))
     pairs = reader_against_majority(votes, n_categories=2)
-    counts = resampling_counts(30, n_resamples=100, seed=2)
+    counts = resampling_counts(30, Resampling(100, 2))
     replicates = kappa_from_tables(resample_tables(counts, pairs.tables))
     for draw, kappa in zip(np.random.default_rng(2).integers(0, 30, (100, 30)), replicates, strict=True):
         a, b = plain_pairs(votes[draw].tolist(), own_vote=True)

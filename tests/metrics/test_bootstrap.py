@@ -21,6 +21,7 @@ from reveal_bench.metrics.bootstrap import (
     resampling_counts,
 )
 from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels, estimate_ranking
+from reveal_bench.metrics.intervals import Resampling
 
 NAN = float("nan")
 
@@ -49,7 +50,7 @@ def test_replicates_equal_a_plain_loop_with_the_same_draws(rng: np.random.Genera
     n, n_units, n_groups = 60, 25, 3
     values = np.where(rng.random(n) < 0.2, NAN, rng.random(n))
     groups, units = rng.integers(0, n_groups, n), rng.integers(0, n_units - 3, n)  # three patients have no row
-    counts = resampling_counts(n_units, n_resamples=200, seed=7)
+    counts = resampling_counts(n_units, Resampling(200, 7))
     got = bootstrap_means(values, groups, units, n_groups=n_groups, counts=counts)
     loop = loop_replicates(values.tolist(), groups.tolist(), units.tolist(), n_units, n_groups, 200, 7)
     np.testing.assert_allclose(got.replicates, loop, rtol=1e-13)
@@ -77,9 +78,9 @@ def test_many_patients_are_drawn_in_blocks_and_nothing_changes(
     n_units, n_groups = 20_000, 3
     hits, shares = (rng.random(30_000) < 0.3).astype(float), np.where(rng.random(30_000) < 0.1, NAN, rng.random(30_000))
     groups, units = rng.integers(0, n_groups, 30_000), rng.integers(0, n_units, 30_000)
-    counts = resampling_counts(n_units, n_resamples=50, seed=3)
+    counts = resampling_counts(n_units, Resampling(50, 3))
     monkeypatch.setattr("reveal_bench.metrics.bootstrap._COUNTS_AT_ONCE", 20 * n_units)
-    blocks = list(blocks_of_counts(n_units, n_resamples=50, seed=3))
+    blocks = list(blocks_of_counts(n_units, Resampling(50, 3)))
     assert [len(block) for block in blocks] == [16, 16, 16, 2]
     assert np.array_equal(np.concatenate(blocks), counts)
     found = bootstrap_columns([hits, shares], groups, units, n_groups=n_groups, n_units=n_units, blocks=blocks)
@@ -97,24 +98,24 @@ def test_figures_of_labels_and_raters_are_those_of_one_draw_held_at_once(
     raters = rng.integers(0, 4, (2, 90))
 
     def figures() -> list[Estimate]:
-        how: dict[str, Any] = {"patients": patients, "n_resamples": 50}
+        how: dict[str, Any] = {"patients": patients, "resampling": Resampling(50, interval="percentile")}
         labels, ranked = scores > 0.5, (scores[:, 0], present[:, 0])
         return [
             *estimate_labels(labels, present, labels=["a", "b"], scores=scores, **how),
             *estimate_ranking("auroc", *ranked, findings=names, groups=names[:3], **how),
-            *estimate_agreement(*raters, n_categories=4, interval="percentile", **how),
+            *estimate_agreement(*raters, n_categories=4, **how),
         ]
 
     wanted = figures()
     monkeypatch.setattr("reveal_bench.metrics.bootstrap._MANY_UNITS", 1)
     monkeypatch.setattr("reveal_bench.metrics.bootstrap._COUNTS_AT_ONCE", 1)
-    assert [len(block) for block in blocks_of_counts(45, n_resamples=50, seed=0)] == [16, 16, 16, 2]
+    assert [len(block) for block in blocks_of_counts(45, Resampling(50))] == [16, 16, 16, 2]
     assert repr(figures()) == repr(wanted)
 
 
 def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
     # one of four patients has the only row: a replicate misses that patient with probability (3/4)^4
-    counts = resampling_counts(4, n_resamples=2000, seed=1)
+    counts = resampling_counts(4, Resampling(2000, 1))
     got = bootstrap_means(np.array([0.7]), np.array([0]), np.array([2]), n_groups=1, counts=counts)
     low, high, n_empty = percentile_interval(got.replicates[:, 0])
     assert (low, high) == pytest.approx((0.7, 0.7))
@@ -123,16 +124,18 @@ def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
 
 
 def test_degenerate_inputs() -> None:
-    one = estimate_cases("point_hit", 1, np.array([1.0]), interval="percentile")
+    one = estimate_cases("point_hit", 1, np.array([1.0]), resampling=Resampling(interval="percentile"))
     assert (one[0].value, one[0].low, one[0].high, one[0].n) == (1.0, 1.0, 1.0, 1)
     undefined = estimate_cases("point_hit", 1, np.array([NAN, NAN]))
     assert math.isnan(undefined[0].value)
     assert math.isnan(undefined[0].low)
     assert (undefined[0].n, undefined[0].n_undefined, undefined[0].n_empty_replicates) == (0, 1, 1000)
     assert (undefined[1].n, undefined[1].n_undefined) == (0, 2)
-    single_patient = estimate_cases("point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"], interval="percentile")
+    single_patient = estimate_cases(
+        "point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"], resampling=Resampling(interval="percentile")
+    )
     assert (single_patient[0].low, single_patient[0].high) == (0.5, 0.5)
-    few = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0]), n_resamples=3, interval="percentile")
+    few = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0]), resampling=Resampling(3, interval="percentile"))
     assert few[0].low <= few[0].high
     nine = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0] * 3))  # fewer than ten patients: no interval
     assert math.isnan(nine[0].low)
@@ -153,7 +156,7 @@ def test_the_macro_is_a_mean_over_findings_not_rows() -> None:
 def test_patients_are_resampled_whole() -> None:
     # ten images of one patient and one of another: by patient the mean is 0, 10/11 or 1, never between
     values = np.array([1.0] * 10 + [0.0])
-    counts = resampling_counts(2, n_resamples=500, seed=0)
+    counts = resampling_counts(2, Resampling(500))
     means = bootstrap_means(values, np.zeros(11, np.int64), np.array([0] * 10 + [1]), n_groups=1, counts=counts)
     assert set(np.round(means.replicates[:, 0], 6)) == {0.0, round(10 / 11, 6), 1.0}
 
@@ -186,13 +189,13 @@ def by_finding(estimate: Estimate) -> str:
     ],
 )
 def test_bad_input_is_refused(values: list[float], groups: list[int], units: list[int], message: str) -> None:
-    counts = resampling_counts(2, n_resamples=5)
+    counts = resampling_counts(2, Resampling(5))
     with pytest.raises(ValueError, match=re.escape(message)):
         bootstrap_means(np.array(values), np.array(groups), np.array(units), n_groups=1, counts=counts)
 
 
 def test_no_units_no_cases_and_strangers_are_refused() -> None:
-    with pytest.raises(ValueError, match="`n_units` and `n_resamples` must be at least 1, got 0 and 1000"):
+    with pytest.raises(ValueError, match="`n_units` must be at least 1, got 0"):
         resampling_counts(0)
     with pytest.raises(ValueError, match="must hold at least one case, got none"):
         estimate_cases("m", 1, np.array([]))

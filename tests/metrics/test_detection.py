@@ -19,6 +19,7 @@ import pytest
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.detection import FROC_RATES, Matched, detection_figure, detection_figures, froc_points
 from reveal_bench.metrics.detection_matching import CENTRE, IOUS, RULES, match_marks
+from reveal_bench.metrics.intervals import Resampling
 
 Array = npt.NDArray[np.float64]
 BY_LOOP = (*FROC_RATES, "cpm", "afroc", "wafroc", "lroc", "lesion_sensitivity", "false_alarms", "rsna_precision")
@@ -177,7 +178,7 @@ def test_froc_and_its_relatives_are_those_of_a_plain_loop(ties: bool) -> None:
 def test_replicates_are_the_figures_of_datasets_with_images_repeated() -> None:
     rng = np.random.default_rng(3)
     for world in worlds(rng, 15, ties=False):
-        counts = resampling_counts(world.n, n_resamples=20, seed=int(rng.integers(99)))
+        counts = resampling_counts(world.n, Resampling(20, int(rng.integers(99))))
         replicates = {name: found[1] for name, found in detection_figures(world.matched(), BY_LOOP, counts).items()}
         for b, row in enumerate(counts.astype(int).tolist()):
             expected = by_loop(world, row)

@@ -12,6 +12,7 @@ import pytest
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, bounds_of, macro_first, resampling_counts
 from reveal_bench.metrics.estimates import POOLED, as_flat_result, code_ratings, estimate_agreement, estimate_labels
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
 
 LABELS = ["Edema", "Mass", "Nodule"]
@@ -23,7 +24,7 @@ def by_hand(
     """Percentile interval of `function` with every replicate's cases written out."""
     names = sorted(set(patients))
     replicates = []
-    for counts in resampling_counts(len(names), n_resamples=n_resamples, seed=seed).astype(int):
+    for counts in resampling_counts(len(names), Resampling(n_resamples, seed)).astype(int):
         often = dict(zip(names, counts, strict=True))
         rows = np.repeat(np.arange(len(patients)), [often[patient] for patient in patients])
         with np.errstate(invalid="ignore"):
@@ -43,9 +44,7 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
         scores=scores,
         labels=LABELS,
         patients=patients,
-        n_resamples=200,
-        seed=5,
-        interval="percentile",
+        resampling=Resampling(200, 5, interval="percentile"),
     )
     found = {(e.metric, e.finding): e for e in estimates}
     names = {name for name, metric in METRICS.items() if metric.family == "labels"} | {"cohen_kappa"}
@@ -62,7 +61,7 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
         assert estimate.signature == f"{name}|b:200|seed:5|unit:patient|v:1"
         for i, label in enumerate(LABELS if value.ndim else ()):
             assert found[name, label].value == pytest.approx(value[i])
-    (first, *_) = estimate_labels(predictions, references, labels=LABELS, n_resamples=20, unit="study")
+    (first, *_) = estimate_labels(predictions, references, labels=LABELS, resampling=Resampling(20, unit="study"))
     assert first.signature == "f1|b:20|seed:0|unit:study|i:jackknife|v:1"
 
 
@@ -75,15 +74,15 @@ def test_agreement_by_hand(rng: np.random.Generator) -> None:
     a = rng.integers(0, 4, 40)
     b = np.where(rng.random(40) < 0.6, a, rng.integers(0, 4, 40))
     patients = [f"p{i}" for i in rng.integers(0, 15, 40)]
-    options = {"n_categories": 4, "patients": patients, "n_resamples": 200, "seed": 3}
-    estimates = estimate_agreement(a, b, **options, interval="percentile")  # type: ignore[arg-type]
+    options = {"n_categories": 4, "patients": patients}
+    estimates = estimate_agreement(a, b, **options, resampling=Resampling(200, 3, interval="percentile"))  # type: ignore[arg-type]
     assert {e.metric for e in estimates} == {name for name, m in METRICS.items() if m.family == "agreement"}
     for estimate in estimates:
         function = METRICS[estimate.metric].resolve()
         assert estimate.value == pytest.approx(function(a, b, n_categories=4))
         ends = by_hand(lambda *pair, f=function: f(*pair, n_categories=4), a, b, patients, seed=3)
         assert (estimate.low, estimate.high) == pytest.approx(ends)
-    for estimate in estimate_agreement(a, b, **options):  # type: ignore[arg-type]
+    for estimate in estimate_agreement(a, b, **options, resampling=Resampling(200, 3)):  # type: ignore[arg-type]
         function = METRICS[estimate.metric].resolve()
         without = [
             function(*(np.array([x for x, p in zip(ratings, patients, strict=True) if p != out]) for ratings in (a, b)),
@@ -100,7 +99,7 @@ def test_undefined_labels_are_counted() -> None:
     # Edema: right once, missed once: F1 2/3. Mass: never there, never said: undefined. Nodule: said once, wrongly: 0.
     predictions = [[1, 0, 1], [0, 0, 0]]
     references = [[1, 0, 0], [1, 0, 0]]
-    f1, edema, mass, nodule = estimate_labels(predictions, references, labels=LABELS, n_resamples=20)[:4]
+    f1, edema, mass, nodule = estimate_labels(predictions, references, labels=LABELS, resampling=Resampling(20))[:4]
     assert (f1.value, f1.n, f1.n_undefined) == (pytest.approx(1 / 3), 2, 1)
     assert (edema.value, edema.n, edema.n_undefined) == (pytest.approx(2 / 3), 2, 0)
     assert np.isnan([mass.value, mass.low, mass.high]).all()
@@ -109,7 +108,7 @@ def test_undefined_labels_are_counted() -> None:
 
 
 def test_nothing_to_find() -> None:
-    estimates = estimate_labels([[0]], [[0]], labels=["Mass"], n_resamples=20)
+    estimates = estimate_labels([[0]], [[0]], labels=["Mass"], resampling=Resampling(20))
     found = {(e.metric, e.finding): e for e in estimates}
     micro = found["f1_micro", POOLED]
     assert np.isnan(micro.value)
@@ -121,7 +120,11 @@ def test_nothing_to_find() -> None:
 def test_agreement_per_finding_and_its_macro() -> None:
     # Edema: agreement 1, kappa 1; Mass: both raters constant: kappa undefined, agreement 1/1
     estimates = estimate_agreement(
-        [0, 1, 0, 0], [0, 1, 0, 0], n_categories=2, findings=["Edema", "Edema", "Mass", "Mass"], n_resamples=50
+        [0, 1, 0, 0],
+        [0, 1, 0, 0],
+        n_categories=2,
+        findings=["Edema", "Edema", "Mass", "Mass"],
+        resampling=Resampling(50),
     )
     found = {(e.metric, e.finding): e for e in estimates}
     assert (found["cohen_kappa", MACRO].value, found["cohen_kappa", MACRO].n_undefined) == (1, 1)
@@ -132,9 +135,14 @@ def test_agreement_per_finding_and_its_macro() -> None:
 
 
 def test_patients_without_a_case_are_drawn_too() -> None:
-    few = estimate_labels([[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], n_resamples=500)
+    few = estimate_labels([[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], resampling=Resampling(500))
     more = estimate_labels(
-        [[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], all_patients=["a", "b", "c", "d"], n_resamples=500
+        [[1], [0]],
+        [[1], [1]],
+        labels=["Mass"],
+        patients=["a", "b"],
+        all_patients=["a", "b", "c", "d"],
+        resampling=Resampling(500),
     )
     assert few[0].value == more[0].value == pytest.approx(2 / 3)
     assert few[0].n_empty_replicates == 0
@@ -152,7 +160,7 @@ def test_code_ratings() -> None:
 
 
 def test_flat_result() -> None:
-    estimates = estimate_labels([[1, 0]], [[1, 1]], labels=["Edema", "Mass"], n_resamples=20)
+    estimates = estimate_labels([[1, 0]], [[1, 1]], labels=["Edema", "Mass"], resampling=Resampling(20))
     result = as_flat_result(estimates, groups="per_label")
     assert (result["f1"], result["f1_n"], result["f1_micro"]) == (0.5, 2, pytest.approx(2 / 3))
     assert result["per_label"]["Mass"]["recall"] == 0

@@ -19,9 +19,8 @@ from reveal_bench.metrics.bootstrap import (
     estimate_means,
     macro_first,
     resampling_counts,
-    signature,
 )
-from reveal_bench.metrics.intervals import INTERVALS, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import INTERVALS, Resampling, find_intervals, mean_of_defined
 
 NAN = float("nan")
 FloatArray = npt.NDArray[np.float64]
@@ -64,7 +63,7 @@ def test_ends_equal_scipy_with_the_same_draws(method: str, hits: bool, seed: int
     from scipy import stats
 
     values, findings, patients = study(np.random.default_rng(100 + seed), hits=hits)
-    counts = resampling_counts(N_PATIENTS, n_resamples=999, seed=seed)
+    counts = resampling_counts(N_PATIENTS, Resampling(999, seed))
     means = bootstrap_means(values, findings, patients, n_groups=N_FINDINGS, counts=counts)
     replicates = macro_first(means.replicates)
     got = find_intervals(
@@ -107,7 +106,7 @@ def test_estimates_carry_the_interval_asked_for_and_say_so(rng: np.random.Genera
     patients = [f"p{i // 2:02d}" for i in range(60)]
     ends = {}
     for interval in INTERVALS:
-        macro, _ = estimate_cases("point_hit", 1, values, patients=patients, interval=interval)
+        macro, _ = estimate_cases("point_hit", 1, values, patients=patients, resampling=Resampling(interval=interval))
         part = "" if interval == "percentile" else f"|i:{interval}"
         assert macro.signature == f"point_hit|b:1000|seed:0|unit:patient{part}|v:1"
         assert macro.low < values.mean() < macro.high
@@ -120,7 +119,7 @@ def test_estimates_carry_the_interval_asked_for_and_say_so(rng: np.random.Genera
 
 def test_the_means_without_one_patient_equal_a_loop_that_leaves_one_out(rng: np.random.Generator) -> None:
     values, findings, patients = study(rng, hits=False)
-    counts = resampling_counts(N_PATIENTS, n_resamples=1)
+    counts = resampling_counts(N_PATIENTS, Resampling(1))
     got = bootstrap_means(values, findings, patients, n_groups=N_FINDINGS, counts=counts).left_out()
     for patient in range(N_PATIENTS):
         for finding in range(N_FINDINGS):
@@ -150,11 +149,12 @@ def test_bca_of_degenerate_columns() -> None:
 
 def test_single_patient_and_undefined_cases_for_every_interval() -> None:
     for interval in INTERVALS:
-        one = estimate_cases("point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"], interval=interval)
+        resampling = Resampling(interval=interval)
+        one = estimate_cases("point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"], resampling=resampling)
         end = NAN if interval == "jackknife" else 0.5  # one patient is too few for it
         assert [e.value for e in one] == [0.5, 0.5]
         assert [*(e.low for e in one), *(e.high for e in one)] == pytest.approx([end] * 4, nan_ok=True)
-        none = estimate_cases("point_hit", 1, np.array([NAN, NAN]), interval=interval)
+        none = estimate_cases("point_hit", 1, np.array([NAN, NAN]), resampling=resampling)
         assert all(math.isnan(figure) for e in none for figure in (e.value, e.low, e.high))
 
 
@@ -194,8 +194,8 @@ def test_what_cannot_be_computed_is_refused() -> None:
         with pytest.raises(ValueError, match=re.escape(message)):
             find_intervals(np.zeros(1), replicates, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=re.escape("element int(0.025 * n_resamples) - 1, got 39")):
-        estimate_cases("point_hit", 1, np.ones(3), n_resamples=39, interval="chexlocalize")
-    assert estimate_cases("point_hit", 1, np.ones(3), n_resamples=40, interval="chexlocalize")[0].low == 1
+        estimate_cases("point_hit", 1, np.ones(3), resampling=Resampling(39, interval="chexlocalize"))
+    assert estimate_cases("point_hit", 1, np.ones(3), resampling=Resampling(40, interval="chexlocalize"))[0].low == 1
 
 
 def test_names_of_another_length_are_refused() -> None:
@@ -208,15 +208,15 @@ def test_names_of_another_length_are_refused() -> None:
 
 
 def test_the_default_interval_has_no_part_in_the_signature() -> None:
-    recipe = {"n_resamples": 10, "seed": 3, "unit": "image"}
-    assert signature("m", 2, **recipe) == "m|b:10|seed:3|unit:image|v:2"  # type: ignore[arg-type]
-    assert signature("m", 2, **recipe, interval="bca") == "m|b:10|seed:3|unit:image|i:bca|v:2"  # type: ignore[arg-type]
+    draw = Resampling(10, 3, "image", "percentile")
+    assert draw.signature("m", 2) == "m|b:10|seed:3|unit:image|v:2"
+    assert draw.by("bca").signature("m", 2) == "m|b:10|seed:3|unit:image|i:bca|v:2"
 
 
 @pytest.mark.parametrize("n_units", [1, 7, 668, 70_001])
 def test_drawing_in_blocks_is_one_draw(n_units: int) -> None:
     # 70,001 units are more than a block holds; 668 leave a rest
-    counts = resampling_counts(n_units, n_resamples=203, seed=11)
+    counts = resampling_counts(n_units, Resampling(203, 11))
     draws = np.random.default_rng(11).integers(0, n_units, (203, n_units))
     for replicate, drawn in zip(counts, draws, strict=True):
         assert np.array_equal(replicate, np.bincount(drawn, minlength=n_units))
@@ -227,7 +227,7 @@ def test_replicates_equal_those_of_double_precision(scale: float, rng: np.random
     # 1: hits, added up in single precision; 2**20 + 1: whole, but sums pass 2**24; 1/3: not whole
     values = np.asarray(scale * rng.integers(0, 2, 500), np.float64)
     findings, units = rng.integers(0, 4, 500), rng.integers(0, 300, 500)
-    counts = resampling_counts(300, n_resamples=400)
+    counts = resampling_counts(300, Resampling(400))
     got = bootstrap_means(values, findings, units, n_groups=4, counts=counts).replicates
     double = counts.astype(np.float64)
     for finding in range(4):
@@ -262,7 +262,7 @@ def test_the_interval_by_patient_covers_the_truth_and_the_one_by_image_covers_le
     trials = np.repeat(np.arange(n_trials), len(patients))
     coverage = {}
     for unit, codes in (("patient", patients), ("image", np.arange(len(patients)))):
-        counts = resampling_counts(int(codes.max()) + 1, n_resamples=1000, seed=1)
+        counts = resampling_counts(int(codes.max()) + 1, Resampling(seed=1))
         means = bootstrap_means(hits, trials, np.tile(codes, n_trials), n_groups=n_trials, counts=counts)
         found = find_intervals(means.values, means.replicates)
         coverage[unit] = ((found.low <= truth) & (truth <= found.high)).mean()
@@ -274,5 +274,5 @@ def test_the_macro_comes_first(rng: np.random.Generator) -> None:
     values = rng.random(30)
     findings = [f"f{i % 3}" for i in range(30)]
     for interval in INTERVALS:
-        found = estimate_cases("point_hit", 1, values, findings=findings, interval=interval)
+        found = estimate_cases("point_hit", 1, values, findings=findings, resampling=Resampling(interval=interval))
         assert [e.finding for e in found] == [MACRO, "f0", "f1", "f2"]

@@ -13,6 +13,7 @@ from scipy.stats import norm, t
 
 from reveal_bench.metrics.bootstrap import Estimate, estimate_cases
 from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
 
 FloatArray = npt.NDArray[np.float64]
@@ -106,7 +107,7 @@ def found(estimates: Sequence[Estimate], metric: str, finding: str) -> list[floa
 def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.random.Generator) -> None:
     hits = (rng.random(len(PATIENTS)) < 0.7).astype(float)
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
-    got = estimate_cases("point_hit", 1, hits, findings=findings, patients=NAMES, interval="jackknife")
+    got = estimate_cases("point_hit", 1, hits, findings=findings, patients=NAMES)
     for i in (0, 1):
         value, error, _, _ = deleted(mean_of(hits, i))
         expected = wilson(value, value * (1 - value) / error**2)
@@ -119,7 +120,7 @@ def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.rando
 def test_iou_has_a_t_interval_on_the_arcsine_scale(rng: np.random.Generator) -> None:
     values = rng.random(len(PATIENTS)) ** 3
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
-    got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES, interval="jackknife")
+    got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     for i in (0, 1):
         assert found(got, "mask_iou", f"f{i}") == pytest.approx(on_arcsine(mean_of(values, i)), abs=2e-4)
     expected = macro_on_arcsine([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
@@ -137,7 +138,7 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
     def statistic(i: int) -> Statistic:
         return lambda kept: float(of(present[kept, i], predicted[kept, i]))
 
-    got = estimate_labels(predicted, present, labels=["a", "b"], patients=NAMES, interval="jackknife")
+    got = estimate_labels(predicted, present, labels=["a", "b"], patients=NAMES)
     low = -1.0 if metric == "cohen_kappa" else 0.0
     for i, name in enumerate("ab"):
         assert found(got, metric, name) == pytest.approx(on_arcsine(statistic(i), low), abs=2e-4)
@@ -159,7 +160,7 @@ def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
     """Its spread is taken from the other finding: one patient has ten times the variance of a mean of ten."""
     values = np.array([0.0, 1.0] * 5 + [0.5])
     findings = ["often"] * 10 + ["once"]
-    got = estimate_cases("mask_iou", 1, values, findings=findings, interval="jackknife")
+    got = estimate_cases("mask_iou", 1, values, findings=findings)
     macro, often, once = got
     assert math.isnan(once.low)
     variance = 10 / 9 * 0.25 / 10  # of the often one's mean: sum of squares / (n (n - 1))
@@ -174,7 +175,7 @@ def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_at_an_end_of_the_scale_the_patients_are_the_sample(share: float) -> None:
-    got = estimate_cases("mask_iou", 1, np.full(len(PATIENTS), share), patients=NAMES, interval="jackknife")
+    got = estimate_cases("mask_iou", 1, np.full(len(PATIENTS), share), patients=NAMES)
     assert found(got, "mask_iou", "all") == pytest.approx(wilson(share, N_PATIENTS), abs=1e-9)
 
 
@@ -183,7 +184,7 @@ def test_too_few_patients_have_no_interval(n: int) -> None:
     # f1 is only of the first n patients; 5 of them suffice for the macro
     values = np.tile([0.0, 1.0], 40)
     findings, patients = [*["f0"] * 60, *["f1"] * 20], [f"p{i:02d}" for i in [*range(60), *[j % n for j in range(20)]]]
-    macro, _, rare = estimate_cases("point_hit", 1, values, findings=findings, patients=patients, interval="jackknife")
+    macro, _, rare = estimate_cases("point_hit", 1, values, findings=findings, patients=patients)
     assert not math.isnan(macro.low)
     assert math.isnan(rare.low) == math.isnan(rare.high) == (n < LEAST_UNITS)
     assert rare.value == 0.5
@@ -207,8 +208,8 @@ def test_areas_have_no_interval_where_few_have_the_label_or_few_have_it_not() ->
     present = np.zeros((60, 3), bool)
     present[:LEAST_UNITS, 0], present[: LEAST_UNITS - 1, 1], present[LEAST_UNITS - 1 :, 2] = True, True, True
     scores = np.random.default_rng(2).random(present.shape)
-    options = {"scores": scores, "labels": ["enough", "few", "few without"], "n_resamples": 50}
+    options = {"scores": scores, "labels": ["enough", "few", "few without"]}
     for interval, bare in (("jackknife", {"few", "few without"}), ("percentile", set[str]())):
-        got = estimate_labels(scores > 0.5, present, interval=interval, **options)  # type: ignore[arg-type]
+        got = estimate_labels(scores > 0.5, present, **options, resampling=Resampling(50, interval=interval))  # type: ignore[arg-type]
         for metric in ("auroc", "average_precision"):
             assert {e.finding for e in got if e.metric == metric and math.isnan(e.low)} == bare

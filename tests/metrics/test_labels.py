@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from reveal_bench.metrics.bootstrap import resampling_counts
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
     Average,
     Ranking,
@@ -216,7 +217,7 @@ def test_replicates_of_decisions_equal_a_loop_over_the_same_draws(
     from sklearn.exceptions import UndefinedMetricWarning
 
     predictions, references, units, n_units = world
-    counts = resampling_counts(n_units, n_resamples=20, seed=3)
+    counts = resampling_counts(n_units, Resampling(20, 3))
     replicates = label_sums(predictions, references, units=units, n_units=n_units).resample(counts)
     for b, rows in enumerate(draws_of(units, n_units, 20, 3)):
         p, r = predictions[rows], references[rows]
@@ -245,7 +246,7 @@ def test_replicates_of_rankings_equal_a_loop_over_the_same_draws(
 ) -> None:
     _, references, units, n_units = world
     scores = np.round(rng.normal(size=references.shape) + references, 1)  # ties
-    counts = resampling_counts(n_units, n_resamples=60, seed=4)
+    counts = resampling_counts(n_units, Resampling(60, 4))
     got = ranking_replicates(metric, scores, references, counts, units=units, average=average)
     ours, _ = RANKINGS[metric]
     for b, rows in enumerate(draws_of(units, n_units, 60, 4)):
@@ -263,7 +264,7 @@ def test_many_replicates_go_by_blocks(rng: np.random.Generator) -> None:
     from sklearn import metrics as oracle
 
     references, scores = rng.random((3000, 1)) < 0.3, rng.random((3000, 1))
-    counts = resampling_counts(3000, n_resamples=800, seed=0)
+    counts = resampling_counts(3000, Resampling(800))
     got = ranking_replicates("auroc", scores, references, counts)
     for b in (0, 698, 699, 799):
         rows = np.repeat(np.arange(3000), counts[b].astype(int))

@@ -12,6 +12,7 @@ from reveal_bench.findings import GRID_STUDY_FINDINGS
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import decode_mask, pack_masks, rasterize_polygons
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.localization import cell_coverage
 from reveal_bench.phantom import write_anatomy, write_chexlocalize
 from reveal_bench.reports.anatomy import PLAUSIBLE, is_plausible, read_anatomy
@@ -118,7 +119,7 @@ def test_a_model_that_answers_the_truth_hits_fully(phantom):
     anatomy, records = phantom
     found = categorize(answers(frontal(records), best_cell), records["test"], grid=8, anatomy=anatomy)
     assert {case.category for case in found} == {"full_hit"}
-    assert [share.value for share in shares(found, n_resamples=20)[:6]] == [1, 0, 0, 0, 0, 0]
+    assert [share.value for share in shares(found, resampling=Resampling(20))[:6]] == [1, 0, 0, 0, 0, 0]
 
 
 def shoulder_cell(record, regions):
@@ -171,7 +172,7 @@ def test_shares_of_a_guessing_model_sum_to_one(phantom):
     found = categorize(guess, records["test"], grid=8, anatomy=anatomy)
     assert {case.source for case in found} == {"overlap", "anatomy"}
     by_finding = {}
-    for share in shares(found, findings=GRID_STUDY_FINDINGS, n_resamples=20):
+    for share in shares(found, findings=GRID_STUDY_FINDINGS, resampling=Resampling(20)):
         by_finding.setdefault(share.finding, []).append(share.value)
     defined = {name: values for name, values in by_finding.items() if not np.isnan(values).any()}
     assert len(defined) >= 8

@@ -21,6 +21,7 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
 )
 from reveal_bench.metrics.bootstrap import resampling_counts
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import curation as curation_readers
 from reveal_bench.phantom import votes
 from reveal_bench.phantom.curation import READERS, cast, expected_agreement, write_readers, write_votes
@@ -204,7 +205,7 @@ def test_estimates_lie_around_the_exact_values(readings, lists_known):
     with_list = ((lists[:, :, 0] >= 0).sum(axis=1) >= 2).mean()
     assert abs(with_list - expected.share_with_list) < 4 * math.sqrt(0.25 / n)
     lists[(lists[:, :, 0] >= 0).sum(axis=1) < 2] = -1  # nobody to agree with
-    counts = resampling_counts(n, n_resamples=300)
+    counts = resampling_counts(n, Resampling(300))
     for votes_cast, kappas, ac1 in (
         (agreed, expected.kappa, expected.ac1),
         (lists, list(expected.label_kappas.values()), list(expected.label_ac1.values())),

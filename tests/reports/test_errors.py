@@ -11,6 +11,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest, ManifestRow
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import empty_rle, encode_mask
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import model_predictions
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.run_errors import CATEGORIES, CaseError, CaseErrors, categorize, reading_order, shares
@@ -164,12 +165,16 @@ def test_full_hits_are_the_hits_that_scoring_counts(random_world, kind, grid):
     assert [case.category == "full_hit" for case in found] == (hits[defined] == 1).tolist()
     assert found.n_undefined == (~defined).sum()
     assert 0.2 < hits[defined].mean() < 0.9
-    estimates = summarize(rows, metrics=["grid_hit"], n_resamples=200, interval="percentile")
+    estimates = summarize(rows, Resampling(200, interval="percentile"), metrics=["grid_hit"])
     wanted = {e.finding: (e.value, e.low, e.high) for e in estimates}
-    given = {s.finding: (s.value, s.low, s.high) for s in shares(found, n_resamples=200) if s.category == "full_hit"}
+    given = {
+        s.finding: (s.value, s.low, s.high)
+        for s in shares(found, resampling=Resampling(200))
+        if s.category == "full_hit"
+    }
     for finding in CHEXLOCALIZE_FINDINGS:
         assert given[finding] == pytest.approx(wanted[finding], abs=1e-12)
-    macro = shares(found, findings=CHEXLOCALIZE_FINDINGS, n_resamples=200)[0]
+    macro = shares(found, findings=CHEXLOCALIZE_FINDINGS, resampling=Resampling(200))[0]
     assert (macro.value, macro.low, macro.high) == pytest.approx(wanted["macro"], abs=1e-12)
 
 
@@ -195,7 +200,7 @@ def test_shares_by_hand():
     cases = cases_of(
         EDEMA, full_hit=3, partial_hit=2, position__read=2, anatomy__read=1, miss_unreviewed=1, no_answer=1
     ) + cases_of("Pneumothorax", full_hit=1, anatomy__anatomy=2, position__anatomy=1)
-    found = shares(cases, n_resamples=50)
+    found = shares(cases, resampling=Resampling(50))
     assert [share.category for share in found[:6]] == list(CATEGORIES)
     assert values_of(found, EDEMA) == pytest.approx([0.3, 0.2, 0.4 * 2 / 3, 0.4 / 3, 0, 0.1])
     assert values_of(found, "Pneumothorax") == pytest.approx([0.25, 0, 0.25, 0.5, 0, 0])
@@ -210,14 +215,14 @@ def test_shares_by_hand():
 def test_what_the_anatomy_decided_stands_for_nothing_else():
     cases = cases_of(EDEMA, anatomy__anatomy=4, position__read=1, anatomy__read=1, miss_unreviewed=4)
     # the 6 that the anatomy leaves are divided 1 : 1
-    assert values_of(shares(cases, n_resamples=20), EDEMA) == pytest.approx([0, 0, 0.3, 0.7, 0, 0])
+    assert values_of(shares(cases, resampling=Resampling(20)), EDEMA) == pytest.approx([0, 0, 0.3, 0.7, 0, 0])
     cases = cases_of(EDEMA, anatomy__anatomy=4, miss_unreviewed=1)
-    assert values_of(shares(cases, n_resamples=20), EDEMA) == pytest.approx([0, 0, 0, 0.8, 0.2, 0])
+    assert values_of(shares(cases, resampling=Resampling(20)), EDEMA) == pytest.approx([0, 0, 0, 0.8, 0.2, 0])
 
 
 def test_without_any_review_the_kind_of_error_is_undefined():
     cases = cases_of(EDEMA, full_hit=1, miss_unreviewed=1) + cases_of("Atelectasis", full_hit=2)
-    found = shares(cases, n_resamples=20)
+    found = shares(cases, resampling=Resampling(20))
     assert np.array_equal(values_of(found, EDEMA), [0.5, 0, math.nan, math.nan, 0.5, 0], equal_nan=True)
     assert np.isnan([s.low for s in found if s.finding == EDEMA and s.category in ("position", "anatomy")]).all()
     assert values_of(found, "Atelectasis") == [1, 0, 0, 0, 0, 0]
@@ -230,11 +235,11 @@ def test_at_most_max_reviewed_are_used_in_reading_order():
     cases = cases_of(EDEMA, position__read=30, anatomy__read=30, miss_unreviewed=40)
     read = sorted((c for c in cases if c.source == "reader"), key=lambda case: reading_order(case, 3))[:10]
     n_position = sum(case.category == "position" for case in read)
-    found = shares(cases, max_reviewed=10, n_resamples=20, seed=3)
+    found = shares(cases, max_reviewed=10, resampling=Resampling(20, 3))
     assert values_of(found, EDEMA)[2:4] == pytest.approx([n_position / 10, 1 - n_position / 10])
     assert found[-1].n_reviewed == 10
     everything = cases_of(EDEMA, position__read=45, anatomy__read=15)  # nothing is left to estimate: all are used
-    assert values_of(shares(everything, max_reviewed=10, n_resamples=20), EDEMA)[2:4] == [0.75, 0.25]
+    assert values_of(shares(everything, max_reviewed=10, resampling=Resampling(20)), EDEMA)[2:4] == [0.75, 0.25]
 
 
 def test_interval_of_an_estimated_share_covers_that_of_complete_reading():
@@ -249,10 +254,10 @@ def test_interval_of_an_estimated_share_covers_that_of_complete_reading():
 
 
 def test_degenerate_shares():
-    assert shares([], findings=[EDEMA], n_resamples=5)[6].n == 0
-    assert all(math.isnan(share.value) for share in shares([], n_resamples=5))
-    assert shares(CaseErrors(grid=8, patients=["p"]), findings=(), n_resamples=5)[0].n == 0
-    one = shares(cases_of(EDEMA, full_hit=1), n_resamples=5)
+    assert shares([], findings=[EDEMA], resampling=Resampling(5))[6].n == 0
+    assert all(math.isnan(share.value) for share in shares([], resampling=Resampling(5)))
+    assert shares(CaseErrors(grid=8, patients=["p"]), findings=(), resampling=Resampling(5))[0].n == 0
+    one = shares(cases_of(EDEMA, full_hit=1), resampling=Resampling(5))
     assert next((s.value, s.low, s.high, s.sd) for s in one if s.finding == EDEMA) == (1, 1, 1, 0)
     with pytest.raises(ValueError, match="`max_reviewed` must be at least 1, got 0"):
         shares([], max_reviewed=0)

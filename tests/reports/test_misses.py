@@ -11,6 +11,7 @@ from PIL import Image, PngImagePlugin
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.misses import read_reviews, write_misses
 from reveal_bench.reports.run_errors import categorize, reading_order, shares
 from tests.conftest import annotate
@@ -152,7 +153,7 @@ def test_at_most_so_many_of_each_model_and_finding(tmp_path, ours):
     # those three stand for the others, and are not asked about again
     reviews = {(row["image_id"], row["finding"], 8, row["cell"]): "anatomy" for row in key}
     after = categorize(predictions(1), RECORDS, grid=8, reviews=reviews)
-    by_category = {s.category: s for s in shares(after, n_resamples=20, seed=1) if s.finding == LESION}
+    by_category = {s.category: s for s in shares(after, resampling=Resampling(20, 1)) if s.finding == LESION}
     assert (by_category["anatomy"].value, by_category["anatomy"].n_reviewed) == (1.0, 3)
     more = write_misses(tmp_path / "more", {"a": after}, RECORDS, open_picture, grid=8, seed=1, max_per_finding=5)
     assert more == {EDEMA: 2, LESION: 2}

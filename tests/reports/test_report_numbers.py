@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.run_hits import hit_runs, score_runs
 from reveal_bench.reports.runs import load_runs, open_world
 from tests.conftest import World
@@ -41,7 +42,7 @@ def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[s
     runs = [("one", run_paths["one"]), ("three", run_paths["three"])]
     opened = open_world(world.folder, runs)
     scores = score_runs(
-        hit_runs(load_runs(runs, opened), opened), opened, findings=FINDINGS, n_resamples=N_RESAMPLES, seed=SEED
+        hit_runs(load_runs(runs, opened), opened), opened, findings=FINDINGS, resampling=Resampling(N_RESAMPLES, SEED)
     )
     everyone = sorted({record.patient_id for record in opened.records})
     files = [sorted(path.glob("predictions*.jsonl")) for _, path in runs]

@@ -14,6 +14,7 @@ import pytest
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports import runs as reports
 from reveal_bench.reports import style
 from reveal_bench.reports.heat import AveragePicture
@@ -91,7 +92,7 @@ def as_real(world: World) -> reports.World:
 def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World, run_paths: Paths) -> None:
     opened = as_real(world)
     runs = reports.load_runs([(name, run_paths[name]) for name in ("three", "fine", "points")], opened)
-    made = HitReport(opened, runs, Options(0, findings=TWO, n_resamples=20))
+    made = HitReport(opened, runs, Options(0, findings=TWO, resampling=Resampling(20)))
     (section,) = made.published_sections()
     cells, points = (
         {(row["system"], row["finding"]): float(row["value"]) for row in csv.DictReader(str(text).splitlines())}

@@ -13,6 +13,7 @@ from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import study_predictions
 from reveal_bench.predictions import findings_to_jsonl
 from reveal_bench.reports import style
@@ -70,7 +71,7 @@ def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], 
 def test_differences_are_those_of_compare(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:
     folder, runs, report = studies
     a, b = (score_file(path, folder, "test", **OPTIONS).rows for _, path in runs)  # type: ignore[arg-type]
-    wanted = {(one.metric, one.finding): one for one in compare(a, b, **OPTIONS)}  # type: ignore[arg-type]
+    wanted = {(one.metric, one.finding): one for one in compare(a, b, Resampling(**OPTIONS))}  # type: ignore[arg-type]
     rows = rows_of(report, "differences")
     assert {(row["run"], row["reference"]) for row in rows} == {("Good & <b>", "plain")}
     assert {(row["metric"], row["finding"]) for row in rows} == set(wanted)

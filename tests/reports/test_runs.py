@@ -15,6 +15,7 @@ from reveal_bench.evaluation.score import LintError, score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.kinds.localization.scoring import resample_systems, score_localization
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.run_hits import HitRun, core_runs, hit_runs, macro_of, score_runs
 from reveal_bench.reports.runs import World as Answered
 from reveal_bench.reports.runs import load_runs, open_world, short_names
@@ -35,7 +36,7 @@ def loaded_hits(runs: list[tuple[str, Path]], opened: Answered) -> list[HitRun]:
 def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["one"], run_paths["fine"], run_paths["points"])
     opened = open_world(world.folder, runs)
-    scores = score_runs(loaded_hits(runs, opened), opened, n_resamples=200, seed=3)
+    scores = score_runs(loaded_hits(runs, opened), opened, resampling=Resampling(200, 3))
     files = [run_paths["one"] / "predictions.jsonl", run_paths["fine"] / "predictions.jsonl", run_paths["points"]]
     for i, (file, grid, metric) in enumerate(
         zip(files, (8, 16, 8), ("grid_hit", "grid_hit", "point_hit"), strict=True)
@@ -54,11 +55,9 @@ def test_deviations_are_those_of_the_replicates(world: World, run_paths: Paths) 
     runs = named(run_paths["one"])
     opened = open_world(world.folder, runs)
     (run,) = loaded_hits(runs, opened)
-    scores = score_runs([run], opened, n_resamples=100, seed=1)
+    scores = score_runs([run], opened, resampling=Resampling(100, 1))
     rows = score_localization(run.predictions[0], opened.records, findings=opened.info.findings)
-    (means,) = resample_systems(
-        [rows], metrics=["grid_hit"], findings=scores.findings, n_resamples=100, seed=1, unit="patient"
-    )
+    (means,) = resample_systems([rows], Resampling(100, 1), metrics=["grid_hit"], findings=scores.findings)
     replicates = means["grid_hit"].replicates
     assert scores.deviations(0)[MACRO] == pytest.approx(np.nanmean(replicates, axis=1).std(ddof=1))
     for column, finding in enumerate(scores.findings):
@@ -69,7 +68,7 @@ def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths
     runs = named(run_paths["three"])
     opened = open_world(world.folder, runs)
     (run,) = loaded_hits(runs, opened)
-    scores = score_runs([run], opened, n_resamples=10)
+    scores = score_runs([run], opened, resampling=Resampling(10))
     each = [
         score_file(
             run_paths["three"] / f"predictions-{k}.jsonl", world.folder, SPLIT, allow_missing=True, n_resamples=10
@@ -86,7 +85,7 @@ def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths
 def test_difference_is_paired(world: World, run_paths: Paths) -> None:
     runs = [("a", run_paths["one"]), ("b", run_paths["one"]), ("c", run_paths["three"])]
     opened = open_world(world.folder, runs)
-    scores = score_runs(loaded_hits(runs, opened), opened, n_resamples=50)
+    scores = score_runs(loaded_hits(runs, opened), opened, resampling=Resampling(50))
     assert scores.difference(0, 1) == (0.0, 0.0, 0.0)  # the same answers: no spread at all
     value, low, high = scores.difference(0, 2)
     assert value == scores.estimates(0)[MACRO].value - scores.estimates(2)[MACRO].value
@@ -97,7 +96,7 @@ def test_a_run_without_any_answer_misses_everything(world: World, manifest: Mani
     path = write_run(tmp_path / "none", manifest, [{}])
     opened = open_world(world.folder, named(path))
     (run,) = loaded_hits(named(path), opened)
-    scores = score_runs([run], opened, n_resamples=10)
+    scores = score_runs([run], opened, resampling=Resampling(10))
     assert run.protocol == "none"
     assert run.n_missing == len(manifest.asked_pairs())
     assert {e.value for e in scores.estimates(0).values()} == {0.0}

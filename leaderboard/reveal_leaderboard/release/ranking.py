@@ -45,6 +45,7 @@ from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import Resampled
+from reveal_bench.metrics.intervals import Resampling
 from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 
@@ -224,8 +225,8 @@ def _kind(systems: Sequence[Rows]) -> Kind:
 
 def _resample(systems: Sequence[Rows], metric: str, shown: Sequence[str], policy: ReleasePolicy) -> list[Resampled]:
     first = systems[0]
-    options: dict[str, Any] = {"n_resamples": policy.n_resamples, "seed": policy.seed, "unit": "patient"}
-    found = type(first).resample(systems, metrics=[metric], groups=first.macro_over(shown), **options)
+    resampling = Resampling(policy.n_resamples, policy.seed)
+    found = type(first).resample(systems, resampling, metrics=[metric], groups=first.macro_over(shown))
     return [of_system[metric] for of_system in found]
 
 

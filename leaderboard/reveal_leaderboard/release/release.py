@@ -37,6 +37,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Resampling
 from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 
@@ -116,7 +117,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     policy : ReleasePolicy
     """
     kind = KINDS[rows.kind]
-    found = kind.disclose(rows, min_cell=policy.min_cell, n_resamples=policy.n_resamples, seed=policy.seed)
+    found = kind.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
     figures = tuple(_figures(found, policy, is_coarse=kind.can_be_probed))
     return ReleasedScore(figures, found.shown, found.hidden, found.note, asdict(policy))
 

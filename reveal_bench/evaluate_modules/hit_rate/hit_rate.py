@@ -86,8 +86,6 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
             findings=findings,
             patients=patients,
             all_patients=all_patients,
-            n_resamples=n_resamples,
-            seed=seed,
-            interval=interval,
+            resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
         )
         return reveal_bench.metrics.bootstrap.as_result("hit_rate", estimates)

@@ -78,8 +78,6 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
             findings=findings,
             patients=patients,
             all_patients=all_patients,
-            n_resamples=n_resamples,
-            seed=seed,
-            interval=interval,
+            resampling=reveal_bench.metrics.intervals.Resampling(n_resamples, seed, interval=interval),
         )
         return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_finding")

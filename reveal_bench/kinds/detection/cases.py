@@ -22,6 +22,7 @@ from reveal_bench.kinds.scored import Band, Curves, OfSize
 from reveal_bench.masks import rasterize_polygons
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection import FROC_RATES, froc_points, precision_recall
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = [
     "answers_of_detections",
@@ -81,12 +82,11 @@ def _words(n: int, n_hit: int, n_false: int) -> str:
     return found if not n_false else f"{found}, {alarms}"
 
 
-def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, unit: str) -> Curves:
+def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
     """Curves of the findings that have a lesion, with the intervals that scores have."""
     found = {finding: rows.matched(finding) for finding in rows.findings}
     shown = [finding for finding, one in found.items() if one.n_lesions]
-    options = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    estimates = rows.estimates(**options, interval="shifted", groups=shown) if shown else []  # type: ignore[arg-type]
+    estimates = rows.estimates(resampling.by("shifted"), groups=shown) if shown else []
     by_name = {(one.metric, one.finding): one for one in estimates}
     bands = [
         Band(finding, rate, one.value, one.low, one.high)
@@ -98,7 +98,7 @@ def curves_of_detections(rows: DetectionRows, *, n_resamples: int, seed: int, un
     for name in rows.strata():
         kind, _, size = name.partition(": ")
         if kind == "size":
-            of_size = rows.estimates(**options, interval="shifted", stratum=name, groups=shown)  # type: ignore[arg-type]
+            of_size = rows.estimates(resampling.by("shifted"), stratum=name, groups=shown)
             sizes += [
                 OfSize(one.finding, size, one.n, one.value, one.low, one.high)
                 for one in of_size

@@ -33,10 +33,10 @@ from reveal_bench.kinds.localization.scoring import SIZES
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Counts, Estimate, Figures, estimates_from, replicates_of, signature
+from reveal_bench.metrics.bootstrap import MACRO, Counts, Estimate, Figures, estimates_from, replicates_of
 from reveal_bench.metrics.detection import Matched, detection_figures
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
-from reveal_bench.metrics.intervals import Interval, check_interval
+from reveal_bench.metrics.intervals import Resampling, check_interval
 from reveal_bench.metrics.localization import mask_iou, point_hit
 
 if TYPE_CHECKING:
@@ -114,14 +114,7 @@ class DetectionRows(Rows):
         return len(self.mask_hit) == len(self.mark_score) > 0
 
     def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval,
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
+        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
         """Every figure with its interval, of all images and lesions or of a stratum.
 
@@ -130,15 +123,14 @@ class DetectionRows(Rows):
         ValueError
             If there is no such stratum, unit, finding or interval.
         """
-        check_interval(interval, n_resamples)
+        check_interval(resampling.interval, resampling.n_resamples)
         rows = self if stratum is None else self._stratum(stratum)
         chosen = tuple(self.findings if groups is None else groups)
-        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-        (figures,) = self.resample([rows], metrics=self.metrics(), groups=chosen, **options)
+        (figures,) = self.resample([rows], resampling, metrics=self.metrics(), groups=chosen)
         found: list[Estimate] = []
         for name, of_groups in figures.items():
-            recipe = signature(name, METRICS[name].version, **options, interval=interval)
-            found += estimates_from(of_groups, chosen, recipe=recipe, interval=interval)
+            recipe = resampling.signature(name, METRICS[name].version)
+            found += estimates_from(of_groups, chosen, recipe=recipe, interval=resampling.interval)
         return found
 
     def strata(self) -> dict[str, BoolArray]:
@@ -196,14 +188,7 @@ class DetectionRows(Rows):
 
     @classmethod
     def resample(
-        cls,
-        systems: Sequence[DetectionRows],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        cls, systems: Sequence[DetectionRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
         """Figures per finding of several systems on one split, on the data and in the same replicates.
 
@@ -212,6 +197,7 @@ class DetectionRows(Rows):
         ValueError
             If a metric, finding or unit is unknown, or the systems were scored on different images.
         """
+        unit = resampling.unit
         if unit not in ("patient", "image"):
             raise ArgumentError("unit", "must be 'patient' or 'image'", repr(unit))
         first = systems[0]
@@ -237,7 +223,7 @@ class DetectionRows(Rows):
                     drawn[i, name] = np.column_stack([figures[name][1] for figures in made])
             return drawn
 
-        drawn = replicates_of(replicates, len(code), n_resamples=n_resamples, seed=seed)
+        drawn = replicates_of(replicates, len(code), resampling)
         return [
             {name: _figures(name, values[i, name], drawn[i, name], of_groups) for name in metrics}
             for i, of_groups in enumerate(matched)
@@ -505,7 +491,7 @@ def _thresholds(thresholds: float | Mapping[str, float], findings: Sequence[str]
 
 
 def disclose_detections(
-    rows: DetectionRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
+    rows: DetectionRows, released: Sequence[str], resampling: Resampling, *, min_cell: int
 ) -> Disclosure:
     """Macros over the findings that at least `min_cell` images have and as many do not: references alone decide."""
     having = np.zeros(rows.known.shape, bool)
@@ -515,8 +501,7 @@ def disclose_detections(
     shown = tuple(finding for finding, n in zip(rows.findings, smaller.tolist(), strict=True) if n >= min_cell)
     allowed: list[Estimate] = []
     if shown:
-        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": "patient"}
-        estimates = rows.estimates(**options, interval="percentile", groups=shown)
+        estimates = rows.estimates(resampling.by("percentile"), groups=shown)
         allowed = [one for one in estimates if one.metric in released and one.finding == MACRO]
     counted = "images with it or without it"
     return disclosure_of_findings(allowed, rows.findings, shown, counted=counted, min_cell=min_cell)

@@ -29,15 +29,14 @@ from reveal_bench.kinds.scored import (
 )
 from reveal_bench.metrics.agreement import kappa_from_tables
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["RANKED_LABELS", "SPREADS", "disclose_studies", "shown_labels"]
 
 RANKED_LABELS = 5
 
 
-def disclose_studies(
-    rows: StudyRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
-) -> Disclosure:
+def disclose_studies(rows: StudyRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
     """Figures of the labels shown, and the macros over these; the cell of a label is the studies that have it.
     Of `released`, AUROC has no figure per label.
     """
@@ -48,7 +47,7 @@ def disclose_studies(
         kept = _only_labels(rows, shown)
         positives = dict(zip(shown, kept.present.sum(axis=0).tolist(), strict=True))
         # What a board releases keeps percentiles, whatever the default at home
-        estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed, interval="percentile")
+        estimates = summarize_studies(kept, resampling.by("percentile"))
         allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in per_label]
         if len(shown) >= RANKED_LABELS and "auroc" in released:
             allowed += [e for e in estimates if (e.metric, e.finding) == ("auroc", MACRO)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, Estimate, Figures, replicates_of
 from reveal_bench.metrics.estimates import estimate_labels, units_behind
-from reveal_bench.metrics.intervals import Interval
+from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
@@ -94,32 +94,17 @@ class StudyRows(Rows):
         return study_metrics([self])
 
     def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval,
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
+        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
         """See :func:`summarize_studies`."""
-        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-        return summarize_studies(self, stratum=stratum, labels=groups, **options)
+        return summarize_studies(self, resampling, stratum=stratum, labels=groups)
 
     @classmethod
     def resample(
-        cls,
-        systems: Sequence[StudyRows],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        cls, systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
         """See :func:`resample_studies`."""
-        return resample_studies(systems, metrics=metrics, labels=groups, n_resamples=n_resamples, seed=seed, unit=unit)
+        return resample_studies(systems, resampling, metrics=metrics, labels=groups)
 
     @classmethod
     def answers(cls, systems: Sequence[StudyRows], metric: str, groups: Sequence[str]) -> FloatArray:
@@ -279,12 +264,9 @@ def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) 
 
 def summarize_studies(
     rows: StudyRows,
+    resampling: Resampling = Resampling(),
     *,
     labels: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
     stratum: str | None = None,
 ) -> list[Estimate]:
     """Label metrics with 95 % intervals, from one draw for all metrics, labels and strata.
@@ -292,9 +274,8 @@ def summarize_studies(
     Parameters
     ----------
     rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
+    resampling : of unit "patient" or "study", interval "jackknife", "percentile" or "bca"
     labels : those to report; figures of several labels are of these alone
-    unit : {"patient", "study"}
-    interval : {"jackknife", "percentile", "bca"}
     stratum : key of ``rows.strata()``, or None for all studies
 
     Returns
@@ -306,6 +287,7 @@ def summarize_studies(
     ValueError
         If there is no such label, stratum or unit.
     """
+    unit = resampling.unit
     if unit not in ("patient", "study"):
         raise ArgumentError("unit", "must be 'patient' or 'study'", repr(unit))
     chosen = rows.labels if labels is None else tuple(labels)
@@ -322,10 +304,7 @@ def summarize_studies(
         labels=chosen,
         patients=units(part.studies),
         all_patients=units(rows.studies),
-        unit=unit,
-        n_resamples=n_resamples,
-        seed=seed,
-        interval=interval,
+        resampling=resampling,
     )
 
 
@@ -351,13 +330,7 @@ def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
 
 
 def resample_studies(
-    systems: Sequence[StudyRows],
-    *,
-    metrics: Sequence[str],
-    labels: Sequence[str],
-    n_resamples: int,
-    seed: int,
-    unit: str = "patient",
+    systems: Sequence[StudyRows], resampling: Resampling, *, metrics: Sequence[str], labels: Sequence[str]
 ) -> list[dict[str, Figures]]:
     """Figures per label of several systems on one split, on the data and in the same replicates.
 
@@ -377,10 +350,10 @@ def resample_studies(
         If there is no system or study, a metric does not apply to all or a label is unknown, or the systems were scored
         on different studies or references.
     """
-    _check_systems(systems, metrics, labels, unit)
+    _check_systems(systems, metrics, labels, resampling.unit)
     first = systems[0]
     columns = _columns_of(first, labels)
-    names = [study.patient_id if unit == "patient" else study.study_id for study in first.studies]
+    names = [study.patient_id if resampling.unit == "patient" else study.study_id for study in first.studies]
     code = {name: i for i, name in enumerate(sorted(set(names)))}
     units = np.array([code[name] for name in names], np.int64)
     present = first.present[:, columns]
@@ -399,7 +372,7 @@ def resample_studies(
                     found[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
         return found
 
-    drawn = replicates_of(replicates, len(code), n_resamples=n_resamples, seed=seed)
+    drawn = replicates_of(replicates, len(code), resampling)
     results = []
     for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
         total, without = sums.total(), sums.left_out()

@@ -15,6 +15,7 @@ import numpy as np
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["Presence", "presence_of"]
 
@@ -50,24 +51,18 @@ class Presence:
         return Presence(*names, self.scores[kept], self.present[kept], 0)
 
     def estimates(
-        self,
-        findings: Sequence[str],
-        all_images: Sequence[tuple[str, str]],
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        self, findings: Sequence[str], all_images: Sequence[tuple[str, str]], resampling: Resampling
     ) -> list[Estimate]:
         """AUROC of each finding and its macro.
 
         Parameters
         ----------
         all_images : (image_id, patient_id) of the split
-        unit : "patient" or "image"
+        resampling : of unit "patient" or "image"
         """
         from reveal_bench.metrics.estimates import estimate_ranking
 
-        unit_of = {image: patient if unit == "patient" else image for image, patient in all_images}
+        unit_of = {image: patient if resampling.unit == "patient" else image for image, patient in all_images}
         return estimate_ranking(
             "auroc",
             self.scores,
@@ -76,9 +71,7 @@ class Presence:
             groups=findings,
             patients=[unit_of[image_id] for image_id in self.image_ids],
             all_patients=list(unit_of.values()),
-            n_resamples=n_resamples,
-            seed=seed,
-            unit=unit,
+            resampling=resampling,
         )
 
 

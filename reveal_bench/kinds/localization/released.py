@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings, effective_size, spread_of_share
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["FOR_OVERLAP", "HITS", "OVERLAPS", "disclose_cases"]
 
@@ -31,9 +31,7 @@ FOR_OVERLAP = 2.5
 """Times `min_cell` cases from which overlap is shown: with twice as many the simulated gain was above .05."""
 
 
-def disclose_cases(
-    rows: CaseRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
-) -> Disclosure:
+def disclose_cases(rows: CaseRows, released: Sequence[str], resampling: Resampling, *, min_cell: int) -> Disclosure:
     """What a board may have of the findings with at least `min_cell` cases; `box_iou` only where no mask counts."""
     rows = rows.with_reference()
     # Where chance is defined follows from the references alone; a row made by hand may lack it.
@@ -54,8 +52,7 @@ def disclose_cases(
     ):
         if names and findings:
             # What a board releases keeps percentiles, whatever the default at home
-            options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "interval": "percentile"}
-            estimates = summarize(rows, metrics=names, findings=findings, **options)
+            estimates = summarize(rows, resampling.by("percentile"), metrics=names, findings=findings)
             thin = {e.metric for e in estimates if e.finding != MACRO and e.n < least}
             allowed += [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= least)]
     allowed = [e for e in allowed if e.metric != "grid_hit" or e.finding == MACRO]

@@ -51,9 +51,8 @@ from reveal_bench.metrics.bootstrap import (
     bootstrap_columns,
     code_cases,
     estimates_from,
-    signature,
 )
-from reveal_bench.metrics.intervals import Interval, check_interval
+from reveal_bench.metrics.intervals import Resampling, check_interval
 from reveal_bench.metrics.localization import box_iou, chance_among, hit_cells, hits_among, mask_iou, point_hit
 
 if TYPE_CHECKING:
@@ -205,14 +204,7 @@ class CaseRows(Rows):
         return [name for name in METRICS if name in self.values]
 
     def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval,
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
+        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
         """See :func:`summarize`, and AUROC of the whole split; of a stratum all units are resampled too.
 
@@ -222,11 +214,9 @@ class CaseRows(Rows):
             If there is no such stratum, unit or interval.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
-        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-        found = summarize(rows, findings=groups, **options)
+        found = summarize(rows, resampling, findings=groups)
         if stratum is None and self.presence is not None:
-            del options["interval"]
-            found += self.presence.estimates(groups or self.findings, self.all_images, **options)
+            found += self.presence.estimates(groups or self.findings, self.all_images, resampling)
         return found
 
     def strata(self) -> dict[str, BoolArray]:
@@ -248,19 +238,10 @@ class CaseRows(Rows):
 
     @classmethod
     def resample(
-        cls,
-        systems: Sequence[CaseRows],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        cls, systems: Sequence[CaseRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, BootstrapMeans]]:
         """See :func:`resample_systems`."""
-        return resample_systems(
-            systems, metrics=metrics, findings=groups, n_resamples=n_resamples, seed=seed, unit=unit
-        )
+        return resample_systems(systems, resampling, metrics=metrics, findings=groups)
 
     @classmethod
     def answers(cls, systems: Sequence[CaseRows], metric: str, groups: Sequence[str]) -> FloatArray:
@@ -503,27 +484,21 @@ def _batch_values(
 
 def summarize(
     rows: CaseRows,
+    resampling: Resampling = Resampling(),
     *,
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
 ) -> list[Estimate]:
     """Mean per finding and macro of every metric, with 95 % intervals from one draw.
 
     Parameters
     ----------
     rows : CaseRows
+    resampling : of unit "patient" or "image": every one of the split takes part, with rows or without; interval
+        "jackknife", "percentile", "bca" or "chexlocalize", the published rule on these draws (the published draws too
+        are in :mod:`reveal_bench.evaluation.compat`)
     metrics : names to report, those that apply by default
     findings : findings to report; the macro is over these alone
-    unit : {"patient", "image"}
-        What is resampled; every unit of the split takes part, with rows or without.
-    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
-        See :func:`~reveal_bench.metrics.intervals.find_intervals`.
-        "chexlocalize" is the published rule on these draws; the published draws too are in
-        :mod:`reveal_bench.evaluation.compat`.
 
     Returns
     -------
@@ -535,26 +510,19 @@ def summarize(
     ValueError
         If a metric or finding is unknown, or the interval does not apply.
     """
-    check_interval(interval, n_resamples)
+    check_interval(resampling.interval, resampling.n_resamples)
     chosen = tuple(rows.findings if findings is None else findings)
     names = [name for name in METRICS if name in rows.values] if metrics is None else list(metrics)
-    (means,) = resample_systems([rows], metrics=names, findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
+    (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen)
     estimates = []
     for name in names:
-        version = METRICS[name].version
-        recipe = signature(name, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
-        estimates += estimates_from(means[name], chosen, recipe=recipe, interval=interval)
+        recipe = resampling.signature(name, METRICS[name].version)
+        estimates += estimates_from(means[name], chosen, recipe=recipe, interval=resampling.interval)
     return estimates
 
 
 def resample_systems(
-    systems: Sequence[CaseRows],
-    *,
-    metrics: Sequence[str],
-    findings: Sequence[str],
-    n_resamples: int,
-    seed: int,
-    unit: str,
+    systems: Sequence[CaseRows], resampling: Resampling, *, metrics: Sequence[str], findings: Sequence[str]
 ) -> list[dict[str, BootstrapMeans]]:
     """Means per finding of several systems on one split, on the data and in the same replicates.
 
@@ -567,6 +535,7 @@ def resample_systems(
     ValueError
         If a metric or finding is unknown to a system, or the systems were scored on different images.
     """
+    unit = resampling.unit
     if unit not in ("patient", "image"):
         raise ArgumentError("unit", "must be 'patient' or 'image'", repr(unit))
     images = set(systems[0].all_images)
@@ -585,7 +554,7 @@ def resample_systems(
     for rows in systems:
         of_case = rows.patient_ids if unit == "patient" else rows.image_ids
         kept, groups, codes = code_cases(rows.case_findings, of_case, findings=findings, units=units)
-        blocks = blocks_of_counts(len(units), n_resamples=n_resamples, seed=seed)
+        blocks = blocks_of_counts(len(units), resampling)
         columns = [rows.values[name][kept] for name in metrics]
         means = bootstrap_columns(columns, groups, codes, n_groups=len(findings), n_units=len(units), blocks=blocks)
         results.append(dict(zip(metrics, means, strict=True)))

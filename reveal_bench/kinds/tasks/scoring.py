@@ -52,9 +52,8 @@ from reveal_bench.metrics.bootstrap import (
     bounds_of,
     pooled_freedom_of,
     resampling_counts,
-    signature,
 )
-from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined
 from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
 
@@ -119,14 +118,7 @@ class RubricRows(Rows):
         return ["rubric_mean"]
 
     def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval,
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
+        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
         """See :func:`summarize_rubric`; of a stratum the units of its own tasks are resampled. The
         overall score is over its criteria, whichever groups are asked for.
@@ -137,7 +129,7 @@ class RubricRows(Rows):
             If there is no such stratum, unit or interval.
         """
         rows = self if stratum is None else self.take(self.stratum(stratum))
-        found = summarize_rubric(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        found = summarize_rubric(rows, resampling)
         return found if groups is None else [one for one in found if one.finding in (MACRO, *groups)]
 
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
@@ -155,14 +147,7 @@ class RubricRows(Rows):
 
     @classmethod
     def resample(
-        cls,
-        systems: Sequence[RubricRows],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        cls, systems: Sequence[RubricRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, Figures]]:
         """See :func:`resample_rubrics`.
 
@@ -174,7 +159,7 @@ class RubricRows(Rows):
         unknown = sorted(set(metrics) - {"rubric_mean"})
         if unknown:
             raise ArgumentError("metrics", "must be among ['rubric_mean']", unknown)
-        found = resample_rubrics(systems, groups, n_resamples=n_resamples, seed=seed, unit=unit)
+        found = resample_rubrics(systems, resampling, groups)
         return [{"rubric_mean": figures} for figures in found]
 
     @classmethod
@@ -296,14 +281,7 @@ def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collect
         raise ArgumentError("answered", "must be tasks of the split", repr(unknown[0]))
 
 
-def summarize_rubric(
-    rows: RubricRows,
-    *,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: Interval = "jackknife",
-) -> list[Estimate]:
+def summarize_rubric(rows: RubricRows, resampling: Resampling = Resampling()) -> list[Estimate]:
     """Mean scores, shares and agreement of readers with intervals, patients (or tasks) resampled.
 
     Returns
@@ -323,13 +301,13 @@ def summarize_rubric(
     ValueError
         If `unit` is unknown.
     """
-    units, n_units = _units(rows, unit)
-    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+    units, n_units = _units(rows, resampling.unit)
+    counts = resampling_counts(n_units, resampling)
+    interval = resampling.interval
     jackknifed = interval in ("bca", "jackknife")
 
     def recipe(metric: str) -> str:
-        version = METRICS[metric].version
-        return signature(metric, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        return resampling.signature(metric, METRICS[metric].version)
 
     means = _means_of(rows, [*REPORTED, *CATEGORIES], units, counts)
     sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
@@ -359,11 +337,8 @@ def summarize_rubric(
 
 def resample_rubrics(
     systems: Sequence[RubricRows],
+    resampling: Resampling = Resampling(),
     columns: Sequence[str] = OVERALL_CRITERIA,
-    *,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
 ) -> list[Figures]:
     """Mean scores of several systems on the same tasks, in the same replicates.
 
@@ -385,8 +360,8 @@ def resample_rubrics(
     for rows in systems:
         if (rows.task_ids, rows.patient_ids) != (first.task_ids, first.patient_ids):
             raise ValueError("all systems must be rated on the same tasks, in the same order")
-    units, n_units = _units(first, unit)
-    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+    units, n_units = _units(first, resampling.unit)
+    counts = resampling_counts(n_units, resampling)
     found = [_means_of(rows, columns, units, counts) for rows in systems]
     return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows) for m in found]
 
@@ -469,14 +444,14 @@ def _estimates(
 
 
 def disclose_ratings(
-    rows: RubricRows, released: Collection[str], *, min_cell: int, n_resamples: int, seed: int
+    rows: RubricRows, released: Collection[str], resampling: Resampling, *, min_cell: int
 ) -> Disclosure:
     """Figures of the criteria and categories with at least `min_cell` scored answers."""
     names = (*REPORTED, *CATEGORIES)
     if len(rows) < min_cell:
         return Disclosure((), (), names, f"Nothing can be shown: this split has fewer than {min_cell} tasks.")
     # What a board releases keeps percentiles, whatever the default at home
-    estimates = summarize_rubric(rows, n_resamples=n_resamples, seed=seed, interval="percentile")
+    estimates = summarize_rubric(rows, resampling.by("percentile"))
     counts = {e.finding: e.n for e in estimates if e.metric == "rubric_mean"}
     shown = tuple(name for name in names if counts[name] >= min_cell)
     hidden = tuple(name for name in names if name not in shown)

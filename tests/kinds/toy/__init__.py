@@ -26,6 +26,7 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.rows import Fault, Row, text_schema
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.tally import Tally
+from reveal_bench.metrics.intervals import Resampling
 
 from .scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
 
@@ -169,9 +170,9 @@ class Toy(Kind):
     ) -> TubeRows:
         return score_tubes(predictions, records)
 
-    def disclose(self, rows: TubeRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+    def disclose(self, rows: TubeRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
         shown = GROUPS if len(rows) >= min_cell else ()
-        estimates = rows.estimates(n_resamples=n_resamples, seed=seed, unit="patient") if shown else []
+        estimates = rows.estimates(resampling.by("percentile")) if shown else []
         return disclosure_of_findings(estimates, GROUPS, shown, counted="films", min_cell=min_cell)
 
     def scope(self, manifest: TubeManifest) -> tuple[tuple[str, ...], int]:

@@ -17,9 +17,8 @@ from reveal_bench.metrics.bootstrap import (
     bootstrap_means,
     estimates_from,
     resampling_counts,
-    signature,
 )
-from reveal_bench.metrics.intervals import Interval
+from reveal_bench.metrics.intervals import Resampling
 
 GROUPS = ("Tube",)
 METRIC = "percent_agreement"
@@ -78,19 +77,11 @@ class TubeRows(Rows):
         return [METRIC]
 
     def estimates(
-        self,
-        *,
-        n_resamples: int,
-        seed: int,
-        unit: str,
-        interval: Interval = "percentile",
-        stratum: str | None = None,
-        groups: Sequence[str] | None = None,
+        self, resampling: Resampling, *, stratum: str | None = None, groups: Sequence[str] | None = None
     ) -> list[Estimate]:
-        options = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-        (means,) = self.resample([self], metrics=[METRIC], groups=GROUPS, **options)  # type: ignore[arg-type]
-        recipe = signature(METRIC, 1, **options, interval=interval)  # type: ignore[arg-type]
-        return estimates_from(means[METRIC], GROUPS, recipe=recipe, interval=interval)
+        (means,) = self.resample([self], resampling, metrics=[METRIC], groups=GROUPS)
+        recipe = resampling.signature(METRIC, 1)
+        return estimates_from(means[METRIC], GROUPS, recipe=recipe, interval=resampling.interval)
 
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
         return {}
@@ -100,19 +91,12 @@ class TubeRows(Rows):
 
     @classmethod
     def resample(
-        cls,
-        systems: Sequence[TubeRows],
-        *,
-        metrics: Sequence[str],
-        groups: Sequence[str],
-        n_resamples: int,
-        seed: int,
-        unit: str,
+        cls, systems: Sequence[TubeRows], resampling: Resampling, *, metrics: Sequence[str], groups: Sequence[str]
     ) -> list[dict[str, BootstrapMeans]]:
-        names = systems[0].patient_ids if unit == "patient" else systems[0].films
+        names = systems[0].patient_ids if resampling.unit == "patient" else systems[0].films
         code = {name: i for i, name in enumerate(sorted(set(names)))}
         units, one_group = np.array([code[name] for name in names]), np.zeros(len(names), np.int64)
-        counts = resampling_counts(len(code), n_resamples=n_resamples, seed=seed)
+        counts = resampling_counts(len(code), resampling)
         found = [bootstrap_means(rows.is_correct, one_group, units, n_groups=1, counts=counts) for rows in systems]
         return [{METRIC: means} for means in found]
 

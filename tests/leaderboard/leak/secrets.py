@@ -15,6 +15,7 @@ from reveal_leaderboard.custody.scoring import read_cases
 from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.metrics.intervals import Resampling
 from tests.leaderboard.leak.canaries import Search
 from tests.leaderboard.leak.hospital import HASH, MARKERS, ODD, Hospital, bar_code
 
@@ -41,9 +42,9 @@ def _estimates(path: Path) -> tuple[list[Estimate], npt.NDArray[np.float64]]:
     with path.open("rb") as file:
         rows = read_cases(file)
     if isinstance(rows, CaseRows):
-        return summarize(rows, interval="percentile"), np.concatenate(list(rows.values.values()))
+        return summarize(rows, Resampling(interval="percentile")), np.concatenate(list(rows.values.values()))
     assert isinstance(rows, StudyRows)
-    return summarize_studies(rows, interval="percentile"), np.empty(
+    return summarize_studies(rows, Resampling(interval="percentile")), np.empty(
         0
     )  # decisions, and probabilities that the sender gave
 
