@@ -23,6 +23,7 @@ from reveal_bench.cli.report import labelled
 
 if TYPE_CHECKING:
     from reveal_bench.curation.extract import ReportTable
+    from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.curation.folder import CurationFolder, StepRecord
     from reveal_bench.curation.report_tables import Engine
     from reveal_bench.models.asking import Asker
@@ -518,6 +519,9 @@ def draft_ratings(
     model: Model = None,
     endpoint: Endpoint = None,
     split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    films: Annotated[
+        bool, typer.Option("--films", help="Show the films, too; --model may then be a name of inspect_ai, alone.")
+    ] = False,
     model_options: ModelOptions = None,
     connections: Connections = 4,
     price_in: PriceIn = None,
@@ -535,14 +539,17 @@ def draft_ratings(
         rule = "must be of a benchmark whose answers readers rate"
         raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
     readers = read_ratings_given(ratings, world.split) or ()
-    asker = asker_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
-    if asker is None:
-        raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
+    grader: drafting.Rater
+    if films:
+        grader = _film_grader(folder, world.split, out, model, endpoint, model_options, connections)
+    else:
+        asker = asker_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
+        if asker is None:
+            raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
+        grader = drafting.Grader(asker)
     answers = {run.label: run.predictions[0] for run in load_runs(given, world)}
     with terminal.progress("drafting") as progress:
-        drafts = drafting.draft_ratings(
-            world.records, answers, readers, drafting.Grader(asker), progress=counted(progress, "drafting")
-        )
+        drafts = drafting.draft_ratings(world.records, answers, readers, grader, progress=counted(progress, "drafting"))
     drafting.write_drafts(out, drafts)
     typer.echo(f"{len(drafts.drafts):,} drafts; beside readers (quadratic kappa; MAD: mean absolute difference):")
     for one in drafts.agreement:
@@ -551,3 +558,24 @@ def draft_ratings(
     if drafts.n_unread:
         terminal.warn([f"{drafts.n_unread:,} answers have no draft: the model said nothing that can be read"])
     typer.echo(f"wrote {out / 'drafts.csv'} and {out / 'agreement.csv'}; drafts are not scores")
+
+
+def _film_grader(
+    folder: Path,
+    split: str,
+    out: Path,
+    model: str | None,
+    endpoint: str | None,
+    options: str | None,
+    connections: int,
+) -> FilmGrader:
+    from reveal_bench.curation.film_grader import FilmGrader
+    from reveal_bench.models.running import ModelChoice
+
+    if model is None:
+        raise ValueError("`draft-ratings` needs `--model`")
+    given, known = _json_object("--model-options", options), ("temperature", "max_tokens", "seed")
+    if other := [name for name in given if name not in known]:
+        raise ValueError(f"`--model-options` must be of {', '.join(known)} with `--films`, got {other[0]}")
+    choice = ModelChoice(model, endpoint, max_connections=connections, **given)
+    return FilmGrader(folder, split, choice, out)

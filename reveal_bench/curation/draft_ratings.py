@@ -2,8 +2,9 @@
 
 Conventions
 -----------
-A model reads the task, the reference answer and the answer, not the films, and gives the four scores of a text from 1
-to 5 as readers do (paper 001, section 3.3; the words are this project's). A draft is never a score: its table has a
+A model reads the task, the reference answer and the answer, and gives the four scores of a text from 1 to 5 as readers
+do (paper 001, section 3.3; the words are this project's). It sees the films with
+:class:`reveal_bench.curation.film_grader.FilmGrader` alone. A draft is never a score: its table has a
 column `grader` and none `reader`, so that nothing here takes it for readers' ratings, and it is not written where no
 reader rated any of these answers. Content is the least of process, execution and synthesis. An answer to which the
 model said nothing that can be read has no draft, and is counted.
@@ -15,7 +16,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -42,11 +43,13 @@ from reveal_bench.kinds.tasks.records import (
 from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST, REPORTED_OF_TEXT, reader_agreement
 from reveal_bench.models.asking import Asker, Dialogue, Request
 
-__all__ = ["Agreement", "Drafts", "Grader", "draft_ratings", "write_drafts"]
+__all__ = ["Agreement", "Draft", "Drafts", "Grader", "PROMPTS", "draft_ratings", "rating_prompt", "write_drafts"]
 
 TEXT_CRITERIA = tuple(name for name in CRITERIA if name in REPORTED_OF_TEXT)
 SCORES = range(LOWEST, HIGHEST + 1)
 MOST_CHARACTERS = 500
+PROMPTS = 1
+"""Version of the words."""
 
 DRAFT_SCHEMA = object_schema(
     why={"type": "string"}, **{name: {"type": "integer", "enum": list(SCORES)} for name in TEXT_CRITERIA}
@@ -55,10 +58,13 @@ DRAFT_SCHEMA = object_schema(
 _SCALE = "\n".join(
     f'"{name}":\n' + "\n".join(f"  {score}: {meaning(name, score)}" for score in SCORES) for name in TEXT_CRITERIA
 )
-_TASK = f"""The user sends a JSON object: a task on a chest radiograph, the reason for the study, a reference answer
+_SENDS = """The user sends a JSON object: a task on a chest radiograph, the reason for the study, a reference answer
 by a radiologist, which may be missing, and an answer to rate. Rate the answer by what the reference answer says; you
-do not see the images. Whole numbers:
-{_SCALE}
+do not see the images. Whole numbers:"""
+_SENDS_FILMS = """The user sends the pictures of a chest radiograph, then a JSON object: a task on them, the reason for
+the study, a reference answer by a radiologist, which may be missing, and an answer to rate. Rate the answer by what the
+reference answer says and by what the pictures show. Whole numbers:"""
+_FORM = f"""{_SCALE}
 "why" is one sentence on what decided.
 
 {ONE_OBJECT}
@@ -107,10 +113,25 @@ class Drafts:
     n_unread: int
 
 
+class Rater(Protocol):
+    """What drafts."""
+
+    @property
+    def signature(self) -> str:
+        """Model, task, version of the prompts, and a digest of all settings."""
+        ...
+
+    def run(
+        self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
+    ) -> Iterator[Draft | None]:
+        """One draft per (model, task, answer); None for an answer without a readable one."""
+        ...
+
+
 class Grader(Questioner):
     """Rates answers with a model."""
 
-    prompts: ClassVar[int] = 1
+    prompts: ClassVar[int] = PROMPTS
 
     def __init__(self, asker: Asker, *, more_tries: int = 2) -> None:
         super().__init__(asker, "ratings", more_tries)
@@ -129,8 +150,8 @@ class Grader(Questioner):
         return Draft(task.task_id, model, self.signature, **found)
 
 
-def rating_prompt(task: TaskRecord, answer: str) -> Prompt[dict[str, Any]]:
-    """A task and an answer to it -> the scores, and why."""
+def rating_prompt(task: TaskRecord, answer: str, *, with_films: bool = False) -> Prompt[dict[str, Any]]:
+    """A task and an answer to it -> the scores, and why; `with_films` says that the films are shown before."""
     asked = {
         "task": task.prompt,
         "reason_for_the_study": task.indication,
@@ -138,18 +159,20 @@ def rating_prompt(task: TaskRecord, answer: str) -> Prompt[dict[str, Any]]:
         "answer": answer,
     }
 
+    system = f"{_SENDS_FILMS if with_films else _SENDS}\n{_FORM}"
+
     def read(text: str) -> dict[str, Any]:
         found = held(text, DRAFT_SCHEMA)
         return {**found, "why": line_of(found["why"], "why", MOST_CHARACTERS)}
 
-    return Prompt(Request((("system", _TASK), ("user", as_json(asked))), "rating", DRAFT_SCHEMA), read)
+    return Prompt(Request((("system", system), ("user", as_json(asked))), "rating", DRAFT_SCHEMA), read)
 
 
 def draft_ratings(
     tasks: Sequence[TaskRecord],
     answers: Mapping[str, Sequence[TaskAnswer]],
     ratings: Sequence[Rating],
-    grader: Grader,
+    grader: Rater,
     *,
     progress: Progress | None = None,
 ) -> Drafts:

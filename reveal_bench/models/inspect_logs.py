@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelUsage
 
-__all__ = ["ENDPOINT_MODEL", "import_logs", "read_log_folder", "reason_text"]
+__all__ = ["ENDPOINT_MODEL", "import_logs", "read_completions", "read_log_folder", "reason_text"]
 
 ENDPOINT_MODEL = "openai-api/reveal/"
 """How inspect names a model at an endpoint that a run was given; what follows is the endpoint's name of it."""
@@ -124,6 +124,18 @@ def read_log_folder(folder: Path) -> dict[tuple[str, int], Exchange]:
         return {key: exchange for key, (_, exchange) in _exchanges(logs).items()}
     except ValueError as error:
         raise ValueError(f"{error}; without this file its questions are asked again") from None
+
+
+def read_completions(folder: Path) -> dict[str, str]:
+    """Id of a sample -> what the model said last, of all logs of a folder; none if there is no log.
+
+    Raises
+    ------
+    ValueError
+        If a log is damaged, or of another program's task.
+    """
+    samples = [sample for log in (_opened([folder]) if folder.is_dir() else []) for sample in _samples(log)]
+    return {str(one.id): one.output.completion for one in samples if one.error is None and one.output.choices}
 
 
 def _opened(paths: Sequence[Path]) -> list[_Log]:

@@ -9,8 +9,9 @@ log holds is read back by :mod:`reveal_bench.models.inspect_logs`.
 inspect's own score says only whether a reply could be read. Hits are counted by ``reveal-bench score``, whose numbers
 alone are meant to be published: its denominator is the manifest, inspect's are the samples that did not fail.
 
-This module is the entry point `inspect_ai` of the package, and together with :mod:`reveal_bench.models.running` and
-:mod:`reveal_bench.models.inspect_logs` the only one that imports that library.
+This module is the entry point `inspect_ai` of the package, and together with :mod:`reveal_bench.models.running`,
+:mod:`reveal_bench.models.inspect_logs` and :mod:`reveal_bench.curation.film_grader` the only one that imports that
+library.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ from reveal_bench.version import __version__
 
 __all__ = [
     "Asking",
+    "NotAskedError",
+    "UnansweredError",
+    "chat_message",
+    "clear_pictures",
     "detection_boxes",
     "findings_labels",
     "grid_localization",
@@ -182,7 +187,7 @@ class Asking:
     def messages(self, question: Question) -> list[ChatMessage]:
         """The messages of a question, with their pictures."""
         composed = compose(question, self.settings, pictures=self.pictures(question), shots=self.shots[question.id])
-        return [_chat_message(message, self.settings.detail) for message in composed]
+        return [chat_message(message, self.settings.detail) for message in composed]
 
     def _sample(self, question: Question, epoch: int) -> Sample:
         shots = [asdict(shot.used) for shot in self.shots[question.id]]
@@ -196,7 +201,8 @@ def _safe(question_id: str) -> str:
     return f"{plain[:100]}-{hashlib.sha256(question_id.encode()).hexdigest()[:8]}"
 
 
-def _chat_message(message: Message, detail: Any) -> ChatMessage:
+def chat_message(message: Message, detail: Any) -> ChatMessage:
+    """A turn of the conversation, as inspect_ai has it."""
     content = [
         ContentImage(image=f"{PICTURE}{base64.b64encode(part.png).decode()}", detail=detail)
         if isinstance(part, Shown)
@@ -248,7 +254,7 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
                 except Exception as raised:
                     error = UnansweredError(raised)
                 finally:
-                    _clear(state, keep_pictures=keep_pictures)
+                    clear_pictures(state, keep_pictures=keep_pictures)
             if scope.cancelled_caught:
                 raise NotAskedError
             if error is not None and error.is_filtered:  # as inspect_ai has it where there is a code for it
@@ -266,7 +272,7 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
     return put_question()
 
 
-def _clear(state: TaskState, *, keep_pictures: bool) -> None:
+def clear_pictures(state: TaskState, *, keep_pictures: bool) -> None:
     """Keep what of the sampling was sent (a provider drops what its model does not take); then let pictures go."""
     for event in transcript().events:
         if isinstance(event, ModelEvent):

@@ -58,7 +58,7 @@ from reveal_bench.models.watching import Progress, RunWatcher
 if TYPE_CHECKING:
     from reveal_bench.models.inspect_tasks import Asking
 
-__all__ = ["LOGS", "ModelChoice", "Progress", "run_controls", "run_model"]
+__all__ = ["LOGS", "ModelChoice", "Progress", "contained", "evaluated", "run_controls", "run_model"]
 
 LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
@@ -181,7 +181,7 @@ def run_model(
     out = Path(out)
     if epochs < 1:
         raise ArgumentError("epochs", "must be at least 1", epochs)
-    with alone(out), _contained(out):
+    with alone(out), contained(out):
         _check_logs(out)
         settings, calibration = _calibrated(out, settings, choice, progress)
         asking = _asking_class().of_folder(Path(folder), split, settings, limit=limit, counterfactuals=counterfactuals)
@@ -243,7 +243,7 @@ def _calibrated(
     if known is None:
         asking = _asking_class().of_drawings(settings)
         count = _watcher(choice, progress, "calibrating", len(asking.questions), [])
-        log = _evaluated(
+        log = evaluated(
             asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, count, whole=True
         )
         said = {
@@ -266,13 +266,23 @@ def _ask(
         sent["seed"] = choice.seed + epoch - 1
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
-    _evaluated(task, out / LOGS, choice, sent, count)
+    evaluated(task, out / LOGS, choice, sent, count)
 
 
-def _evaluated(
-    task: Any, logs: Path, choice: ModelChoice, sent: Mapping[str, Any], count: RunWatcher, *, whole: bool = False
+def evaluated(
+    task: Any,
+    logs: Path,
+    choice: ModelChoice,
+    sent: Mapping[str, Any],
+    count: RunWatcher,
+    *,
+    whole: bool = False,
+    role: str | None = None,
 ) -> Any:
-    """The log of a task, its header or the `whole` of it; KeyboardInterrupt if it was interrupted."""
+    """The log of a task, its header or the `whole` of it; KeyboardInterrupt if it was interrupted.
+
+    The model is the one that the task asks, also where it asks for the model of a `role`.
+    """
     import inspect_ai
 
     model = _model(choice)
@@ -283,6 +293,7 @@ def _evaluated(
         made = inspect_ai.eval(
             task,
             model=model,
+            model_roles=None if role is None else {role: model},
             log_dir=str(logs),
             log_format="eval",
             log_images=choice.log_images,
@@ -385,7 +396,7 @@ def _check_shots(out: Path, done: Mapping[tuple[str, int], Exchange], asking: As
 
 
 def _shield(endpoint: str) -> None:
-    """Before each log, as inspect_ai reads a file .env whenever it begins one; :func:`_contained` puts all back."""
+    """Before each log, as inspect_ai reads a file .env whenever it begins one; :func:`contained` puts all back."""
     check_endpoint(endpoint)
     for name in FOREIGN:
         os.environ.pop(name, None)
@@ -396,7 +407,7 @@ def _shield(endpoint: str) -> None:
 
 
 @contextlib.contextmanager
-def _contained(out: Path) -> Iterator[None]:
+def contained(out: Path) -> Iterator[None]:
     """What inspect_ai and the SDK take from the environment, for the time of a run; its scratch files are in `out`."""
     scratch = (out / SCRATCH).resolve()
     given = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from reveal_bench.sources.rexecution_files import parse_ratings
 from reveal_bench.sources.source import Problem
 from tests.curation.model_server import ModelServer, running_model
 from tests.dataset.card_folders import tasks_folder
+from tests.models.conftest import saying
+from tests.models.endpoint import PlayedModel
 
 N = 6
 READER = [5, 1, 4, 2, 3, 3]
@@ -32,8 +35,9 @@ def drafted(text: str) -> dict[str, Any]:
     return {"why": "Because.", **dict.fromkeys(TEXT_CRITERIA, score)}
 
 
-def draft(tmp_path: Path, model: ModelServer, *, rated: str = "a") -> Any:
-    folder = tasks_folder(tmp_path, n=N)
+def draft(tmp_path: Path, model: ModelServer | PlayedModel, *more: str, rated: str = "a") -> Any:
+    held = tmp_path / "folder"
+    folder = held if held.exists() else tasks_folder(tmp_path, n=N)
     answers = tmp_path / "a.jsonl"
     answers.write_text("".join(json.dumps({"task_id": f"task-{i}", "answer": f"Number {i}"}) + "\n" for i in range(N)))
     ratings = tmp_path / "ratings.csv"
@@ -41,7 +45,7 @@ def draft(tmp_path: Path, model: ModelServer, *, rated: str = "a") -> Any:
     ratings.write_text("task_id,model,reader,process,execution,synthesis,language\n" + rows)
     words = ["draft-ratings", f"a={answers}", "--folder", str(folder), "--ratings", str(ratings), "--split", "test"]
     words += ["--out", str(tmp_path / "out"), "--model", "grader-1", "--endpoint", model.url]
-    return CliRunner().invoke(app, words)
+    return CliRunner().invoke(app, [*words, *more])
 
 
 def test_drafts_stand_beside_their_agreement_with_readers(tmp_path: Path) -> None:
@@ -62,6 +66,28 @@ def test_drafts_stand_beside_their_agreement_with_readers(tmp_path: Path) -> Non
     problems: list[Problem] = []
     assert parse_ratings(tmp_path / "out" / "drafts.csv", problems, []) == []  # no score is made of drafts
     assert [(p.field, p.rule) for p in problems] == [("reader", "must be a column")]
+
+
+def test_a_grader_that_sees_the_films_rates_by_them(tmp_path: Path) -> None:
+    """It scores by the picture, answers nonsense once, and is not asked again what it said before."""
+    folder = tasks_folder(tmp_path, n=N)
+    says = {f"task-{i}": json.dumps({"why": "It shows.", **dict.fromkeys(TEXT_CRITERIA, DRAFT[i])}) for i in range(N)}
+    with saying(folder, "test", says) as model:
+        model.faults["task-2"] = ["cut_off"]
+        done = draft(tmp_path, model, "--films")
+        assert done.exit_code == 0, done.output
+        assert len(model.asked) == N + 1
+        again = draft(tmp_path, model, "--films")
+        assert (again.exit_code, len(model.asked)) == (0, N + 1)
+    with (tmp_path / "out" / "drafts.csv").open(encoding="utf-8", newline="") as file:
+        drafts = list(csv.DictReader(file))
+    assert [int(row["synthesis"]) for row in drafts] == DRAFT
+    assert {row["grader"].partition("|prompts")[0] for row in drafts} == {"grader-1|ratings with films"}
+    expected = cohen_kappa_score(DRAFT, READER, weights="quadratic", labels=[1, 2, 3, 4, 5])
+    assert f"kappa {expected:6.3f}  MAD 0.50  n 6" in done.output
+    logs = [zipfile.ZipFile(path) for path in (tmp_path / "out" / "logs").glob("*.eval")]
+    assert logs
+    assert not any(b"data:image/png" in log.read(name) for log in logs for name in log.namelist())
 
 
 def test_no_drafts_without_readers(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """An OpenAI-compatible endpoint on loopback that plays a model, and misbehaves as it is told.
 
-It knows a question by the picture in the last message and the finding named beside it, and gives the answer of its
+It knows a question by the last picture and the finding named beside it, and gives the answer of its
 table. A *fault* is what it does instead, as often as it stands in the list of faults of a question.
 """
 
@@ -94,7 +94,11 @@ class PlayedModel:
         return question, what
 
     def question_of(self, body: dict[str, Any]) -> str:
-        parts = body["messages"][-1]["content"]
+        parts = next(
+            one["content"]
+            for one in reversed(body["messages"])
+            if isinstance(one["content"], list) and any(part["type"] == "image_url" for part in one["content"])
+        )
         urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
         text = " ".join(part["text"] for part in parts if part["type"] == "text")
         digest = hashlib.sha256(base64.b64decode(urls[-1].split(",", 1)[1])).hexdigest()

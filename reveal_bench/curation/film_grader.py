@@ -1,0 +1,178 @@
+"""Draft ratings by a model that is shown the films, asked through inspect_ai in the role "grader".
+
+Conventions
+-----------
+The model sees the pictures as a model that is asked the task does, then the JSON object that
+:class:`reveal_bench.curation.draft_ratings.Grader` sends. Its answers are kept in the logs of ``<out>/logs``, without
+pictures, under a digest of all that they depend on, so that a run that was interrupted asks only what is left. An
+answer that cannot be read is asked for again, a few times, with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.curation.draft_ratings import PROMPTS, Draft, rating_prompt
+from reveal_bench.curation.folder import Progress
+from reveal_bench.curation.report_prompts import AnswerError, Prompt
+from reveal_bench.kinds.questions import Question
+from reveal_bench.kinds.tasks.records import TaskRecord
+from reveal_bench.models.inspect_logs import read_completions
+from reveal_bench.models.pictures import FolderPictures
+from reveal_bench.models.prompts import compose
+from reveal_bench.models.questions import AskSettings, Message, describe_split, list_questions
+from reveal_bench.models.running import LOGS, ModelChoice, contained, evaluated
+from reveal_bench.models.watching import RunWatcher
+
+if TYPE_CHECKING:
+    from inspect_ai.solver import Solver
+
+__all__ = ["FilmGrader", "ROLE"]
+
+ROLE = "grader"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An answer to rate: the task as a question with its films, and the words that ask for the scores."""
+
+    key: str
+    question: Question
+    prompt: Prompt[dict[str, Any]]
+
+
+class FilmGrader:
+    """Rates answers with a model that sees the films.
+
+    Parameters
+    ----------
+    folder, split : dataset folder with the pictures, and the split that was answered
+    choice : the model
+    out : folder for its logs
+    more_tries : how often is asked again after an answer that cannot be read
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split.
+    ImportError
+        If `inspect_ai` is not installed.
+    """
+
+    def __init__(self, folder: Path, split: str, choice: ModelChoice, out: Path, *, more_tries: int = 2) -> None:
+        self._settings, self._pictures = AskSettings.of_folder(folder), FolderPictures(folder)
+        self._questions = {one.id: one for one in list_questions(folder, split, self._settings)}
+        self._choice, self._out, self._more_tries = choice, out, more_tries
+        depends = [describe_split(folder, split)["dataset"], choice.parameters, self._settings.document(), more_tries]
+        self._digest = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def signature(self) -> str:
+        """Model, task, version of the prompts, and a digest of films and settings."""
+        return f"{self._choice.name}|ratings with films|prompts:{PROMPTS}|settings:{self._digest}"
+
+    def run(
+        self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
+    ) -> Iterator[Draft | None]:
+        """One draft per (model, task, answer), in their order; None for an answer without a readable one.
+
+        Raises
+        ------
+        RunStoppedError
+            If the endpoint does not answer; the answers so far are kept.
+        """
+        asked = [self._asked(task, answer) for _, task, answer in answers]
+        with contained(self._out):
+            said = read_completions(self._out / LOGS)
+            left = {one.key: one for one in asked if one.key not in said}
+            if left:
+                said |= self._ask(left, len(asked), progress)
+        for (model, task, _), one in zip(answers, asked, strict=True):
+            try:
+                found = one.prompt.read(said.get(one.key, ""))
+            except AnswerError:
+                yield None
+            else:
+                yield Draft(task.task_id, model, self.signature, **found)
+
+    def _asked(self, task: TaskRecord, answer: str) -> Asked:
+        prompt = rating_prompt(task, answer, with_films=True)
+        words = json.dumps([self.signature, task.task_id, prompt.request.messages])
+        return Asked(hashlib.sha256(words.encode()).hexdigest(), self._questions[task.task_id], prompt)
+
+    def _ask(self, left: Mapping[str, Asked], n: int, progress: Progress | None) -> dict[str, str]:
+        from inspect_ai import Task
+        from inspect_ai.dataset import MemoryDataset, Sample
+
+        def tell(_what: str, done: int, total: int, *_: object) -> None:
+            if progress is not None:
+                progress(n - total + done, n)
+
+        watcher = RunWatcher(tell, "rating", len(left), [], patience=self._choice.attempt_timeout)
+        task = Task(
+            dataset=MemoryDataset([Sample(input=key, id=key) for key in left], name="ratings"),
+            solver=self._solver(left, watcher),
+            metadata={"reveal_bench": {"grader": self.signature}},
+            fail_on_error=False,
+        )
+        evaluated(task, self._out / LOGS, self._choice, self._choice.parameters, watcher, role=ROLE)
+        return read_completions(self._out / LOGS)
+
+    def _solver(self, asked: Mapping[str, Asked], watcher: RunWatcher) -> Solver:
+        import anyio
+        from inspect_ai.model import get_model
+        from inspect_ai.solver import Generate, TaskState, solver
+
+        from reveal_bench.models.inspect_tasks import NotAskedError, UnansweredError, chat_message, clear_pictures
+
+        async def answered(state: TaskState, one: Asked, films: tuple[Any, ...]) -> None:
+            """Ask until the answer can be read."""
+            prompt = one.prompt
+            for _ in range(self._more_tries + 1):
+                said = [Message(role, (text,)) for role, text in prompt.request.messages]  # type: ignore[arg-type]
+                said[1] = Message("user", (*films, *said[1].parts))
+                state.messages = [chat_message(message, self._settings.detail) for message in said]
+                state.output = await get_model(role=ROLE).generate(state.messages)
+                try:
+                    prompt.read(state.output.completion)
+                except AnswerError as error:
+                    prompt = prompt.again(state.output.completion, str(error))
+                else:
+                    return
+
+        @solver(name="rate_answer")
+        def rate_answer() -> Solver:
+            async def solve(state: TaskState, generate: Generate) -> TaskState:
+                if watcher.is_over():
+                    raise NotAskedError
+                one = asked[str(state.sample_id)]
+                films = await anyio.to_thread.run_sync(partial(self._films, one.question))
+                failed: UnansweredError | None = None
+                with watcher.putting() as scope:
+                    try:
+                        await answered(state, one, films)
+                    except Exception as raised:
+                        failed = UnansweredError(raised)
+                    finally:
+                        clear_pictures(state, keep_pictures=False)
+                if scope.cancelled_caught:
+                    raise NotAskedError
+                watcher.tried(failed)
+                watcher.done("answered" if failed is None else "failed")
+                if failed is not None:
+                    raise failed from None
+                return state
+
+            return solve
+
+        return rate_answer()
+
+    def _films(self, question: Question) -> tuple[Any, ...]:
+        """The pictures with their numbers, as the task shows them, without its words."""
+        return compose(question, self._settings, pictures=self._pictures)[-1].parts[:-1]
