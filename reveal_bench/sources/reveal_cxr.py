@@ -37,7 +37,7 @@ from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.boxes import count_warnings
 from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, guess_mapping, read_tree, tables_below
 from reveal_bench.sources.ids import IdKind, check_collisions, keyed_id
-from reveal_bench.sources.mapping import StudyMapping, read_mapping
+from reveal_bench.sources.mapping import KEY_FACTS, StudyMapping, read_mapping
 from reveal_bench.sources.source import (
     BuildError,
     Extra,
@@ -517,7 +517,12 @@ def suggestion(root: Path, tree: StudyTree) -> str:
     """A sentence with a mapping to save and correct, or with the reason why there is none."""
     guess = guess_mapping(root, tree)
     if guess is None:
-        return f"No table below {root.name or root} matches any of the {len(tree.studies):,} studies."
+        read = [path.relative_to(root).as_posix() for path in tables_below(root)]
+        looked = f"none of {', '.join(read[:3])}{' ...' * (len(read) > 3)}" if read else "there is no table"
+        return (
+            f"No table below {root.name or root} matches any of the {len(tree.studies):,} studies: {looked}. "
+            f"A column must hold one of {', '.join(KEY_FACTS)}; accession numbers are never read from the files."
+        )
     return f"Save this as {MAPPING_NAME}, read and correct it:\n{guess.text}"
 
 
