@@ -289,7 +289,7 @@ def test_guess_of_columns_per_label(tmp_path):
 
 def test_no_table_that_fits(tmp_path):
     write_tree(tmp_path, table="id,labels\n7,COPD\n", mapping=None)
-    with pytest.raises(ValueError, match=r"any of the 3 studies: none of table\.csv\. A column must hold one of StudyInst"):
+    with pytest.raises(ValueError, match=r"any of the 3 studies: none of table\.csv\. A column must hold one of Study"):
         read(tmp_path, id_key=KEY)
 
 
