@@ -18,12 +18,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from localization import HEIGHT, STRIDE, WIDTH, cpu_seconds, make_pairs, peer_iou  # the benchmark beside this one
+from localization import (  # the file beside this one
+    HEIGHT,
+    STRIDE,
+    WIDTH,
+    cpu_seconds,
+    frontal_image,
+    make_pairs,
+    peer_iou,
+)
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
-from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
+from reveal_bench.kinds.localization.records import Annotation
 from reveal_bench.masks import pack_masks
 
 N_IMAGES, N_RESAMPLES, ROUNDS = 668, 1000, 3
@@ -73,19 +81,7 @@ def write(folder: Path, predictions: list, references: list) -> None:
         line = {"image_id": f"i{i}", "finding": finding, "rle": rle}
         lines["masks alone"].append(json.dumps(line))
         lines["masks and points"].append(json.dumps({**line, "point": [WIDTH // 2, HEIGHT // 2]}))
-    records = [
-        LocalizationRecord(
-            image_id=f"i{i}",
-            patient_id=f"p{i * 500 // N_IMAGES}",
-            study_id=f"s{i}",
-            view="FRONTAL",
-            width=WIDTH,
-            height=HEIGHT,
-            label_status=dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {a.finding: 1 for a in annotations},
-            annotations=tuple(annotations),
-        )
-        for i, annotations in by_image.items()
-    ]
+    records = [frontal_image(i, f"p{i * 500 // N_IMAGES}", annotations) for i, annotations in by_image.items()]
     build_folder(
         {"test": iter(records)}, folder / "data", BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True
     )

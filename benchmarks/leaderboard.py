@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
-from localization import HEIGHT, WIDTH, make_pairs  # the benchmark beside this one
+from localization import HEIGHT, WIDTH, frontal_image, make_pairs  # the benchmark beside this one
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -75,16 +75,7 @@ def _records(references: Sequence[Rle]) -> Iterator[LocalizationRecord]:
         for k in range(i % N_IMAGES, len(references), N_IMAGES):
             finding, box = CHEXLOCALIZE_FINDINGS[k // N_IMAGES], tuple(boxes[k])
             annotations.append(Annotation(finding, "ground_truth", references[k], (), box, 1, areas[k]))
-        yield LocalizationRecord(
-            image_id=f"i{i}",
-            patient_id=f"p{i * N_PATIENTS // N_IMAGES}",
-            study_id=f"s{i}",
-            view="FRONTAL",
-            width=WIDTH,
-            height=HEIGHT,
-            label_status=dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {a.finding: 1 for a in annotations},
-            annotations=tuple(annotations),
-        )
+        yield frontal_image(i, f"p{i * N_PATIENTS // N_IMAGES}", annotations)
 
 
 def metadata(model: str, organization: str) -> str:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw
 from pycocotools import mask as coco
 
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 from reveal_bench.metrics.localization import grid_hit, mask_iou, point_hit
 
@@ -36,6 +38,20 @@ def outline(rng: np.random.Generator, wiggle: float) -> Rle:
     canvas = Image.new("1", (WIDTH, HEIGHT))
     ImageDraw.Draw(canvas).polygon(list(zip(x.tolist(), y.tolist(), strict=True)), fill=1, outline=1)
     return encode_mask(np.asarray(canvas))
+
+
+def frontal_image(number: int, patient_id: str, annotations: Sequence[Annotation]) -> LocalizationRecord:
+    """An image that has the findings of `annotations` and no other."""
+    return LocalizationRecord(
+        image_id=f"i{number}",
+        patient_id=patient_id,
+        study_id=f"s{number}",
+        view="FRONTAL",
+        width=WIDTH,
+        height=HEIGHT,
+        label_status=dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {one.finding: 1 for one in annotations},
+        annotations=tuple(annotations),
+    )
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

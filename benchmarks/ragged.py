@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import orjson
 from goals import shown  # the benchmark's files beside this one
-from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, peer_iou
+from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, frontal_image, peer_iou
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
-from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, read_localization
+from reveal_bench.kinds.localization.records import Annotation, Polygons, read_localization
 from reveal_bench.masks import PackedMasks, Rle, pack_masks, union_masks
 from reveal_bench.metrics.localization import mask_iou
 
@@ -89,19 +89,7 @@ def write(folder: Path) -> None:
         asked[k % N_IMAGES].append(
             Annotation(finding, "ground_truth", rle, polygons, box, len(polygons), int(packed.areas[0]))  # type: ignore[arg-type]
         )
-    records = (
-        LocalizationRecord(
-            image_id=f"i{i}",
-            patient_id=f"p{i * N_PATIENTS // N_IMAGES}",
-            study_id=f"s{i}",
-            view="FRONTAL",
-            width=WIDTH,
-            height=HEIGHT,
-            label_status=dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {a.finding: 1 for a in annotations},
-            annotations=tuple(annotations),
-        )
-        for i, annotations in asked.items()
-    )
+    records = (frontal_image(i, f"p{i * N_PATIENTS // N_IMAGES}", annotations) for i, annotations in asked.items())
     build_folder({"test": records}, folder / "data", BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
     predicted = {
         f"i{i}": {

@@ -326,11 +326,13 @@ def score_given(
         return predictions
     allow_missing = allow_missing or options.get("missing") is not None
     given = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
-    find_protocol(bench.folder, bench.split, grid=grid, ratings=given, allow_missing=allow_missing, **options)
+    how: dict[str, Any] = {**options, "grid": grid, "ratings": given, "allow_missing": allow_missing}
+    strata = how.pop("strata", None)
+    protocol = find_protocol(bench.folder, bench.split, **how)
     checks: dict[str, Any] = {"argument": argument, "name": name, "grid": grid, "allow_missing": allow_missing}
     report = lint_given(predictions, bench, **checks)
     path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
-    return score_report(report, bench.folder, bench.split, path=path, grid=grid, ratings=given, **options)
+    return score_report(report, bench.folder, bench.split, protocol, path=path, ratings=given, strata=strata)
 
 
 def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:

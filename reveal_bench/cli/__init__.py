@@ -26,7 +26,6 @@ from reveal_bench.cli import (
     convert,
     curate,
     data,
-    reader_study,
     report,
     run,
     saliency,
@@ -162,7 +161,7 @@ app.command()(convert.export)
 app.command()(convert.convert)
 app.command()(saliency.saliency)
 app.command(name="score-maps")(saliency.score_maps)
-app.command()(reader_study.readers)
-app.command()(reader_study.readings)
-app.command(name="plan-readers")(reader_study.plan_readers)
+app.command()(analyses.readers)
+app.command()(analyses.readings)
+app.command(name="plan-readers")(analyses.plan_readers)
 app.add_typer(curate.app, name="curate")

@@ -1,13 +1,16 @@
-"""The commands ``confidence``, ``curves`` and ``shapes``: what one system's answers are worth, beyond its score."""
+"""What answers are worth beyond their score: ``confidence``, ``curves``, ``shapes``; ``readers`` and its siblings."""
 
 from __future__ import annotations
 
+import json
+import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import (
     AllowMissing,
@@ -23,7 +26,7 @@ from reveal_bench.cli.output import (
 )
 from reveal_bench.cli.score import thresholds_of
 
-__all__ = ["confidence", "curves", "shapes"]
+__all__ = ["confidence", "curves", "plan_readers", "readers", "readings", "shapes"]
 
 
 class Bins(StrEnum):
@@ -154,3 +157,182 @@ def shapes(
     for table in shown.values():
         terminal.print_shown(table)
         typer.echo()
+
+
+class Merit(StrEnum):
+    """Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
+
+    AUC = "auc"
+    LROC = "lroc"
+    SENSITIVITY = "sensitivity"
+    SPECIFICITY = "specificity"
+    ACCURACY = "accuracy"
+    KAPPA = "kappa"
+    HIT_RATE = "hit_rate"
+
+
+MeritOption = Annotated[Merit, typer.Option(help="Figure of merit of a reader with a modality.")]
+Column = Annotated[
+    list[str] | None, typer.Option(help="What the table calls a column, such as score=rating; several times.")
+]
+System = Annotated[str | None, typer.Option(help="Reader of the table who is compared with all others: a model.")]
+FixedReaders = Annotated[
+    bool, typer.Option("--fixed-readers", help="Say it of these readers alone, not of others like them.")
+]
+FixedCases = Annotated[
+    bool, typer.Option("--fixed-cases", help="Say it of these cases alone, not of others like them.")
+]
+
+
+def readers(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with a row per reader, case and modality: reader, case, modality, score, truth, patient.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ],
+    merit: MeritOption = Merit.AUC,
+    column: Column = None,
+    system: System = None,
+    partly_crossed: Annotated[
+        bool, typer.Option("--partly-crossed", help="Readers may have read different cases.")
+    ] = False,
+    fixed_readers: FixedReaders = False,
+    fixed_cases: FixedCases = False,
+    margin: Annotated[
+        float | None, typer.Option(help="Say whether the first modality is non-inferior: how much worse it may be.")
+    ] = None,
+    as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
+) -> None:
+    """Analyse a reader study: modalities compared over several readers of the same cases."""
+    from reveal_bench import api
+
+    result = api.readers(
+        table,
+        merit=merit.value,
+        columns=_named(column or []),
+        system=system,
+        partly_crossed=partly_crossed,
+        readers_are="fixed" if fixed_readers else "random",
+        cases_are="fixed" if fixed_cases else "random",
+        margin=margin,
+    )
+    if as_json:
+        document = {
+            "schema": 1,
+            "merit": result.merit,
+            "readers": result.analysis.readers_are,
+            "cases": result.analysis.cases_are,
+            "results": result.plain,
+            "by_reader": result.by_reader(),
+            "components": {name: None if math.isnan(value) else value for name, value in result.components.items()},
+        }
+        typer.echo(json.dumps(document, indent=2))
+        return
+    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        return
+    terminal.print_shown(result)
+
+
+def readings(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = None,
+    finding: Annotated[str | None, typer.Option(help="Label whose readings are printed; all by default.")] = None,
+    metadata: Metadata = None,
+    allow_missing: AllowMissing = False,
+) -> None:
+    """Print what readers and a system said of the same studies as CSV, for `readers --system`."""
+    from reveal_bench import api
+
+    thresholds = thresholds_of(metadata)
+    options: dict[str, Any] = {"thresholds": thresholds, "allow_missing": allow_missing}
+    result = api.readings(file, folder, split=split, finding=finding, **options)
+    typer.echo(result.to_csv(), nl=False)
+    typer.echo(result.caption, err=True)
+
+
+def plan_readers(
+    pilot: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Table of the readings of a pilot study, as for `readers`; or none, with --component.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    difference: Annotated[
+        float | None, typer.Option(help="True difference that is to be shown; 0 unless given, with --margin.")
+    ] = None,
+    margin: Annotated[float | None, typer.Option(help="Show non-inferiority by this margin instead.")] = None,
+    n_readers: Annotated[str, typer.Option("--readers", help="Numbers of readers.")] = "4,6,8,10,12",
+    n_cases: Annotated[
+        str | None, typer.Option("--cases", help="Numbers of cases whose power is asked; by default the fewest needed.")
+    ] = None,
+    power: Annotated[float | None, typer.Option(help="Power that is to be reached; .8 by default.")] = None,
+    component: Annotated[
+        list[str] | None,
+        typer.Option(help="A variance that is supposed, such as cov_1=0.0003: each that `readers --json` tells."),
+    ] = None,
+    merit: MeritOption = Merit.AUC,
+    column: Column = None,
+    system: System = None,
+    fixed_readers: FixedReaders = False,
+    fixed_cases: FixedCases = False,
+    as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
+) -> None:
+    """Plan a reader study of two modalities: how many readers and cases show a difference."""
+    from reveal_bench import api
+
+    if (pilot is None) == (not component):
+        raise ValueError("give a table of readings, or `--component` for each variance: one of the two")
+    result = api.plan_readers(
+        pilot or _components(component or []),
+        difference=difference,
+        margin=margin,
+        n_readers=_whole_numbers("n_readers", n_readers),
+        n_cases=None if n_cases is None else _whole_numbers("n_cases", n_cases),
+        power=power,
+        merit=merit.value,
+        columns=_named(column or []),
+        system=system,
+        readers_are="fixed" if fixed_readers else "random",
+        cases_are="fixed" if fixed_cases else "random",
+    )
+    if as_json:
+        typer.echo(json.dumps({"schema": 1, "pilot": result.pilot.n_cases, "studies": result.plain}, indent=2))
+    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_shown(result)
+
+
+def _whole_numbers(name: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(name, "must be whole numbers, such as 4,6,8", repr(text)) from None
+
+
+def _components(given: list[str]) -> dict[str, Any]:
+    try:
+        named = dict(text.split("=") for text in given)
+        return {name: int(text) if name == "n_cases" else float(text) for name, text in named.items()}
+    except ValueError:
+        rule = "must be NAME=NUMBER, such as cov_1=0.0003 and n_cases=114; several times"
+        raise ArgumentError("component", rule, ", ".join(given)) from None
+
+
+def _named(columns: list[str]) -> dict[str, Any]:
+    wrong = [text for text in columns if text.count("=") != 1]
+    if wrong:
+        raise ValueError(f"`--column` must be NAME=COLUMN, such as score=rating, got {wrong[0]!r}")
+    return dict(text.split("=") for text in columns)

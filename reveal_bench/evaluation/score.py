@@ -170,6 +170,7 @@ def score_file(
     grid: int | None = None,
     ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
+    strata: bool | None = None,
     **options: Any,
 ) -> ScoredFile:
     """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
@@ -177,19 +178,20 @@ def score_file(
     Parameters
     ----------
     path : prediction file of any accepted format
-    folder, split, grid, ratings, allow_missing, options : see :func:`score_report`
+    folder, split, grid, ratings, allow_missing, options : see :func:`find_protocol`
+    strata : see :func:`score_report`
 
     Raises
     ------
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        As :func:`score_report`.
+        As :func:`find_protocol`.
     """
     path, folder = Path(path), Path(folder)
-    find_protocol(folder, split, grid=grid, ratings=ratings, allow_missing=allow_missing, **options)
+    protocol = find_protocol(folder, split, grid=grid, ratings=ratings, allow_missing=allow_missing, **options)
     report = lint_file(path, folder, split, grid=grid, allow_missing=allow_missing)
-    return score_report(report, folder, split, path=path, grid=grid, ratings=ratings, **options)
+    return score_report(report, folder, split, protocol, path=path, ratings=ratings, strata=strata)
 
 
 def find_protocol(
@@ -206,6 +208,19 @@ def find_protocol(
     **options: Any,
 ) -> dict[str, Any]:
     """What scores depend on beside predictions and references, as the document says it.
+
+    Parameters
+    ----------
+    folder, split : dataset folder and the split whose references it holds
+    grid : cells per side (localization); the folder's own by default
+    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
+    ratings : what readers gave the answers (tasks), and needed there
+    allow_missing : whether questions may be left unanswered
+    missing : what an answer that is missing counts as, of :attr:`Kind.missing_as
+        <reveal_bench.kinds.kind.Kind.missing_as>`, the first of them by default
+    criterion : by which a detection is a hit, of :attr:`Kind.criteria <reveal_bench.kinds.kind.Kind.criteria>`
+    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`, the first of them by default
+    options : n_resamples, seed and unit: "patient", or the kind's own: "image", "study" or "task"
 
     Raises
     ------
@@ -232,7 +247,6 @@ def find_protocol(
         raise ArgumentError("criterion", f"must {known} for a benchmark of {kind.name}", repr(criterion))
     if grid is not None and not 1 <= grid <= MAX_CELLS:
         raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
-    options.pop("strata", None)
     resampling = Resampling(**options, interval=interval)
     if not split_shards(folder, kind.config, split):
         kind.read_records(folder, split)  # refuses, in the words of the kind
@@ -249,17 +263,10 @@ def score_report(
     report: LintReport,
     folder: Path,
     split: str,
+    protocol: Mapping[str, Any],
     *,
     path: Path | None = None,
-    grid: int | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
-    missing: str | None = None,
-    criterion: str | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: str | None = None,
     strata: bool | None = None,
 ) -> ScoredFile:
     """Score the predictions of a lint report, of the kind that the folder's benchmark asks for.
@@ -268,16 +275,9 @@ def score_report(
     ----------
     report : of predictions for the split
     folder, split : dataset folder and the split whose references it holds
+    protocol : of :func:`find_protocol`
     path : the file that the report is of, if it is of one
-    grid : cells per side (localization); the folder's own by default
-    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks), and needed there
-    missing : what an answer that is missing counts as, of :attr:`Kind.missing_as
-        <reveal_bench.kinds.kind.Kind.missing_as>`, the first of them by default
-    criterion : by which a detection is a hit, of :attr:`Kind.criteria <reveal_bench.kinds.kind.Kind.criteria>`
-    unit : "patient", or the kind's own: "image", "study" or "task"
-    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`, the first
-        of them by default
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
 
     Raises
@@ -285,14 +285,11 @@ def score_report(
     LintError
         If the report has errors.
     ValueError
-        If the folder, split, unit or interval is not what it must be, or readers score and there are no ratings.
+        If the unit is not one of the kind.
     """
     folder = Path(folder)
     kind = kind_of(read_folder_info(folder))
-    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-    how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings, "missing": missing}
-    how["criterion"] = criterion
-    protocol = find_protocol(folder, split, **how, allow_missing=report.allow_missing, **options)
+    protocol = dict(protocol) | {"allow_missing": report.allow_missing}
     resampling = Resampling.of(protocol)
     if not report.ok:
         raise LintError(report)

@@ -16,8 +16,7 @@ from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Csv, Figure, Note, Page, Part, Section, Table, Text, render_page
 from reveal_bench.reports.run_controls import EXPLAINED, controlled_runs, controls_table, draw_controls
 from reveal_bench.reports.run_errors import Reviews
-from reveal_bench.reports.run_published import published_parts
-from reveal_bench.reports.run_tables import costs_table, runs_table
+from reveal_bench.reports.run_tables import costs_table, published_parts, runs_table
 from reveal_bench.reports.runs import Progress, ReportRun, World
 from reveal_bench.reports.style import Illustration, missing_glyphs
 

@@ -21,8 +21,8 @@ from reveal_bench.reports.heat import AveragePicture
 from reveal_bench.reports.page import Csv, Table, Text
 from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_page import PAGE, write_run_report
-from reveal_bench.reports.run_published import published_parts
 from reveal_bench.reports.run_report import Options
+from reveal_bench.reports.run_tables import published_parts
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
 from tests.reports.conftest import SPLIT, guesses, write_run
