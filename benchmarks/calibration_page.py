@@ -38,8 +38,8 @@ def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[
 
 
 def _n_trials(cell: Cell, rates: dict[str, Any], share: str) -> int:
-    """Trials behind a rate; those of p may be fewer, where a rule for p was changed after the rest was simulated."""
-    return int(rates.get("p_trials", cell["n_trials"]) if share == "p_printed" else cell["n_trials"])
+    """Trials behind a rate: intervals, or p, may have been simulated again by themselves."""
+    return int(rates.get("p_trials" if share == "p_printed" else "interval_trials", cell["n_trials"]))
 
 
 Bounds = list[tuple[float, float, float, float]]
@@ -86,6 +86,11 @@ def _is_missed_for_sure(bounds: Bounds, n_trials: float) -> bool:
         max(low - rate, rate - high) > 2 * math.sqrt(rate * (1 - rate) / (n_trials * part))
         for rate, low, high, part in bounds
     )
+
+
+def misses_tiers(cell: Cell, rates: dict[str, Any]) -> bool:
+    """Whether tiers part equal systems too often, for sure, in the trials that were simulated first."""
+    return _is_missed_for_sure(_of_tiers(rates), cell["n_trials"])
 
 
 def _summary(cells: list[Cell]) -> str:
@@ -157,7 +162,7 @@ def _misses(cells: list[Cell]) -> str:
 def _one_sided(cells: list[Cell]) -> str:
     rows = []
     for cell, figure, rates in _judged(cells, "new"):
-        if _is_missed_for_sure(_of_sides(rates), cell["n_trials"] * rates["printed"]):
+        if _is_missed_for_sure(_of_sides(rates), _n_trials(cell, rates, "printed") * rates["printed"]):
             where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
             rows.append((*where, _number(rates["coverage"]), _number(rates["below"]), _number(rates["above"])))
     heads = ("figure", "prevalence", "world", "patients", "coverage", "misses below", "above")

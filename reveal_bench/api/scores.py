@@ -83,13 +83,23 @@ class Scores(Shown):
         return [{"stratum": name} | _record(e) for name, part in self.scored.strata.items() for e in part]
 
     @property
+    def answered(self) -> list[dict[str, Any]]:
+        """As `records`, of the questions that the system answered, where it abstained from some; else empty.
+
+        `scored.answered` has their number and share; in `records` those it declined are misses.
+        """
+        return [] if self.scored.answered is None else [_record(one) for one in self.scored.answered.estimates]
+
+    @property
     def caption(self) -> str:
         """What was scored on what, how intervals were made, and whether the linter warns of anything."""
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
         warned = f"; {n} warning{'s' * (n > 1)} of the linter: scored.report" if n else ""
         scale = scale_text(one.metric for one in self.scored.estimates)
-        return f"{report.file} on {self.scored.place}: {scale} with {intervals_text(self.scored.resampling)}{warned}"
+        declined = f"; {self.scored.answered.in_words}: `answered`" if self.scored.answered else ""
+        how = intervals_text(self.scored.resampling)
+        return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""

@@ -36,7 +36,7 @@ from reveal_bench.cli.output import (
 from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
-    from reveal_bench.evaluation.score import ScoredFile
+    from reveal_bench.evaluation.score import Answered, ScoredFile
 
 
 class Compat(StrEnum):
@@ -263,10 +263,23 @@ def score(
         positives=result.rows.positives,
         wide=wide,
     )
+    _print_answered(file, scored.answered, wide=wide)
     for part in (result.subgroups, result.readers, result.published):
         if part is not None:
             typer.echo()
             terminal.print_shown(part, wide=wide if part is result.published else None)
+
+
+def _print_answered(file: Path, answered: Answered | None, *, wide: bool) -> None:
+    """The scores of the questions that were answered, where others were declined."""
+    if answered is None:
+        return
+    typer.echo()
+    about = f"{file.name}, answered questions alone ({answered.in_words} and counted as misses above)"
+    if answered.estimates:
+        terminal.print_scores(answered.estimates, about, wide=wide)
+    else:
+        typer.echo(f"{about}: none")
 
 
 def thresholds_of(metadata: Path | None) -> float | dict[str, float]:

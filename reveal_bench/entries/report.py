@@ -93,6 +93,10 @@ class LintReport:
         Figures that a person can eye: see :func:`reveal_bench.kinds.localization.lint.describe`.
     allow_missing : bool
         Whether missing pairs were declared to be intended.
+    abstained : tuple of (image_id, finding), or of an id and ""
+        Questions that a line declines to answer, see :mod:`reveal_bench.entries.abstain`; in the order of the file.
+    n_questions : int
+        Questions that the split asks, of which those are some.
     """
 
     file: str
@@ -103,6 +107,8 @@ class LintReport:
     missing_pairs: tuple[tuple[str, str], ...]
     statistics: Mapping[str, Any]
     allow_missing: bool = False
+    abstained: tuple[tuple[str, str], ...] = ()
+    n_questions: int = 0
 
     @classmethod
     def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
@@ -142,7 +148,7 @@ class LintReport:
 
         Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
         ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
-        ``missing_pairs`` (a list of [image_id, finding]) and ``statistics``.
+        ``missing_pairs`` and ``abstained`` (lists of [image_id, finding]) and ``statistics``.
         """
         return {
             "schema": 1,
@@ -156,6 +162,7 @@ class LintReport:
             "allow_missing": self.allow_missing,
             "problems": [asdict(problem) for problem in self.problems],
             "missing_pairs": [list(pair) for pair in self.missing_pairs],
+            "abstained": [list(pair) for pair in self.abstained],
             "statistics": dict(self.statistics),
         }
 
@@ -193,6 +200,7 @@ class LintReport:
             lines.append(_CONVERT)
         verdict = "accepted" if self.ok else "refused"
         read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
+        read += f", {len(self.abstained)} declined" if self.abstained else ""
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
         if statistics:
             lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]

@@ -39,7 +39,7 @@ from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
-from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of
+from reveal_bench.metrics.bootstrap import MACRO, Resampled, are_means, macro_first
 from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, Resampling, find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
@@ -276,7 +276,7 @@ def compare_resampled(
         if margin is not None:
             tails = np.array([tails_of_replicates(column, margin.width) for column in combine(*replicates).T])
     else:
-        evidence = _evidence_of_pair(a, b, values, parts[1], combine, pooled_freedom_of(recipe.split("|", 1)[0]))
+        evidence = _evidence_of_pair(a, b, values, parts[1], combine, are_means(recipe.split("|", 1)[0]))
         found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
         p_values = np.where(np.isnan(found.low) | lacks_positives(a), np.nan, paired_p(*parts, signs))
         if margin is not None:
@@ -304,7 +304,7 @@ def _evidence_of_pair(
     values: FloatArray,
     behind: BoolArray,
     combine: Callable[[FloatArray, FloatArray], FloatArray],
-    pooled_freedom: float,
+    of_means: bool,
 ) -> Evidence:
     left_out = np.array([a.left_out(), b.left_out()], np.float64)
     left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
@@ -314,7 +314,7 @@ def _evidence_of_pair(
         averaged=np.flatnonzero(~np.isnan(values[0, 1:])),
         bounds=(-math.inf, math.inf),
         is_mean=combine is np.subtract,
-        pooled_freedom=pooled_freedom,
+        of_means=of_means,
     )
 
 
@@ -456,7 +456,7 @@ def _intervals_of_macros(
             n_units,
             averaged=averaged,
             bounds=(metric.low, metric.high),
-            pooled_freedom=pooled_freedom_of(metric.name),
+            of_means=are_means(metric.name),
         )
         found.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
     columns = ("values", "low", "high", "n_empty")

@@ -5,6 +5,7 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
 * ``schema``: 1
 * ``benchmark``, ``version``, ``split``: what was scored against; ``references_sha256``: of its reference files
 * ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing``: what was scored
+* ``abstained``, where the file declines questions: ``n``, ``coverage``, and ``estimates`` of the answered ones
 * ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings);
   ``missing`` where an answer that is missing counts as something else than a miss; ``criterion`` where it is not the
   first of the kind
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
 __all__ = [
-    "LintError", "ScoredFile", "find_protocol", "hash_references", "ids_of_other_splits", "lint_file", "score_file",
-    "score_report",
+    "Answered", "LintError", "ScoredFile", "find_protocol", "hash_references", "ids_of_other_splits", "lint_file",
+    "score_file", "score_report",
 ]  # fmt: skip
 
 _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
@@ -55,6 +56,28 @@ class LintError(ValueError):
 
 
 @dataclass(frozen=True)
+class Answered:
+    """The questions that a system which abstains from some has answered.
+
+    Attributes
+    ----------
+    n_abstained : questions declined: pairs of an image and a finding, or studies, tasks or images
+    coverage : share of the questions that are answered
+    estimates : of the answered questions alone; in those of a :class:`ScoredFile` the others are misses
+    """
+
+    n_abstained: int
+    coverage: float
+    estimates: Sequence[Estimate]
+
+    @property
+    def in_words(self) -> str:
+        """How much was answered, such as "coverage 90.0 %, 12 questions declined"."""
+        declined = f"{self.n_abstained:,} question{'s' * (self.n_abstained > 1)} declined"
+        return f"coverage {100 * self.coverage:.1f} %, {declined}"
+
+
+@dataclass(frozen=True)
 class ScoredFile:
     """Scored predictions of a file, or of Python (`path` is None), with everything that their numbers depend on."""
 
@@ -66,6 +89,7 @@ class ScoredFile:
     protocol: dict[str, Any]
     references_sha256: str
     strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
+    answered: Answered | None = None
 
     def __repr__(self) -> str:
         return f"<scores of {self.report.file}: {len(self.estimates)} figures of {self.rows!r}>"
@@ -100,10 +124,18 @@ class ScoredFile:
             "n_missing": len(self.report.missing_pairs),
             "protocol": self.protocol,
             "estimates": [_without_nan(asdict(estimate)) for estimate in self.estimates],
+            **self._abstained(),
             "strata": {name: [_without_nan(asdict(e)) for e in part] for name, part in self.strata.items()},
             "notes": list(self.notes),
             "software": {"name": "reveal-bench", "version": __version__},
         }
+
+    def _abstained(self) -> dict[str, Any]:
+        if self.answered is None:
+            return {}
+        estimates = [_without_nan(asdict(estimate)) for estimate in self.answered.estimates]
+        told = {"n": self.answered.n_abstained, "coverage": self.answered.coverage, "estimates": estimates}
+        return {"abstained": told}
 
 
 def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
@@ -298,4 +330,14 @@ def score_report(
     with_strata = kind.has_strata if strata is None else strata
     parts = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if with_strata else {}
     estimates = rows.estimates(resampling)
-    return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split), parts)
+    answered = _answered(rows, report, resampling)
+    sha256 = hash_references(folder, split)
+    return ScoredFile(path, report, manifest, rows, estimates, protocol, sha256, parts, answered)
+
+
+def _answered(rows: Rows, report: LintReport, resampling: Resampling) -> Answered | None:
+    n = len(report.abstained)
+    if not n:
+        return None
+    rest = rows.without(report.abstained)
+    return Answered(n, 1 - n / report.n_questions, rest.estimates(resampling) if len(rest) else ())

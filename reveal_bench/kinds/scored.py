@@ -141,6 +141,10 @@ class Rows(ABC):
     def of_patients(self, patients: Collection[str]) -> Self:
         """The rows of `patients` alone, as if the split held nobody else."""
 
+    @abstractmethod
+    def without(self, questions: Collection[tuple[str, str]]) -> Self:
+        """The rows without some questions, as a lint report names them: as if these had not been asked."""
+
     def comparable(self) -> Self:
         """The rows as they are compared with others': without what a system added to the cases asked."""
         return self

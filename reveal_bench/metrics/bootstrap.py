@@ -28,7 +28,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined
-from reveal_bench.metrics.jackknife import POOLED_FREEDOM, Evidence, evidence_of_groups
+from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 __all__ = [
     "MACRO",
@@ -40,7 +40,7 @@ __all__ = [
     "blocks_of_counts",
     "bootstrap_columns",
     "bounds_of",
-    "pooled_freedom_of",
+    "are_means",
     "bootstrap_means",
     "code_cases",
     "estimate_cases",
@@ -192,8 +192,8 @@ class BootstrapMeans:
     def evidence(self, left_out: FloatArray, bounds: tuple[float, float]) -> Evidence:
         """What the jackknife's intervals of the macro and the means need; `left_out` has the macro first."""
         whole = (self.sums == np.rint(self.sums)) & (self.sums >= 0) & (self.sums <= self.rows)
-        behind, freedom = (self.rows > 0).sum(axis=0), POOLED_FREEDOM["mean"]
-        return evidence_of_groups(left_out, behind, is_share=whole.all(axis=0), bounds=bounds, pooled_freedom=freedom)
+        behind = (self.rows > 0).sum(axis=0)
+        return evidence_of_groups(left_out, behind, is_share=whole.all(axis=0), bounds=bounds, of_means=True)
 
     def left_out(self) -> FloatArray:
         """The means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
@@ -205,10 +205,9 @@ def bounds_of(metric: str) -> tuple[float, float]:
     return (METRICS[metric].low, METRICS[metric].high) if metric in METRICS else (-np.inf, np.inf)
 
 
-def pooled_freedom_of(metric: str) -> float:
-    """What the pooled variance of the findings counts for in a macro of this metric."""
-    is_ratio = metric in METRICS and METRICS[metric].family in ("labels", "agreement")
-    return POOLED_FREEDOM["ratio" if is_ratio else "mean"]
+def are_means(metric: str) -> bool:
+    """Whether figures of a metric are means over rows, and not ratios such as F1 and kappa."""
+    return metric not in METRICS or METRICS[metric].family not in ("labels", "agreement")
 
 
 def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:

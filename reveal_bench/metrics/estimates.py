@@ -91,8 +91,8 @@ _OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "percent_agreement": agreement_from_tables,
     "mean_absolute_difference": difference_from_tables,
 }
-_SHARES = ("precision", "recall", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
-"""Metrics that are means of rows that are 0 or 1."""
+_SHARES = ("f1", "precision", "recall", "f1_micro", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
+"""Metrics that are means of rows that are 0 or 1, or F1, the share that 2 TP is of 2 TP + FP + FN."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 

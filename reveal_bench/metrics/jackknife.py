@@ -8,15 +8,18 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
 ``V = sum d**2``: few where a few patients decide the figure.
 
 * The share of hits of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective
-  sample size ``value (1 - value) / se**2``, which allows for patients with several rows. So has every figure at an end
-  of its scale, where the standard error is 0; its effective sample size is the number of patients behind it.
+  sample size ``value (1 - value) / se**2``, which allows for patients with several rows. So has the F1 of one finding,
+  the share 2 TP of 2 TP + FP + FN. So has another mean of one finding, such as IoU, with t in place of the normal
+  quantile. And so has every figure at an end of its scale, where the standard error is 0; its effective sample size is
+  the number of patients behind it.
 * A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
   and is the pooled one. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
   findings' biases.
 * Every other figure has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
-  of freedom; on its own scale if it has no bounds, as a difference has none here.
+  of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of kappa, whose scale goes
+  down to -1, has the same on its own scale.
 
 Nothing is printed (both ends are NaN) where fewer than :data:`LEAST_UNITS` patients are behind a figure, of a macro
 behind any of its findings; and where a figure that is derived from macros, such as their relative decrease, rests on a
@@ -42,6 +45,7 @@ __all__ = [
     "LEAST_UNITS",
     "LEAST_UNITS_IN_MACRO",
     "POOLED_FREEDOM",
+    "POOLED_FREEDOM_OF_RATIOS",
     "Evidence",
     "evidence_of_groups",
     "jackknife_ends",
@@ -57,7 +61,7 @@ LEAST_UNITS = 10
 """Patients behind a figure below which it has no interval."""
 LEAST_UNITS_IN_MACRO = 5
 """The same for every finding of a figure that is derived from macros."""
-POOLED_FREEDOM = {"mean": 5.0, "ratio": 2.0}
+POOLED_FREEDOM, POOLED_FREEDOM_OF_RATIOS = 5.0, 2.0
 """Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro: of means over
 rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose variances differ more between findings."""
 
@@ -79,10 +83,10 @@ class Evidence:
     enough : bool array (n_columns,)
         Whether these suffice for an interval.
     is_share : bool array (n_columns,)
-        Whether the figure is a mean of rows that are 0 or 1.
+        Whether the figure is a mean of rows that are 0 or 1, or F1.
     bounds : ends of the scale, infinite if it has none
     averaged : columns whose mean the first one is, as a macro; None where it is not a mean of others
-    pooled_freedom : of :data:`POOLED_FREEDOM`
+    of_means : whether figures are means over rows, as hit rates and IoU are, and not other ratios
     """
 
     left_out: FloatArray
@@ -91,7 +95,7 @@ class Evidence:
     is_share: BoolArray
     bounds: tuple[float, float]
     averaged: IntArray | None = None
-    pooled_freedom: float = POOLED_FREEDOM["ratio"]
+    of_means: bool = False
 
 
 def evidence_of_groups(
@@ -102,7 +106,7 @@ def evidence_of_groups(
     is_share: BoolArray | bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
     is_mean: bool = True,
-    pooled_freedom: float = POOLED_FREEDOM["ratio"],
+    of_means: bool = False,
 ) -> Evidence:
     """Evidence of a macro and its groups.
 
@@ -111,8 +115,9 @@ def evidence_of_groups(
     left_out : float array (n_units, 1 + n_groups), the macro first
     n_units : int array (n_groups,), units behind each group
     averaged : groups in the macro, all with a unit by default
-    is_share : whether each group is a mean of rows that are 0 or 1
+    is_share : whether each group is a mean of rows that are 0 or 1, or F1
     is_mean : whether the first column is the mean of the groups, and not otherwise derived from macros
+    of_means : whether groups are means over rows
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]
@@ -126,7 +131,7 @@ def evidence_of_groups(
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
         averaged + 1 if is_mean else None,
-        pooled_freedom,
+        of_means,
     )
 
 
@@ -192,9 +197,15 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         shares, errors, bias = (values - low) / width, errors / width, bias / width
         at_end = (shares <= 0) | (shares >= 1)
         effective = np.where(at_end, evidence.n_units, _divide(shares * (1 - shares), errors**2))
-        wilson = _wilson(shares, effective)
-        ends = np.where(evidence.is_share | at_end, wilson, _on_arcsine(shares, bias, errors, t_quantile(freedom)))
-        ends = low + width * ends
+        is_single = np.full(values.shape, True)
+        is_single[0] = evidence.averaged is None
+        quantiles = np.where(evidence.is_share | at_end, Z, t_quantile(freedom))
+        has_wilson = evidence.is_share | at_end | (is_single & evidence.of_means)
+        shifted = _on_arcsine(shares, bias, errors, quantiles)
+        if low < 0:
+            plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
+            shifted = np.where(is_single, shifted, plain)
+        ends = low + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
     else:
         reach = t_quantile(freedom) * errors
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
@@ -225,7 +236,8 @@ def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArr
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
     """Standard error, its degrees of freedom, and bias of the mean of some columns, as the module says of a macro."""
-    n, k, pooled_freedom = len(evidence.left_out), len(averaged), evidence.pooled_freedom
+    n, k = len(evidence.left_out), len(averaged)
+    pooled_freedom = POOLED_FREEDOM if evidence.of_means else POOLED_FREEDOM_OF_RATIOS
     behind = evidence.n_units[averaged]
     own = np.maximum(behind - 1, 0)
     left_out = evidence.left_out[:, averaged]
@@ -244,8 +256,8 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
     return float(np.sqrt(variance)), float(freedom), float((n - 1) * (centre - values[averaged]).sum() / k)
 
 
-def _wilson(shares: FloatArray, sizes: FloatArray) -> FloatArray:
-    added = _divide(np.full(sizes.shape, Z**2), sizes)
+def _wilson(shares: FloatArray, sizes: FloatArray, quantiles: FloatArray) -> FloatArray:
+    added = _divide(quantiles**2, sizes)
     centre = (shares + added / 2) / (1 + added)
     reach = np.sqrt(added * shares * (1 - shares) + added**2 / 4) / (1 + added)
     return np.stack([centre - reach, centre + reach])

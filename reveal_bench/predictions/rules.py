@@ -39,6 +39,8 @@ RULES: dict[str, str] = {
     "missing-score": "a detection says how sure the model is",
     "one-place": "a detection is a point, a box or a mask: no cell, nor several points",
     "missing-geometry": "a point, points, cell, box, rle or polygons is given",
+    "abstain-and-answer": "a question is answered or declined, not both",
+    "abstain-twice": "a question is declined once",
     "unknown-field": "a field has a known name",
     "point-and-points": "not both point and points are given",
     "two-masks": "not both rle and polygons are given: rle counts (warning)",

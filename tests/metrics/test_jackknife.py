@@ -37,15 +37,20 @@ def deleted(statistic: Statistic) -> tuple[float, float, float, float]:
     return value, error, (N_PATIENTS - 1) * (mean - value), freedom
 
 
-def wilson(share: float, n: float) -> list[float]:
-    """Where the score statistic is the normal quantile: roots, not the closed form."""
-    z = norm.ppf(0.975)
+def wilson(share: float, n: float, z: float = norm.ppf(0.975)) -> list[float]:
+    """Where the score statistic is the normal quantile, or that of t: roots, not the closed form."""
 
     def score(p: float) -> float:
         return float((share - p) ** 2 - z**2 * p * (1 - p) / n)
 
     low = 0.0 if share == 0 else brentq(score, 0, share - 1e-12, xtol=1e-14)
     return [low, 1.0 if share == 1 else brentq(score, share + 1e-12, 1, xtol=1e-14)]
+
+
+def wilson_of(statistic: Statistic, *, of_t: bool) -> list[float]:
+    """With the effective size that the spread has."""
+    value, error, _, freedom = deleted(statistic)
+    return wilson(value, value * (1 - value) / error**2, (t.ppf(0.975, freedom) if of_t else norm.ppf(0.975)))
 
 
 def on_arcsine(statistic: Statistic, low: float = 0.0, high: float = 1.0) -> list[float]:
@@ -60,9 +65,16 @@ def spread_on_arcsine(value: float, error: float, bias: float, freedom: float, l
 
 
 def macro_on_arcsine(
-    statistics: Sequence[Statistic], behind: Sequence[int], low: float = 0.0, *, pooled_freedom: float = 5.0
+    statistics: Sequence[Statistic], behind: Sequence[int], *, pooled_freedom: float = 5.0
 ) -> list[float]:
-    """A macro's interval, sum by sum: each finding's variance steadied by some degrees of freedom of the pooled one."""
+    """A macro's interval on the scale of a share."""
+    return spread_on_arcsine(*spread_of_macro(statistics, behind, 0.0, pooled_freedom=pooled_freedom), 0.0, 1.0)
+
+
+def spread_of_macro(
+    statistics: Sequence[Statistic], behind: Sequence[int], low: float, *, pooled_freedom: float
+) -> tuple[float, float, float, float]:
+    """As `deleted`, sum by sum: each finding's variance steadied by some degrees of freedom of the pooled one."""
     k = len(statistics)
     spreads = [deleted(statistic) for statistic in statistics]
     values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]
@@ -83,7 +95,7 @@ def macro_on_arcsine(
     freedom = sum(steadied) ** 2 / sum(v**2 / (f + pooled_freedom) for v, f in zip(steadied, own, strict=True))
     value, bias = (sum(spread[i] for spread in spreads) / k for i in (0, 2))
     error = math.sqrt(sum(steadied) + covariances) / k
-    return spread_on_arcsine(value, error, bias, min(freedom, N_PATIENTS - 1), low, 1.0)
+    return value, error, bias, min(freedom, N_PATIENTS - 1)
 
 
 def behind_of(finding: int) -> int:
@@ -109,20 +121,19 @@ def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.rando
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("point_hit", 1, hits, findings=findings, patients=NAMES)
     for i in (0, 1):
-        value, error, _, _ = deleted(mean_of(hits, i))
-        expected = wilson(value, value * (1 - value) / error**2)
+        expected = wilson_of(mean_of(hits, i), of_t=False)
         assert found(got, "point_hit", f"f{i}") == pytest.approx(expected, abs=1e-9)
     expected = macro_on_arcsine([mean_of(hits, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
     assert found(got, "point_hit", "macro") == pytest.approx(expected, abs=2e-4)
     assert "|i:jackknife|" in got[0].signature
 
 
-def test_iou_has_a_t_interval_on_the_arcsine_scale(rng: np.random.Generator) -> None:
+def test_iou_has_a_score_interval_with_t_and_its_macro_one_on_the_arcsine_scale(rng: np.random.Generator) -> None:
     values = rng.random(len(PATIENTS)) ** 3
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
     for i in (0, 1):
-        assert found(got, "mask_iou", f"f{i}") == pytest.approx(on_arcsine(mean_of(values, i)), abs=2e-4)
+        assert found(got, "mask_iou", f"f{i}") == pytest.approx(wilson_of(mean_of(values, i), of_t=True), abs=5e-4)
     expected = macro_on_arcsine([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
     assert found(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
@@ -139,11 +150,16 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
         return lambda kept: float(of(present[kept, i], predicted[kept, i]))
 
     got = estimate_labels(predicted, present, labels=["a", "b"], patients=NAMES)
-    low = -1.0 if metric == "cohen_kappa" else 0.0
+    is_kappa = metric == "cohen_kappa"
     for i, name in enumerate("ab"):
-        assert found(got, metric, name) == pytest.approx(on_arcsine(statistic(i), low), abs=2e-4)
+        single = on_arcsine(statistic(i), -1.0) if is_kappa else wilson_of(statistic(i), of_t=False)
+        assert found(got, metric, name) == pytest.approx(single, abs=2e-4)
     behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
-    expected = macro_on_arcsine([statistic(0), statistic(1)], behind, low, pooled_freedom=2.0)
+    statistics = [statistic(0), statistic(1)]
+    expected = macro_on_arcsine(statistics, behind, pooled_freedom=2.0)
+    if is_kappa:  # on its own scale
+        value, error, bias, freedom = spread_of_macro(statistics, behind, -1.0, pooled_freedom=2.0)
+        expected = [value - bias + side * t.ppf(0.975, freedom) * error for side in (-1, 1)]
     assert found(got, metric, "macro") == pytest.approx(expected, abs=2e-4)
 
 

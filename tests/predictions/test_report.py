@@ -61,7 +61,7 @@ def test_json_has_everything_under_stable_keys():
     document = json.loads(REPORT.to_json())
     assert list(document) == [
         "schema", "file", "format", "ok", "n_entries", "n_predictions", "n_errors", "n_warnings", "allow_missing",
-        "problems", "missing_pairs", "statistics",
+        "problems", "missing_pairs", "abstained", "statistics",
     ]  # fmt: skip
     assert document["problems"][1] == {
         "severity": "error",

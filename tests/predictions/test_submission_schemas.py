@@ -130,6 +130,10 @@ GOOD = [
     ("detection", {**PAIR, "point": [1, 2], "score": 1}),
     ("findings", {**STUDY, "probabilities": {"COPD": 1}}),
     ("tasks", {**TASK, "answer": "Two\nlines\twith a tab."}),
+    *[
+        (kind, {**question, "abstain": True})
+        for kind, question in (("localization", PAIR), ("findings", STUDY), ("tasks", {"task_id": "t"}))
+    ],
     ("submission", META),
     ("submission", {**META, "kind": "human_reader", "prompt_style": None, "thresholds": 0.3, "grid": 16}),
     ("submission", {**META, "parameters": {"seed": 1, "stream": False, "effort": "high", "stop": None}}),
@@ -142,6 +146,10 @@ def test_good_value_is_accepted(schema: str, value: object) -> None:
 
 
 BAD = [
+    *[
+        (kind, {**question, "abstain": True}, "too many properties|is valid under each of")
+        for kind, question in (("localization", POINT), ("findings", {**STUDY, "labels": []}), ("tasks", TASK))
+    ],
     # localization
     ("localization", PAIR, r"is not valid under any of the given schemas|is a required property"),
     ("localization", {"finding": "Edema", "point": [1, 2]}, r"'image_id' is a required property"),

@@ -64,6 +64,9 @@ class Lint(_Strict):
     allow_missing: bool
     problems: list[LintProblem]
     missing_pairs: Annotated[list[list[str]], Field(description="[image, finding] or [study]: asked, not predicted")]
+    abstained: Annotated[
+        list[list[str]], Field(description="[image, finding] or [study], or [image]: declined, which counts as a miss")
+    ]
     statistics: _Statistics
 
     @model_validator(mode="after")
@@ -74,8 +77,8 @@ class Lint(_Strict):
             raise ValueError(f"(`n_errors`, `n_warnings`, `ok`) must be {counts}, as the problems say")
         if not 0 <= self.n_predictions <= self.n_entries:
             raise ValueError(f"`n_predictions` must lie in [0, `n_entries`], got {self.n_predictions}")
-        if any(len(pair) != 2 for pair in self.missing_pairs):
-            raise ValueError("`missing_pairs` must hold pairs")
+        if any(len(pair) != 2 for pair in (*self.missing_pairs, *self.abstained)):
+            raise ValueError("`missing_pairs` and `abstained` must hold pairs")
         return self
 
     @property

@@ -117,7 +117,7 @@ class Detection(ImageKind):
 
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
-        if not isinstance(answer, Mapping):
+        if not isinstance(answer, Mapping) or "abstain" in answer:
             return super().entries(key, answer)
         return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
                 for finding, several in answer.items() for one in several]  # fmt: skip

@@ -4,7 +4,8 @@ Conventions
 -----------
 An entry is one thing that a model marks: a box, a mask (run lengths or contours) or a point, and how sure the model is.
 COCO results are the natural file. A finding that is not marked on an image is answered: the model holds it to be
-absent there, so nothing is ever missing. Entries keep the order of the file, which decides between equal scores.
+absent there, so nothing is ever missing; ``{"image_id": "...", "abstain": true}`` declines a whole image. Entries keep
+the order of the file, which decides between equal scores.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.entries.abstain import Abstentions
 from reveal_bench.entries.jsonl import Entry, check_entries
 from reveal_bench.entries.report import LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
@@ -89,7 +91,9 @@ def lint_detections(
     file_format, entries = read_entries(data, manifest, limits, log)
     del data  # a document was parsed: its text need not be held beside it
     checker = DetectionChecker(manifest, manifest.grid, file_format, limits, log)
-    drafts = check_entries(entries, checker.check, log)
+    declined = Abstentions(("image_id",), ((image, "") for image in manifest.rows), "unknown-image", log)
+    drafts = check_entries(declined.answers(entries), checker.check, log)
+    declined.check([(draft.row.image_id, "") for draft in drafts if draft.row is not None])
     check_masks(drafts, checker)
     if not log.has_errors:
         _fill_contours(drafts, limits, log)
@@ -106,7 +110,8 @@ def lint_detections(
     problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
-    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, (), _describe(drafts, manifest))
+    told = _describe(drafts, manifest), False, *declined.counted
+    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, (), *told)
 
 
 def _fill_contours(drafts: Iterable[Draft], limits: Limits, log: ProblemLog) -> None:

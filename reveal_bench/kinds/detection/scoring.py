@@ -271,7 +271,14 @@ class DetectionRows(Rows):
     def of_patients(self, patients: Collection[str]) -> DetectionRows:
         """The rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
-        kept = np.array([patient in chosen for _, patient in self.images], bool)
+        return self._of_images(np.array([patient in chosen for _, patient in self.images], bool))
+
+    def without(self, questions: Collection[tuple[str, str]]) -> DetectionRows:
+        """The rows of the other images."""
+        chosen = {image_id for image_id, _ in questions}
+        return self._of_images(np.array([image_id not in chosen for image_id, _ in self.images], bool))
+
+    def _of_images(self, kept: BoolArray) -> DetectionRows:
         place = np.cumsum(kept) - 1
         own = kept[self.lesion_image]
         lesions = _renumbered(own)

@@ -4,7 +4,8 @@ Conventions
 -----------
 Canonical JSONL: ``{"study_id": "...", "labels": ["Cardiomegaly", "COPD"]}`` or ``{"study_id": "...", "probabilities":
 {"Cardiomegaly": 0.91, ...}}`` with all labels of the benchmark. CSV and TSV: a column ``study_id`` and one column per
-label holding its probability (0 and 1 will do). All lines of a file give the same of the two. As everywhere in this
+label holding its probability (0 and 1 will do). All lines of a file give the same of the two;
+``{"study_id": "...", "abstain": true}`` gives neither (:mod:`reveal_bench.entries.abstain`). As everywhere in this
 package, the linter knows the public manifest only, notes all problems, and repairs nothing.
 """
 
@@ -15,10 +16,11 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.entries.abstain import Abstentions
 from reveal_bench.entries.hints import name_hint, study_hint
 from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
 from reveal_bench.entries.report import LintReport, ProblemLog
@@ -70,9 +72,12 @@ def lint_findings(
     log.left_out = frozenset(("unknown-study",) if leave_out_unknown else ())
     file_format, entries = _entries(data, limits, log)
     checker = _Checker(manifest, limits, log)
-    predictions = check_entries(entries, checker.check, log)
+    declined = Abstentions(("study_id",), ((study, "") for study in manifest.studies), "unknown-study", log)
+    predictions = check_entries(declined.answers(entries), checker.check, log)
+    declined.check([(study, "") for study in checker.first_line])
     found = [prediction for prediction in predictions if prediction is not None]
-    missing = [] if log.stopped else _note_missing(checker.first_line, manifest, allow_missing, log)
+    answered = {*checker.first_line, *(study for study, _ in declined.lines)}
+    missing = [] if log.stopped else _note_missing(answered, manifest, allow_missing, log)
     if {p.labels is None for p in found} == {True, False}:
         log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=found[-1].line)
     for (spelling, label), n in checker.spellings.items():
@@ -80,9 +85,8 @@ def lint_findings(
     log.note_left_out("studies")
     kept = () if log.has_errors else tuple(found)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
-    return LintReport(
-        log.file, file_format, len(predictions), problems, kept, pairs, _statistics(found, manifest), allow_missing
-    )
+    told = _statistics(found, manifest), allow_missing, *declined.counted
+    return LintReport(log.file, file_format, len(predictions), problems, kept, pairs, *told)
 
 
 def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
@@ -241,7 +245,7 @@ class _Checker:
         return values
 
 
-def _note_missing(found: dict[str, int], manifest: StudyManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
+def _note_missing(found: Collection[str], manifest: StudyManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
     missing = [study for study in manifest.studies if study not in found]
     if missing:
         message = f"{len(missing)} of {len(manifest.studies)} studies have no prediction: {'; '.join(missing[:5])}"

@@ -135,6 +135,11 @@ class StudyRows(Rows):
         share = float(self.present[:, columns].mean())
         return {"f1": share, "recall": share, "cohen_kappa": 0.0, "auroc": 0.5}
 
+    def without(self, questions: Collection[tuple[str, str]]) -> StudyRows:
+        """The rows of the other studies."""
+        chosen = {study_id for study_id, _ in questions}
+        return self.take(np.array([study.study_id not in chosen for study in self.studies], bool))
+
     def confidences(self) -> Confidences | None:
         """Of the studies with a prediction: a decision is as sure as the probability that it is right."""
         if self.probabilities is None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.entries.abstain import Abstentions
 from reveal_bench.entries.jsonl import check_entries
 from reveal_bench.entries.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
@@ -237,7 +238,9 @@ def lint_predictions(
     file_format, entries = read_entries(data, manifest, limits, log)
     del data  # a document was parsed: its text need not be held beside it
     checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
-    drafts = check_entries(entries, checker.check, log)
+    declined = Abstentions(("image_id", "finding"), manifest.asked_pairs(), "unknown-image", log)
+    drafts = check_entries(declined.answers(entries), checker.check, log)
+    declined.check([pair for draft in drafts if (pair := _pair(draft)) is not None])
     check_masks(drafts, checker)
     if not log.has_errors:
         _fill_contours(drafts, checker, limits, log)
@@ -250,7 +253,7 @@ def lint_predictions(
         note_spellings(checker, log)
         _note_not_asked(drafts, log)
         log.note_left_out("images")
-        missing = _missing_pairs(drafts, manifest)
+        missing = [pair for pair in _missing_pairs(drafts, manifest) if pair not in declined.lines]
         _note_missing(missing, manifest, allow_missing, log)
         note_coordinates(drafts, log)
         _note_collapse(drafts, log)
@@ -259,9 +262,8 @@ def lint_predictions(
     problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
-    return LintReport(
-        log.file, file_format, len(drafts), tuple(problems), predictions, tuple(missing), statistics, allow_missing
-    )
+    told = tuple(missing), statistics, allow_missing, *declined.counted
+    return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, *told)
 
 
 def runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:

@@ -266,6 +266,12 @@ class CaseRows(Rows):
         presence = None if self.presence is None else self.presence.of_images({image for image, _ in images})
         return replace(self.take(kept), all_images=images, presence=presence)
 
+    def without(self, questions: Collection[tuple[str, str]]) -> CaseRows:
+        """The other pairs of an image and a finding; without the scores of all findings that were asked."""
+        chosen = frozenset(questions)
+        pairs = zip(self.image_ids, self.case_findings, strict=True)
+        return replace(self.take(np.array([pair not in chosen for pair in pairs], bool)), presence=None)
+
     def with_reference(self) -> CaseRows:
         """The cases with a reference: without those that a mask added where there is none.
 

@@ -3,9 +3,10 @@
 Conventions
 -----------
 JSONL, plain or compressed: ``{"task_id": "...", "answer": "text", "boxes": [{"image_id": "...", "label": "...",
-"box": [x, y, width, height]}]}``; `boxes` may be left out. Boxes are in pixels of an image of the task and lie inside
-it. An answer is plain text: line ends and tabs are kept, other control characters, and the marks that turn the
-direction of writing around, are refused, so that what a reader sees is what the file holds.
+"box": [x, y, width, height]}]}``; `boxes` may be left out. ``{"task_id": "...", "abstain": true}`` declines to answer.
+Boxes are in pixels of an image of the task and lie inside it. An answer is plain text: line ends and tabs are kept,
+other control characters, and the marks that turn the direction of writing around, are refused, so that what a reader
+sees is what the file holds.
 
 As everywhere in this package, the linter knows the public manifest only, notes all problems, and repairs nothing.
 """
@@ -16,11 +17,12 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.entries.abstain import Abstentions
 from reveal_bench.entries.hints import name_hint
 from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
 from reveal_bench.entries.report import LintReport, ProblemLog
@@ -84,16 +86,19 @@ def lint_tasks(
         return LintReport.of_unread(log, allow_missing)
     file_format, entries = _entries(data, limits, log)
     checker = _Checker(manifest, limits, log)
-    answers = check_entries(entries, checker.check, log)
+    declined = Abstentions(("task_id",), ((task.task_id, "") for task in manifest.tasks), "unknown-task", log)
+    answers = check_entries(declined.answers(entries), checker.check, log)
+    declined.check([(task_id, "") for task_id in checker.first_line])
     found = [answer for answer in answers if answer is not None]
     if not answers and not log.has_errors:
         log.refuse("empty-file", "the file holds no answers")
-    missing = [] if log.stopped else _note_missing(checker.first_line, manifest, allow_missing, log)
+    answered = {*checker.first_line, *(task_id for task_id, _ in declined.lines)}
+    missing = [] if log.stopped else _note_missing(answered, manifest, allow_missing, log)
     _note_patterns(found, checker.without_boxes, log)
     kept = () if log.has_errors else tuple(found)
     pairs = tuple((task_id, "") for task_id in missing)
-    problems, statistics = tuple(log.problems), _statistics(found)
-    return LintReport(log.file, file_format, len(answers), problems, kept, pairs, statistics, allow_missing)
+    problems, told = tuple(log.problems), (_statistics(found), allow_missing, *declined.counted)
+    return LintReport(log.file, file_format, len(answers), problems, kept, pairs, *told)
 
 
 def answers_to_jsonl(answers: Iterable[TaskAnswer]) -> str:
@@ -246,7 +251,7 @@ class _Checker:
         return x, y, width, height
 
 
-def _note_missing(found: dict[str, int], manifest: TaskManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
+def _note_missing(found: Collection[str], manifest: TaskManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
     missing = [task.task_id for task in manifest.tasks if task.task_id not in found]
     if missing:
         named = "; ".join(missing[:_NAMED])

@@ -48,9 +48,9 @@ from reveal_bench.metrics.bootstrap import (
     Estimate,
     Figures,
     Resampled,
+    are_means,
     bootstrap_means,
     bounds_of,
-    pooled_freedom_of,
     resampling_counts,
 )
 from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined
@@ -179,6 +179,11 @@ class RubricRows(Rows):
         """The rows of `patients` alone, as if the split held nobody else."""
         chosen = frozenset(patients)
         return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
+
+    def without(self, questions: Collection[tuple[str, str]]) -> RubricRows:
+        """The other tasks."""
+        chosen = {task_id for task_id, _ in questions}
+        return self.take(np.array([task_id not in chosen for task_id in self.task_ids], bool))
 
     @property
     def scores(self) -> FloatArray:
@@ -425,7 +430,7 @@ def _estimates(
             averaged=averaged,
             is_share=metric.startswith("share_"),
             bounds=bounds_of(metric),
-            pooled_freedom=pooled_freedom_of(metric),
+            of_means=are_means(metric),
         )
     found = find_intervals(
         with_macro(figures.values),

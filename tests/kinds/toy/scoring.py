@@ -107,8 +107,13 @@ class TubeRows(Rows):
     def patients(self) -> frozenset[str]:
         return frozenset(self.patient_ids)
 
+    def without(self, questions: Collection[tuple[str, str]]) -> TubeRows:
+        return self._of([i for i, film in enumerate(self.films) if (film, "") not in questions])
+
     def of_patients(self, patients: Collection[str]) -> TubeRows:
-        kept = [i for i, patient in enumerate(self.patient_ids) if patient in patients]
+        return self._of([i for i, patient in enumerate(self.patient_ids) if patient in patients])
+
+    def _of(self, kept: list[int]) -> TubeRows:
         films, owners = (tuple(column[i] for i in kept) for column in (self.films, self.patient_ids))
         return TubeRows(films, owners, self.is_correct[kept])
 
