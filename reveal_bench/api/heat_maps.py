@@ -30,9 +30,9 @@ def saliency(
     *,
     out: str | Path,
     split: str | None = None,
-    threshold: Literal["otsu"] | float | Mapping[str, float] | Tuned | None = "otsu",
+    threshold: Literal["otsu"] | float | Mapping[str, float | None] | Tuned | None = "otsu",
     fill: bool = True,
-    gate: float | Mapping[str, float] | Tuned | None = None,
+    gate: float | Mapping[str, float | None] | Tuned | None = None,
     smooth: int = 0,
     smoothing: Smoothing = "box",
     on_tuned_split: bool = False,
@@ -50,9 +50,10 @@ def saliency(
     bench, split : what is asked
     out : prediction file to write (JSONL); beside it stands a record of all options
     threshold : "otsu"; a number in [0, 1), strictly above which a pixel is kept; one per finding; what
-        :func:`tune_saliency` found; None for points alone
+        :func:`tune_saliency` found; None for points alone, also of single findings, and where nothing was found
     fill : whether contours at Otsu's level are filled, as published
-    gate : probability below which a mask is empty: a number, one per finding, or what :func:`tune_gates` found
+    gate : probability below which a mask is empty: a number, one per finding, or what :func:`tune_gates` found;
+        None for no gate, also of single findings, and where nothing was found
     smooth : pixels over which maps are averaged first, 0 for none; needs OpenCV
     smoothing : "box" of that side, "gaussian" with that standard deviation, or "published" for masks at Otsu's level,
         see :func:`reveal_bench.metrics.heat_maps.smoothed_as_published`
@@ -81,8 +82,10 @@ def saliency(
         if given.split == manifest.split and not on_tuned_split:
             rule = "must not be tuned on the split that is predicted, unless `on_tuned_split` allows it"
             raise ArgumentError(name, rule, repr(manifest.split), ("on_tuned_split",))
-    cut = threshold.thresholds if isinstance(threshold, Tuned) else threshold
-    options = MapOptions(cut, fill, gate.thresholds if isinstance(gate, Tuned) else gate, smooth, smoothing)
+    mapped = {finding for image, finding in manifest.asked_pairs() if (image, finding) in found[0].files}
+    cut = threshold.for_all(mapped) if isinstance(threshold, Tuned) else threshold
+    cut_off = gate.for_all(mapped) if isinstance(gate, Tuned) else gate
+    options = MapOptions(cut, fill, cut_off, smooth, smoothing)
     told = {name: {"split": given.split, "metric": given.metric} for name, given in tuned.items()}
     cut_maps = None
     if tasks is not None:

@@ -16,9 +16,11 @@ from reveal_bench.api.shown import FigureTable, Shown
 from reveal_bench.api.verbs import Comparisons, compare, score
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.baselines import human_baseline
+from reveal_bench.evaluation.compare import relative_decrease
 from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import write_whole
+from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
@@ -137,7 +139,9 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Chapter]:
     cases = choose_cases({pair: (value, ious[1][pair]) for pair, value in ious[0].items() if pair in ious[1]})
     if not cases:
         return []
-    records = bench.kind.read_references(bench.folder, bench.split)
+    shown = {one.image_id for one in cases}
+    every = each_localization(bench.folder, bench.split, contours=False)
+    records = [record for record in every if record.image_id in shown]
     systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
@@ -287,11 +291,11 @@ def saliency_report(
     words = f"Masks at Otsu's level and the largest pixels of {first} beside {compared.b}, with 95 % intervals."
     chapters = _comparison_chapters(compared, _OF_MAPS, words, [_methods(methods, bench)])
     chapters += _film_chapters(compared, bench)
-    chapters += _shape_chapters(shapes(bench, compared.scored_a, compared.scored_b))
     pixel_chapter = _pixel_chapter(compared, bench)
     has_scores = all(prediction.score is not None for prediction in compared.scored_a.report.predictions)
     compared = _without_masks(compared)
     work = replace(work, human=compared.scored_b)
+    chapters += _shape_chapters(shapes(bench, compared.scored_a, compared.scored_b))
     tuned: list[Chapter] = []
     gates: list[Chapter] = []
     warnings = _unanswered(compared, missing)
@@ -300,7 +304,8 @@ def saliency_report(
         tuned, left_out = _tuned(work, first, maps[first], tune_split)
         warnings += left_out
         if has_scores:
-            gates, judged = _gated(work, first, maps[first], tune_split)
+            gates, judged, left_out = _gated(work, first, maps[first], tune_split)
+            warnings += left_out
             of_what = ", of the gated masks"
     said = confidence_table(assurances_of(cast(CaseRows, judged.scored_a.rows)))
     chapters += _confidence_chapter(said, _auroc(compared, first, draw), of_what)
@@ -350,29 +355,39 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> Print
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter], list[str]]:
     """The curves of thresholds, and what the best of them make beside the readers; what is left out."""
     found = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
-    file = work.predictions / f"{name}-tuned.jsonl"
-    lacking = [one for one in work.findings if one not in found.thresholds]
-    figures = []
-    if not lacking:
-        work.predicted(file.stem, maps, threshold=found)
-        figures = _figures_of_both(work.compared(file, "mask_iou"), "tuned")
+    file = work.predicted(f"{name}-tuned", maps, threshold=found)
+    compared, told = _of_tuned(work, file, "mask_iou", found, "threshold")
     (chapter,) = _with_curves(file, "tuning", found)
-    told = f"Split {split!r} has no reference of {', '.join(lacking)}: masks at tuned thresholds are left out."
-    return [replace(chapter, source="As Extended Data Fig. 1", figures=[*chapter.figures, *figures])], [told] * bool(
-        lacking
-    )
+    figures = [*chapter.figures, *_figures_of_both(compared, "tuned")]
+    return [replace(chapter, source="As Extended Data Fig. 1", figures=figures)], told
 
 
-def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter], Comparisons]:
-    """The curves of gates, and the IoU of all images of the gated masks beside the readers'."""
+def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter], Comparisons, list[str]]:
+    """The curves of gates, and the IoU of all images of the gated masks beside the readers'; what is left out."""
     found = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=found)
     (chapter,) = _with_curves(file, "gates", found)
-    compared = _without_masks(work.compared(file, "mask_iou_all"))
+    compared, told = _of_tuned(work, file, "mask_iou_all", found, "gate")
     asks_all = work.bench.info.asks == "all"
     whole = "" if asks_all else " Absent findings are not asked here, so that no mask of one counts."
     figures = [*chapter.figures, *_figures_of_both(compared, "gated")]
-    return [replace(chapter, words=chapter.words + whole, figures=figures)], compared
+    return [replace(chapter, words=chapter.words + whole, figures=figures)], compared, told
+
+
+def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> tuple[Comparisons, list[str]]:
+    """Predictions beside the readers on the findings for which something was found; which are left out."""
+    compared = _without_masks(work.compared(file, metric))
+    lacking = found.lacking(work.findings)
+    if not lacking:
+        return compared, []
+    kept = [one for one in work.findings if one not in lacking]
+    sides = [compared.scored_a, compared.scored_b]
+    how: dict[str, Any] = {**compared.protocol, "interval": "jackknife"}
+    fewer = relative_decrease(*(one.rows for one in sides), metrics=[metric], findings=kept, **how)
+    a, b = (replace(one, estimates=one.rows.estimates(groups=kept, **how)) for one in sides)
+    told = f"No {what} could be tuned for {', '.join(lacking)} on split {found.split!r}: left out of masks with "
+    told += f"tuned {what}s, and of their mean."
+    return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [told]
 
 
 def _with_curves(file: Path, ending: str, found: Tuned) -> list[Chapter]:

@@ -328,15 +328,14 @@ class _Cases:
         n, k = design.shape
         if n <= max(k, _LEAST) or n_patients < _LEAST or np.linalg.matrix_rank(design) < k:
             return None
-        sm = _statsmodels()
         of_patient = np.unique(self.patients, return_inverse=True)[1]
         clustered = {"cov_type": "cluster", "cov_kwds": {"groups": of_patient}, "use_t": True}
         if model == "logistic":
             if separable(self.x[:, 0], self.y == 1):
                 return None
-            result = sm.Logit(self.y, design).fit(disp=0, **clustered)
+            result = _model("Logit")(self.y, design).fit(disp=0, **clustered)
         else:
-            result = sm.OLS(self.y, design).fit(**({} if model == "published" else clustered))
+            result = _model("OLS")(self.y, design).fit(**({} if model == "published" else clustered))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a fit without residuals has no error
             ends, p = result.conf_int(), result.pvalues
@@ -410,7 +409,7 @@ def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assu
         return Assurance(outcome, finding, n, *(math.nan,) * 8)
     from scipy.stats import spearmanr
 
-    result = _statsmodels().OLS(y, np.column_stack([x, np.ones(n)])).fit()
+    result = _model("OLS")(y, np.column_stack([x, np.ones(n)])).fit()
     low, high = result.conf_int()[0]
     rho, p = spearmanr(x, y)
     rho_low = rho_high = math.nan
@@ -421,9 +420,11 @@ def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assu
     return Assurance(outcome, finding, n, *slope, float(rho), rho_low, rho_high, float(p))
 
 
-def _statsmodels() -> Any:
+def _model(name: Literal["OLS", "Logit"]) -> Any:
+    """A model of statsmodels by itself: ``statsmodels.api`` loads all that there is, 30 MiB more."""
     try:
-        import statsmodels.api as sm
+        from statsmodels.discrete.discrete_model import Logit
+        from statsmodels.regression.linear_model import OLS
     except ImportError as error:
         raise ImportError("regressions need statsmodels: pip install 'reveal-bench[report]'") from error
-    return sm
+    return {"OLS": OLS, "Logit": Logit}[name]

@@ -102,7 +102,7 @@ def read_rows(
     with pq.ParquetFile(path) as file:  # `pq.read_table` loads pyarrow.dataset, and with it pandas
         if leave_out:
             columns = [leaf for leaf in _leaves(file) if not any(_is_part(leaf, left) for left in leave_out)]
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns):
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
             yield from batch.to_pylist()
 
 

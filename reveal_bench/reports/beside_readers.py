@@ -194,14 +194,14 @@ _COLUMNS = ("finding", "threshold", "metric", "value", "low", "high", "n_cases",
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a finding at each threshold, both from 0 to 1, with 95 % intervals, and the threshold chosen."""
+    """A metric of a finding at each threshold, both from 0 to 1, with 95 % intervals; the threshold chosen, if any."""
 
     metric: str
     thresholds: Sequence[float]
     values: Sequence[float]
     lows: Sequence[float]
     highs: Sequence[float]
-    best: float
+    best: float | None
     n_cases: int
 
 
@@ -211,7 +211,7 @@ def read_curves(path: Path) -> dict[str, Curve]:
     Raises
     ------
     ArgumentError
-        If the file has other columns, a finding has no best threshold, or a field is not a number.
+        If the file has other columns, or a field is not a number.
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
@@ -223,14 +223,14 @@ def read_curves(path: Path) -> dict[str, Curve]:
     for finding in dict.fromkeys(row["finding"] for row in rows):
         own = [row for row in rows if row["finding"] == finding]
         try:
-            best = next(float(row["threshold"]) for row in own if row["is_best"] == "1")
+            best = next((float(row["threshold"]) for row in own if row["is_best"] == "1"), None)
             tried, *figures = (
                 [float(row[name] or "nan") for row in own] for name in ("threshold", "value", "low", "high")
             )
             values, lows, highs = figures
             curves[finding] = Curve(own[0]["metric"], tried, values, lows, highs, best, int(own[0]["n_cases"]))
-        except (ValueError, StopIteration):
-            rule = "must have numbers, and one best threshold per finding"
+        except ValueError:
+            rule = "must have numbers"
             raise ArgumentError("tuning", rule, f"others for {finding!r} in {path.name}") from None
     return curves
 
@@ -272,8 +272,9 @@ def _draw_curves(curves: Mapping[str, Curve], x: str, metric: Metric, width: flo
         paint = paints(1)[0].colour
         axes.fill_between(tried, lows, highs, color=paint, alpha=0.2, linewidth=0)
         axes.plot(tried, values, color=paint, linewidth=1.4)
-        axes.plot(100 * curve.best, values[curve.thresholds.index(curve.best)], "X", color=INK, markersize=6,
-                  clip_on=False)  # fmt: skip
+        if curve.best is not None:
+            best = values[curve.thresholds.index(curve.best)]
+            axes.plot(100 * curve.best, best, "X", color=INK, markersize=6, clip_on=False)
         axes.set_ylim(0, top)
 
     titles = {f"{name} (n{NBSP}={NBSP}{curve.n_cases})": curve for name, curve in curves.items()}

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -31,7 +31,7 @@ __all__ = ["Job", "MapOptions", "Written", "cut_map", "predict_maps"]
 
 Pair = tuple[str, str]
 Progress = Callable[..., None]
-PerFinding = float | Mapping[str, float]
+PerFinding = float | Mapping[str, float | None]
 Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
 """Files of a map, of several in an ensemble; image and finding; height and width of the image."""
 Line = dict[str, Any]
@@ -46,9 +46,9 @@ class MapOptions:
 
     Attributes
     ----------
-    threshold : "otsu", a number in [0, 1), one per finding, or None for points alone
+    threshold : "otsu", a number in [0, 1), one per finding, or None for points alone, also of single findings
     fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
-    gate : probability below which the mask is empty: a number, one per finding, or None
+    gate : probability below which the mask is empty: a number, one per finding, or None, also of single findings
     smooth : pixels over which the map is averaged at the size of the image; 0 for none
     smoothing : how: "box" of that side, "gaussian" with that standard deviation, or "published", the box of the
         published code, which changes masks at Otsu's level alone
@@ -72,11 +72,29 @@ class MapOptions:
             rule = "must be 'published' with a `smooth` and Otsu's threshold alone"
             raise ArgumentError("smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
 
+    def of(self, finding: str) -> MapOptions:
+        """The options with the threshold and the gate of one finding."""
+        own: dict[str, Any] = {}
+        for name, given in self._per_finding().items():
+            if finding not in given:
+                raise ArgumentError(name, "must have a number for every finding with a map", f"none for {finding}")
+            own[name] = given[finding]
+        return replace(self, **own) if own else self
+
+    def lacking(self, findings: Collection[str]) -> dict[str, list[str]]:
+        """Option -> those of `findings` for which it is None, of options that may have a number for each."""
+        own = {finding: self.of(finding) for finding in sorted(findings)}
+        return {name: [one for one in own if getattr(own[one], name) is None] for name in self._per_finding()}
+
+    def _per_finding(self) -> dict[str, Mapping[str, float | None]]:
+        given = {"threshold": self.threshold, "gate": self.gate}
+        return {name: own for name, own in given.items() if isinstance(own, Mapping)}
+
 
 def _check_numbers(name: str, given: PerFinding | str | None, rule: str, is_in: Callable[[float], bool]) -> None:
-    if given is None:
-        return
     for value in given.values() if isinstance(given, Mapping) else [given]:
+        if value is None:
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not is_in(value):
             words = "'otsu', " if name == "threshold" else ""
             raise ArgumentError(name, f"must be {words}a number of {rule}, or one for each finding", repr(value))
@@ -95,6 +113,7 @@ class Written:
     n_unsigned : maps without a negative value
     missing : (image, finding) pairs that are asked and have no map, or a constant one where points alone are made
     n_left : maps of the split that are not asked, and files of other images
+    lacking : option -> findings that have maps, but None where others have a number
     """
 
     path: Path
@@ -105,6 +124,7 @@ class Written:
     n_unsigned: int
     missing: Sequence[Pair] = field(repr=False)
     n_left: int
+    lacking: Mapping[str, Sequence[str]]
 
 
 def predict_maps(
@@ -146,6 +166,7 @@ def predict_maps(
             rule = f"must all have the same maps, but {differ[0]} is missing in one of them ({len(differ)} in all)"
             raise ArgumentError("ensemble", rule)
     wanted = [pair for pair in asked if pair in known]
+    lacking = options.lacking({finding for _, finding in wanted})
     record = {
         "options": _plain(options),
         "tuned": dict(tuned or {}),
@@ -166,7 +187,7 @@ def predict_maps(
                 file.flush()
             if progress is not None:
                 progress("maps", i, len(wanted))
-    return _finished(part, out, record, asked, wanted, found)
+    return _finished(part, out, record, asked, wanted, found, lacking)
 
 
 def _root(found: FoundMaps) -> str:
@@ -225,8 +246,9 @@ def cut_map(job: Job, options: MapOptions) -> Line:
     if point is not None:
         line["point"] = list(point)
     told = {"constant": point is None, "unsigned": bool(heat.values.min() >= 0)}
-    if options.threshold is not None:
-        mask = _mask(laid, finding, options, heat, files[0])
+    own = options.of(finding)
+    if own.threshold is not None:
+        mask = _mask(laid, own, heat, files[0])
         rle = empty_rle(size) if mask is None else mask.rle(0)
         line["rle"] = {"size": list(size), "counts": rle.counts}
         told["empty"] = mask is None or not mask.areas.any()
@@ -235,26 +257,17 @@ def cut_map(job: Job, options: MapOptions) -> Line:
     return line | {"_": told}
 
 
-def _mask(laid: LaidMap, finding: str, options: MapOptions, heat: HeatMap, file: MapFile) -> PackedMasks | None:
-    gate = _of(options.gate, finding, "gate") if options.gate is not None else None
-    if gate is not None:
+def _mask(laid: LaidMap, own: MapOptions, heat: HeatMap, file: MapFile) -> PackedMasks | None:
+    """By the options of its finding."""
+    if own.gate is not None:
         if heat.probability is None:
             raise ArgumentError("gate", "must be used with maps that have a probability", file.path)
-        if heat.probability < gate:
+        if heat.probability < cast(float, own.gate):
             return None
-    if options.threshold == "otsu":
-        published = options.smooth if options.smoothing == "published" else 0
-        return laid.above_otsu(fill=options.fill, published_smoothing=published)
-    assert options.threshold is not None
-    return laid.above(_of(options.threshold, finding, "threshold"))
-
-
-def _of(given: Any, finding: str, name: str) -> float:
-    if not isinstance(given, Mapping):
-        return float(given)
-    if finding not in given:
-        raise ArgumentError(name, "must have a number for every finding with a map", f"none for {finding}")
-    return float(given[finding])
+    if own.threshold == "otsu":
+        published = own.smooth if own.smoothing == "published" else 0
+        return laid.above_otsu(fill=own.fill, published_smoothing=published)
+    return laid.above(cast(float, own.threshold))
 
 
 def _mean(heats: Sequence[HeatMap], files: Sequence[MapFile]) -> HeatMap:
@@ -275,6 +288,7 @@ def _finished(
     asked: Sequence[Pair],
     wanted: Sequence[Pair],
     found: Sequence[FoundMaps],
+    lacking: Mapping[str, Sequence[str]],
 ) -> Written:
     """The prediction file in place of its part, and the record beside it."""
     counts = {"n_predictions": 0, "n_empty": 0, "n_constant": 0, "n_unsigned": 0}
@@ -302,4 +316,4 @@ def _finished(
     part.unlink()
     left = sum(len(one.files) - len(wanted) + len(one.elsewhere) for one in found)
     missing = [pair for pair in asked if pair not in answered]
-    return Written(out, path, missing=missing, n_left=left, **counts)
+    return Written(out, path, **counts, missing=missing, n_left=left, lacking=lacking)

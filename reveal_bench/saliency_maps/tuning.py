@@ -3,8 +3,8 @@
 A metric at every threshold of a grid comes from two histograms of the map, of all pixels and of those in the reference,
 so that a map is brought to the size of its image once; a metric of boundaries needs a mask at each. As published, the
 metric is the mean IoU over the cases in which the mask is not empty (the true-positive slice), and the first of equal
-means counts. Where no threshold has a value, the published code takes the first of the grid; here the finding is
-refused, for nothing speaks for that one. An empty mask is as far from its reference as the image's diagonal is long.
+means counts. Where no threshold has a value, the published code takes the first of the grid; here the finding has
+none, for nothing speaks for that one. An empty mask is as far from its reference as the image's diagonal is long.
 
 Source: paper 002, Methods and Extended Data Fig. 1a.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ class Tuned:
     ----------
     split : that it was tuned on
     grid : thresholds that were tried
-    thresholds : finding -> the best
+    thresholds : finding -> the best; without the findings that have no value at any
     curves : finding -> mean of the metric at each threshold, NaN where it is undefined
     intervals : finding -> low and high end of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
         patients; NaN where few patients have the finding
@@ -81,6 +81,14 @@ class Tuned:
     n_cases: Mapping[str, int]
     metric: str = "mask_iou"
 
+    def lacking(self, findings: Collection[str]) -> list[str]:
+        """Those of `findings` for which nothing was found."""
+        return sorted(set(findings) - set(self.thresholds))
+
+    def for_all(self, findings: Collection[str]) -> dict[str, float | None]:
+        """Finding -> the best, None for those of `findings` for which nothing was found."""
+        return {**dict.fromkeys(self.lacking(findings)), **self.thresholds}
+
     def to_csv(self) -> str:
         """A row per finding and threshold: metric, its mean and 95 % interval, cases, whether it is the best."""
         text = io.StringIO()
@@ -90,7 +98,7 @@ class Tuned:
             told = np.column_stack([curve, self.intervals[finding]]).tolist()
             for threshold, figures in zip(self.grid, told, strict=True):
                 shown = ["" if math.isnan(value) else value for value in figures]
-                best = int(threshold == self.thresholds[finding])
+                best = int(threshold == self.thresholds.get(finding))
                 rows.writerow([finding, threshold, self.metric, *shown, self.n_cases[finding], best])
         return text.getvalue()
 
@@ -145,7 +153,7 @@ def tune_thresholds(
     ------
     ArgumentError
         If the grid does not rise within [0, 1), the metric is none of :data:`TUNING_METRICS`, no map has a reference,
-        or a finding has no value at any threshold.
+        or no finding has a value at any threshold.
     ValueError
         If a map is damaged; the message names its file.
     """
@@ -174,11 +182,10 @@ def tune_thresholds(
         if progress is not None:
             progress("maps", i, len(jobs))
     curves, intervals = mean_curves(metric, cases, records)
-    empty = [finding for finding, curve in curves.items() if np.isnan(curve).all()]
-    if empty:
-        raise ArgumentError("maps", "must have a pixel above some threshold", f"none for {', '.join(empty)}")
     first_best = np.nanargmin if METRICS[metric].better == "lower" else np.nanargmax
-    best = {finding: tried[int(first_best(curve))] for finding, curve in curves.items()}
+    best = {finding: tried[int(first_best(own))] for finding, own in curves.items() if not np.isnan(own).all()}
+    if not best:
+        raise ArgumentError("maps", "must have a pixel above some threshold", f"none for {', '.join(curves)}")
     return Tuned(split, tried, best, curves, intervals, {name: len(own) for name, own in cases.items()}, metric)
 
 

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import reveal_bench as rb
+from reveal_bench.api import human_page
+from reveal_bench.api.verbs import Comparisons
 from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
 from reveal_bench.masks import decode_mask
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.reports.style import Illustration
 from tests.cli.test_score import call
@@ -121,18 +124,37 @@ def test_one_command_makes_what_the_single_ones_make(phantom: Path, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("no_drawing")
-def test_where_absent_findings_are_asked_auroc_stands_beside(phantom: Path, tmp_path: Path) -> None:
+def test_a_finding_that_cannot_be_tuned_is_left_out_and_auroc_stands_beside_the_others(
+    phantom: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, out = phantom / "all", tmp_path / "page"
+    shown: dict[str, Comparisons] = {}
+    draw = human_page._figures_of_both
+    monkeypatch.setattr(
+        human_page, "_figures_of_both", lambda compared, word: draw(shown.setdefault(word, compared), word)
+    )
     maps = write_maps(folder, tmp_path / "cam", 0.6)
+    left = "Edema"
+    for image in rb.load(folder, split="validation").manifest.rows:
+        (maps / f"{image}_{left}.npz").unlink()
     told = call(
         "report", maps, "--saliency", "--folder", folder, "--split", "test", "--tune-split", "validation", "--out", out
     ).stderr
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "auroc" in re.findall(r"<svg>(.*?)</svg>", page)
     assert "Absent findings are not asked here" not in page
-    lacking = re.search(r"Split 'validation' has no reference of (.*?): masks at tuned", " ".join(told.split()))
-    assert (lacking is None) == (out / "predictions" / "cam-tuned.jsonl").is_file()
-    assert ("tuned_both_mask_iou" in page) == (lacking is None)
+    words = " ".join(told.split())
+    assert f"No gate could be tuned for {left} on split 'validation': left out" in words
+    lacking = re.search(r"No threshold could be tuned for (.*?) on split", words)
+    assert lacking is not None
+    assert left in lacking[1].split(", ")
+    for compared, names in ((shown["tuned"], lacking[1].split(", ")), (shown["gated"], [left])):
+        assert not {one.finding for one in compared.comparisons} & set(names)
+        metric = compared.comparisons[0].metric
+        ious = {one.finding: one.value for one in compared.scored_a.estimates if one.metric == metric}
+        mean = ious.pop(MACRO)
+        assert not set(ious) & set(names)
+        assert mean == pytest.approx(np.nanmean(list(ious.values())))
     gated = rb.score(out / "predictions" / "cam-gated.jsonl", folder, split="test", n_resamples=1)
     shown = {row["finding"]: row["n"] for row in gated.records if row["metric"] == "mask_iou_all"}
     pooled = [row for row in rows_of(out / "tables" / "confidence.csv") if row["outcome"] == "IoU"]

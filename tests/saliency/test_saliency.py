@@ -24,6 +24,7 @@ from reveal_bench.metrics.heat_maps import at_size, largest_point, mask_above, o
 from reveal_bench.metrics.localization import mask_iou
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import sensitivity, specificity
+from reveal_bench.reports.beside_readers import read_curves
 from reveal_bench.saliency_maps.maps import MapFile, find_maps, read_map
 from reveal_bench.saliency_maps.tuning import TUNING_METRICS, curve_of_map
 from tests.cli.test_score import call
@@ -439,6 +440,8 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
     world: Any, folder_of_maps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuned = dataclasses.replace(rb.tune_saliency(folder_of_maps, world.folder, split="released"), split="other")
+    (left, _), *others = tuned.thresholds.items()
+    tuned = dataclasses.replace(tuned, thresholds=dict(others))
     gates = dataclasses.replace(tuned, thresholds=dict.fromkeys(tuned.thresholds, 0.2))
     monkeypatch.setattr("reveal_bench.api.tune_saliency", lambda *args, **options: tuned)
     monkeypatch.setattr("reveal_bench.api.tune_gates", lambda *args, **options: gates)
@@ -447,7 +450,10 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
     by_curves = (*words, "--threshold", "tuned", "--tune-split", "other")
     call(*by_curves, "--gate", "2", expect=1)
     assert not curves.exists()
-    call(*by_curves, "--gate", "tuned")
+    told = call(*by_curves, "--gate", "tuned").stderr
+    assert f"no threshold for {left}: they have points alone, and their IoU counts as 0" in " ".join(told.split())
+    assert {line["finding"] for line in lines_of(tmp_path / "out.jsonl") if "rle" not in line} == {left}
+    assert read_curves(curves)[left].best is None
     assert curves.read_text() == tuned.to_csv()
     assert curves.with_name("out.jsonl.gates.csv").read_text() == gates.to_csv() != tuned.to_csv()
     call(*by_curves, "--gate", "2", expect=1)
