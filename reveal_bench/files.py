@@ -10,6 +10,7 @@ Not for what must never have a name while it is incomplete, or is too large to h
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -19,7 +20,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["flush_folder", "parse_json", "replacing", "write_all", "write_whole"]
+__all__ = ["file_sha256", "flush_folder", "parse_json", "replacing", "write_all", "write_whole"]
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

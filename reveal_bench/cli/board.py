@@ -8,7 +8,6 @@ a receipt without the leaderboard.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import typer
 
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import AllowMissing, AsJson, PredictionFile
+from reveal_bench.files import file_sha256
 
 if TYPE_CHECKING:
     from reveal_bench.cli.client import Progress, Server
@@ -255,7 +255,7 @@ def verify_receipt(
         receipts.read_receipt(file),
         None if key is None else read_key(key),
         previous=None if previous is None else receipts.read_receipt(previous),
-        file_sha256=None if predictions is None else _sha256(predictions),
+        file_sha256=None if predictions is None else file_sha256(predictions),
     )
     _show_receipt(verified.receipt)
     for sentence in verified.checked:
@@ -299,8 +299,3 @@ def read_key(text: str) -> str:
     if len(words) != 1:
         raise ValueError(f"{path} must hold one public key and nothing else, got {len(words)} words")
     return words[0]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

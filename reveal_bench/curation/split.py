@@ -30,7 +30,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from reveal_bench.curation.balance import ColumnBalance, Facts, compare_halves, 
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
 from reveal_bench.dataset.balance import CRITERION, Column, Draws, best_draw
+from reveal_bench.files import file_sha256
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
@@ -135,8 +135,8 @@ def _history(folder: CurationFolder, facts: Path | None, settings: Mapping[str, 
     entry = {
         "best_of": settings["best_of"],
         "columns": settings["columns"],
-        "selection": sha256(folder.path("selection.parquet").read_bytes()).hexdigest(),
-        "facts": None if facts is None else sha256(Path(facts).read_bytes()).hexdigest(),
+        "selection": file_sha256(folder.path("selection.parquet")),
+        "facts": None if facts is None else file_sha256(Path(facts)),
     }
     return history if history and history[-1] == entry else [*history, entry]
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import front_matter
 from reveal_bench.dataset.citation import ZENODO
-from reveal_bench.dataset.layout import CHECKSUMS, file_sha256
+from reveal_bench.dataset.layout import CHECKSUMS
 from reveal_bench.dataset.tables import (
     IDS,
     MANIFEST,
@@ -43,6 +43,7 @@ from reveal_bench.dataset.tables import (
     tables_of,
 )
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.files import file_sha256
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
 from reveal_bench.sources.source import Problem
 

@@ -7,7 +7,6 @@ most about 500 MB. The number of shards is in their names, so they get their nam
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.card import Config, private_card, render_card, render_eval_yaml
 from reveal_bench.dataset.citation import CITATION, ZENODO, render_citation, render_zenodo
 from reveal_bench.dataset.croissant import render_croissant
+from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
 from reveal_bench.kinds.kind import Kind
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from datasets import Features
 
-__all__ = ["CHECKSUMS", "FolderWriter", "ShardWriter", "SplitWriter", "file_sha256", "read_rows", "row_bytes"]
+__all__ = ["CHECKSUMS", "FolderWriter", "ShardWriter", "SplitWriter", "read_rows", "row_bytes"]
 
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20
@@ -131,12 +131,6 @@ def read_rows(shards: Sequence[Path]) -> Iterator[Row]:
 
 
 CHECKSUMS = "CHECKSUMS.json"
-
-
-def file_sha256(path: Path) -> str:
-    """Hexadecimal sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass

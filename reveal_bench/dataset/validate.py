@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.dataset.layout import CHECKSUMS, file_sha256
+from reveal_bench.dataset.layout import CHECKSUMS
 from reveal_bench.dataset.leaks import find_leaks
 from reveal_bench.dataset.tables import (
     INPUTS,
@@ -49,6 +49,7 @@ from reveal_bench.dataset.validate_rows import (
     quantity_faults,
     value_faults,
 )
+from reveal_bench.files import file_sha256
 from reveal_bench.kinds.folder import FOLDER_INFO
 from reveal_bench.kinds.rows import Fault, Row
 from reveal_bench.kinds.tally import Tally

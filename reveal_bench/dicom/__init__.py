@@ -13,8 +13,9 @@ needs it; without it that call raises ``ImportError`` naming the extra to instal
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from reveal_bench.lazy import getter
 
 if TYPE_CHECKING:
     from reveal_bench.dicom.files import DicomError, DicomFile
@@ -56,7 +57,4 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'reveal_bench.dicom' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"reveal_bench.dicom.{_HOME[name]}"), name)
+__getattr__ = getter(__name__, _HOME)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintProblem, LintReport
+from reveal_bench.files import file_sha256
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
@@ -118,7 +119,7 @@ class ScoredFile:
             "split": self.manifest.split,
             "references_sha256": self.references_sha256,
             "file": self.report.file if self.path is None else self.path.name,
-            "file_sha256": None if self.path is None else hashlib.sha256(self.path.read_bytes()).hexdigest(),
+            "file_sha256": None if self.path is None else file_sha256(self.path),
             "format": self.report.format,
             "n_predictions": len(self.report.predictions),
             "n_missing": len(self.report.missing_pairs),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
+from reveal_bench.files import file_sha256
 from reveal_bench.reports.curation_agreement import draw_agreement, draw_rubric
 from reveal_bench.reports.curation_data import RATINGS_NAME, READS, Curated, read_curated
 from reveal_bench.reports.curation_halves import draw_balance, draw_demographics, draw_findings
@@ -122,7 +123,7 @@ def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mappi
     """Whether a report was made of just these inputs."""
     if record is None or record.settings != settings:
         return False
-    return record.inputs == {name: sha256(path.read_bytes()).hexdigest() for name, path in inputs.items()}
+    return record.inputs == {name: file_sha256(path) for name, path in inputs.items()}
 
 
 def _digest(files: Mapping[str, str]) -> str:

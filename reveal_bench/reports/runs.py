@@ -6,7 +6,6 @@ answer one split of one dataset folder that holds its references.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.score import LintError
+from reveal_bench.files import file_sha256
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import Kind
@@ -250,7 +250,7 @@ def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, i
         predictions=tuple(predictions),
         run=run,
         n_missing=n_missing,
-        sha256=tuple(hashlib.sha256(file.read_bytes()).hexdigest() for file in files),
+        sha256=tuple(file_sha256(file) for file in files),
         is_named=is_named,
     )
 

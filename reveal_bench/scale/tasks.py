@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.dataset.layout import file_sha256
+from reveal_bench.files import file_sha256
 from reveal_bench.scale.storage import Storage
 
 __all__ = ["RunTask", "Task", "TaskError", "TaskPlace", "identity_of", "record_of"]

@@ -5,11 +5,14 @@ Three images: one as large as CheXlocalize's (height 2320, width 2828), one upri
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
@@ -55,6 +58,12 @@ def lint(manifest: Manifest, tmp_path: Path) -> Lint:
         return report
 
     return run
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
 
 
 @pytest.fixture

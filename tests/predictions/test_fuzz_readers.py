@@ -6,7 +6,6 @@ predictions only of a file without errors.
 
 from __future__ import annotations
 
-import io
 import json
 import string
 import tempfile
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +29,7 @@ from reveal_bench.predictions import (
     lint_predictions,
     predictions_to_jsonl,
 )
+from tests.predictions.conftest import parquet
 
 HEIGHT, WIDTH = 48, 64
 IMAGES = tuple(f"p{i:03}" for i in range(8))
@@ -170,12 +169,6 @@ arrays = st.one_of(
     st.just(pa.array([1.5, 2, None], pa.float16())),
     st.just(pa.array(["p000", "p001", None], pa.large_string())),
 )
-
-
-def parquet(table: pa.Table, **options: Any) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **options)
-    return sink.getvalue()
 
 
 @QUICK

@@ -6,18 +6,17 @@ The inputs are those that were measured to break pycocotools, pyarrow, pandas, p
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.masks import Rle, decode_mask, encode_mask
 from reveal_bench.predictions import Limits, LintReport
+from tests.predictions.conftest import parquet
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 MIB = 1 << 20
@@ -87,17 +86,11 @@ def test_limits(lint, limit, content, rule):
     assert rule in _rules(report)
 
 
-def _parquet(table, **options):
-    file = io.BytesIO()
-    pq.write_table(table, file, **options)
-    return file.getvalue()
-
-
 def test_parquet_dictionary_bomb_is_refused_without_being_expanded(lint):
     """20,000 rows of one text of 1 MB: 20 GB when written out, and a footer that says 1 MB."""
     same = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["0" * 1_000_000]))
     ids = pa.array(["a"] * 20_000)
-    bomb = _parquet(
+    bomb = parquet(
         pa.table({"image_id": ids, "finding": ids, "size_h": [1] * 20_000, "size_w": [1] * 20_000, "counts": same})
     )
     assert len(bomb) < 100_000
@@ -108,7 +101,7 @@ def test_parquet_dictionary_bomb_is_refused_without_being_expanded(lint):
 
 def test_parquet_that_holds_too_much_is_refused_by_its_footer(lint):
     table = pa.table({"image_id": ["a" * 1000] * 1000, "finding": ["b"] * 1000, "cell": ["A1"] * 1000})
-    content = _parquet(table, use_dictionary=False, compression="zstd")
+    content = parquet(table, use_dictionary=False, compression="zstd")
     assert _rules(lint(content, limits=replace(Limits(), expanded_bytes=100_000))) == ["expanded-size"]
 
 
@@ -147,8 +140,8 @@ def _sound_files():
             [{"image_id": SMALL, "category_id": "Airspace Opacity", "bbox": [1, 2, 3, 4], "segmentation": rle}]
         ).encode(),
         "csv": b"image_id,finding,x,y,score\n" + f"{WIDE},Edema,1.5,2,0.5\n{SMALL},Airspace Opacity,3,4,\n".encode(),
-        "parquet": _parquet(table),
-        "parquet-plain": _parquet(table, use_dictionary=False, compression="none"),
+        "parquet": parquet(table),
+        "parquet-plain": parquet(table, use_dictionary=False, compression="none"),
         "gzip": gzip.compress(jsonl),
         "zstd": pa.compress(jsonl, "zstd", asbytes=True),
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +17,27 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Mani
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
 from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.reports import style
 from reveal_bench.reports.curation import report
 from tests.conftest import World, made_once
 from tests.dataset.conftest import benchmark  # noqa: F401  (a fixture)
 from tests.reports import report_folder
 
 SPLIT = "released"
+
+
+def rows_of(report: Path, name: str) -> list[dict[str, str]]:
+    """A table of a report, as its CSV has it."""
+    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def small_pictures() -> Iterator[None]:
+    """Figures of few pixels: a report then takes a second or two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "DPI", 30)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from reveal_bench import api
 from reveal_bench.kinds.tasks.records import Rating
 from reveal_bench.reports.rubric import _distribution
 from tests.dataset.card_folders import tasks_folder
+from tests.reports.conftest import rows_of
 
 N = 12
 TEXT = ("process", "execution", "synthesis", "language")
@@ -39,11 +39,6 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Rating], Pa
     written = api.report([], tasks_folder(root, n=N), out=root / "report", split="test", ratings=ratings)
     assert written.warnings == ()
     return ratings, root / "report"
-
-
-def rows_of(report: Path, name: str) -> list[dict[str, str]]:
-    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def means(ratings: list[Rating], model: str) -> dict[str, dict[str, float]]:

@@ -16,7 +16,6 @@ from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports import runs as reports
-from reveal_bench.reports import style
 from reveal_bench.reports.heat import AveragePicture
 from reveal_bench.reports.page import Csv, Table, Text
 from reveal_bench.reports.run_localization import HitReport
@@ -25,7 +24,7 @@ from reveal_bench.reports.run_report import Options
 from reveal_bench.reports.run_tables import published_parts
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
-from tests.reports.conftest import SPLIT, guesses, write_run
+from tests.reports.conftest import SPLIT, guesses, rows_of, write_run
 from tests.reports.html_page import HtmlPage
 
 Paths = dict[str, Path]
@@ -33,12 +32,7 @@ TWO = ("Edema", "Cardiomegaly")
 HOSTILE = '<script>alert("x")</script> & $y_1$'
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_pictures() -> object:
-    """Figures of few pixels: a report then takes a second or two."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "DPI", 30)
-        yield
+pytestmark = pytest.mark.usefixtures("small_pictures")
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +43,6 @@ def report(world: World, run_paths: Paths, tmp_path_factory: pytest.TempPathFact
     warnings = write_run_report(runs, world.folder, out, reference="three", findings=TWO, n_resamples=50, seed=2)
     assert warnings == []
     return out
-
-
-def rows_of(report: Path, name: str) -> list[dict[str, str]]:
-    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_every_figure_and_table_has_its_files(report: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,23 +14,14 @@ from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import study_predictions
 from reveal_bench.predictions import findings_to_jsonl
-from reveal_bench.reports import style
 from reveal_bench.reports.run_page import PAGE, write_run_report
 from tests.dataset.card_folders import findings_folder, tasks_folder
+from tests.reports.conftest import rows_of
 
 OPTIONS = {"n_resamples": 40, "seed": 2}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_pictures() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "DPI", 30)
-        yield
-
-
-def rows_of(report: Path, name: str) -> list[dict[str, str]]:
-    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+pytestmark = pytest.mark.usefixtures("small_pictures")
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ fixed outcomes that depend on nothing but what was uploaded.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from reveal_bench.lazy import getter
 
 if TYPE_CHECKING:
     from reveal_leaderboard.custody.answers import Lint, Parsed
@@ -37,8 +38,5 @@ _WHERE |= dict.fromkeys(("Custody", "ParseFailed", "ScoreFailed", "cases_file"),
 _WHERE |= dict.fromkeys(("Lint", "Parsed"), "answers")
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for: a template imports modules of this package, and must not get the server's with them."""
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+# A template imports modules of this package, and must not get the server's with them
+__getattr__ = getter(__name__, _WHERE)
