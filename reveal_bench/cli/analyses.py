@@ -52,7 +52,7 @@ def confidence(
     markdown: AsMarkdown = False,
     latex: AsLatex = False,
 ) -> None:
-    """Judge how sure a system says it is: calibration, risk where unsure cases are left out, net benefit."""
+    """Judge a system's confidences: calibration, risk if unsure cases are left out, net benefit."""
     from reveal_bench import api
     from reveal_bench.evaluation.confidence import POOLED
 
@@ -86,7 +86,8 @@ def curves(
     ] = None,
     metadata: Metadata = None,
     beside: Annotated[
-        list[Path] | None, typer.Option(help="Prediction file of another detector, for the figures alone; repeatable.")
+        list[Path] | None,
+        typer.Option(help="Prediction file of another detector, shown in the figures only; repeatable."),
     ] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
     as_json: AsJson = False,
@@ -123,7 +124,8 @@ def shapes(
         Path | None, typer.Option(help="Prediction file whose IoU and hits are regressed on the shapes.")
     ] = None,
     human: Annotated[
-        Path | None, typer.Option(help="That of `baseline human`: also regress the gap from it to the model.")
+        Path | None,
+        typer.Option(help="Prediction file of `baseline human`: also regress the gap between it and the model."),
     ] = None,
     split: Split = None,
     missing: Missing = None,
@@ -139,7 +141,7 @@ def shapes(
     markdown: AsMarkdown = False,
     latex: AsLatex = False,
 ) -> None:
-    """Measure the shapes of reference masks, and how localization goes with them and with confidence."""
+    """Measure the shapes of reference masks, and how they and confidence relate to localization."""
     from reveal_bench import api
 
     terminal.check_outside_datasets(out, "--out")
@@ -173,14 +175,14 @@ class Merit(StrEnum):
 
 MeritOption = Annotated[Merit, typer.Option(help="Figure of merit of a reader with a modality.")]
 Column = Annotated[
-    list[str] | None, typer.Option(help="What the table calls a column, such as score=rating; several times.")
+    list[str] | None, typer.Option(help="Your table's name for a column, such as score=rating; repeatable.")
 ]
-System = Annotated[str | None, typer.Option(help="Reader of the table who is compared with all others: a model.")]
+System = Annotated[str | None, typer.Option(help="Reader in the table to compare with all others: a model.")]
 FixedReaders = Annotated[
-    bool, typer.Option("--fixed-readers", help="Say it of these readers alone, not of others like them.")
+    bool, typer.Option("--fixed-readers", help="Draw conclusions about these readers only, not others like them.")
 ]
 FixedCases = Annotated[
-    bool, typer.Option("--fixed-cases", help="Say it of these cases alone, not of others like them.")
+    bool, typer.Option("--fixed-cases", help="Draw conclusions about these cases only, not others like them.")
 ]
 
 
@@ -203,7 +205,7 @@ def readers(
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
     margin: Annotated[
-        float | None, typer.Option(help="Say whether the first modality is non-inferior: how much worse it may be.")
+        float | None, typer.Option(help="Test whether the first modality is non-inferior: how much worse it may be.")
     ] = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -248,7 +250,7 @@ def readings(
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,
 ) -> None:
-    """Print what readers and a system said of the same studies as CSV, for `readers --system`."""
+    """Print readers' and a system's readings of the same studies as CSV, for `readers --system`."""
     from reveal_bench import api
 
     thresholds = thresholds_of(metadata)
@@ -269,17 +271,18 @@ def plan_readers(
         ),
     ] = None,
     difference: Annotated[
-        float | None, typer.Option(help="True difference that is to be shown; 0 unless given, with --margin.")
+        float | None, typer.Option(help="True difference to detect; with --margin, 0 by default.")
     ] = None,
     margin: Annotated[float | None, typer.Option(help="Show non-inferiority by this margin instead.")] = None,
     n_readers: Annotated[str, typer.Option("--readers", help="Numbers of readers.")] = "4,6,8,10,12",
     n_cases: Annotated[
-        str | None, typer.Option("--cases", help="Numbers of cases whose power is asked; by default the fewest needed.")
+        str | None,
+        typer.Option("--cases", help="Numbers of cases to give the power for; by default the fewest cases needed."),
     ] = None,
-    power: Annotated[float | None, typer.Option(help="Power that is to be reached; .8 by default.")] = None,
+    power: Annotated[float | None, typer.Option(help="Power to reach; .8 by default.")] = None,
     component: Annotated[
         list[str] | None,
-        typer.Option(help="A variance that is supposed, such as cov_1=0.0003: each that `readers --json` tells."),
+        typer.Option(help="An assumed variance, such as cov_1=0.0003: give each one that `readers --json` lists."),
     ] = None,
     merit: MeritOption = Merit.AUC,
     column: Column = None,

@@ -30,7 +30,7 @@ A_DAY = 24 * 3600.0
 Url = Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="File with your token; else REVEAL_TOKEN. A leaderboard on your own machine needs none."),
+    typer.Option(help="File with your token; by default REVEAL_TOKEN. A leaderboard on your own machine needs none."),
 ]
 SubmissionId = Annotated[
     str, typer.Argument(metavar="ID", help="Id of the submission, as `submit` prints it.", show_default=False)
@@ -42,12 +42,12 @@ def submit(
     benchmark: Annotated[str, typer.Option(help="Benchmark on the leaderboard.", show_default=False)],
     url: Url,
     metadata: Annotated[
-        Path | None, typer.Option(help="submission.json; beside the file by default, if it is there.")
+        Path | None, typer.Option(help="submission.json; by default the one next to the file, if any.")
     ] = None,
     token_file: TokenFile = None,
     allow_missing: AllowMissing = False,
     wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard that is starting.")] = 0,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard to start.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Upload a prediction file to a leaderboard, wait, and print its score. Exit code 1: refused or failed."""
@@ -91,7 +91,7 @@ def withdraw(
     token_file: TokenFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Take a submission back: at no cost while it is queued; off the leaderboard, but charged, once it is scored."""
+    """Withdraw a submission: free while it is queued; once scored, it leaves the leaderboard but still counts."""
     server = _server(url, token_file)
     before = server.submission(submission_id)
     if before["status"] == "scored" and not yes:
@@ -248,7 +248,7 @@ def verify_receipt(
     previous: Annotated[Path | None, typer.Option(help="The receipt before it in the chain.")] = None,
     predictions: Annotated[Path | None, typer.Option("--file", help="The prediction file that was scored.")] = None,
 ) -> None:
-    """Check a receipt offline: its signature, its place in the chain, and the file it is of."""
+    """Check a receipt offline: its signature, its place in the chain, and the file that was scored."""
     from reveal_bench.evaluation import receipts
 
     verified = receipts.verify_receipt(

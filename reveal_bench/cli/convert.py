@@ -51,13 +51,15 @@ def convert(
     to: Annotated[ExchangeForm | None, typer.Option(help="Form to write.", show_default=False)] = None,
     form: Annotated[
         ExchangeForm | None,
-        typer.Option("--from", help="Form to read; `table` for tables and COCO results of models.", show_default=False),
+        typer.Option(
+            "--from", help="Format to read; `table` for tables and COCO results of models.", show_default=False
+        ),
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--file", help="File or folder to read, with --from.", exists=True)
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="Prediction file to write, with --to; the references unless given.", exists=True)
+        Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Write the pictures too, with --to.")] = True,
     reader: Annotated[str | None, typer.Option(help="Whose drawings to read, with --from.")] = None,
@@ -73,9 +75,9 @@ def convert(
         typer.Option("--column", metavar="THEIRS=OURS", help="What a column stands for, with --from table."),
     ] = None,
     boxes: Annotated[Boxes, typer.Option(help="What the numbers of a box are, with --from table.")] = Boxes.XYWH,
-    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes are in shares of the image's sides.")] = False,
+    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes are fractions of the image's sides.")] = False,
     leave_out_unknown: Annotated[
-        bool, typer.Option("--leave-out-unknown", help="Leave out what the split does not have, and count it.")
+        bool, typer.Option("--leave-out-unknown", help="Leave out rows that are not in the split, and count them.")
     ] = False,
 ) -> None:
     """Write references or predictions for annotation tools; read annotations, or what models write, as predictions."""
@@ -155,7 +157,7 @@ class Form(StrEnum):
 def export(
     file: Annotated[Path, typer.Argument(help="Receipt, or output of `score --json`.", show_default=False)],
     to: Annotated[Form, typer.Option(help="Form to write.", show_default=False)],
-    model: Annotated[str | None, typer.Option(help="Name of the model; a receipt has its own.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model; a receipt already has one.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to show; by default the one that ranks.")] = None,
     key: Annotated[
         str | None,
@@ -168,7 +170,7 @@ def export(
     folder: Annotated[Path | None, typer.Option(help="Dataset folder, for its card (claim, tripod-llm).")] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder of the predictions (claim, tripod-llm).")] = None,
 ) -> None:
-    """Print a result for others: model page, record, row of a paper, facts of a checklist; no false receipt."""
+    """Print a result to publish: model page, record, table row or checklist facts; invalid receipts are refused."""
     from reveal_bench.results import checklists, paper, registries
     from reveal_bench.results.facts import read_result
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["app", "draft_ratings"]
 
 
-Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
+Model = Annotated[str | None, typer.Option(help="Model to ask, by its name at --endpoint.")]
 ModelOptions = Annotated[
     str | None,
     typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
 ]
-Connections = Annotated[int, typer.Option(min=1, help="Requests to the model at once.")]
+Connections = Annotated[int, typer.Option(min=1, help="Concurrent requests to the model.")]
 
 
 ANSWERS = os.path.join("cache", "answers")
@@ -111,14 +111,14 @@ app = typer.Typer(
 )
 
 Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
-Redo = Annotated[bool, typer.Option("--redo", help="Do the step again, also with other inputs or settings.")]
+Redo = Annotated[bool, typer.Option("--redo", help="Repeat the step, even with other inputs or settings.")]
 Name = Annotated[
-    str | None, typer.Option(help="Name of the benchmark, when the folder is begun.  [default: Chest radiographs]")
+    str | None, typer.Option(help="Name of the benchmark, when the folder is started.  [default: Chest radiographs]")
 ]
 FirstSeed = Annotated[
-    int | None, typer.Option(min=0, help="Seed of everything random, when the folder is begun.  [default: 0]")
+    int | None, typer.Option(min=0, help="Seed of everything random, when the folder is started.  [default: 0]")
 ]
-Sheet = Annotated[str | None, typer.Option(help="Sheet to read, of an xlsx file that has several.")]
+Sheet = Annotated[str | None, typer.Option(help="Sheet to read, if an xlsx file has several.")]
 Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
 Patient = Annotated[str, typer.Option(help="Column with the ids of patients.")]
 ReportColumn = Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")]
@@ -134,7 +134,7 @@ def extract(
     folder: Curation,
     reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
     suggestions: Annotated[
-        Path | None, typer.Option(help="Table of labels that are known already, instead of --reports.")
+        Path | None, typer.Option(help="Table of labels you already have, instead of --reports.")
     ] = None,
     study: Study = "study",
     patient: Patient = "patient",
@@ -155,7 +155,7 @@ def extract(
     seed: FirstSeed = None,
     redo: Redo = False,
 ) -> None:
-    """Read labels out of reports, by rules or with a model; begins the folder."""
+    """Extract labels from reports, by rules or with a model; starts the folder."""
     from reveal_bench.curation.extract import SuggestionTable
     from reveal_bench.curation.extract import extract as step
     from reveal_bench.curation.report_tables import SuggestionColumns
@@ -188,9 +188,9 @@ def sample(
         str, typer.Option(help="Studies per number of suggested labels; the default is the paper's 1,000.")
     ] = "1:300,2:300,3:319,4:76,5:4,6:1",
     min_per_label: Annotated[
-        int, typer.Option(min=0, help="Least number of studies with each label, if there are as many.")
+        int, typer.Option(min=0, help="Least number of studies with each label, if there are enough.")
     ] = 1,
-    fill: Annotated[bool, typer.Option("--fill", help="Fill what a stratum lacks from the next one down.")] = False,
+    fill: Annotated[bool, typer.Option("--fill", help="Fill a short stratum from the next one down.")] = False,
     redo: Redo = False,
 ) -> None:
     """Draw the studies that readers will see: one per patient, by number of labels, every label represented."""
@@ -204,7 +204,7 @@ def sample(
 def assign(
     folder: Curation,
     readers: Annotated[Path, typer.Option(help="Table with the columns reader and capacity.", show_default=False)],
-    most: Annotated[int, typer.Option(min=1, help="Most studies of one reader.")] = 300,
+    most: Annotated[int, typer.Option(min=1, help="Most studies per reader.")] = 300,
     redo: Redo = False,
 ) -> None:
     """Give every study three readers, and every reader a list in random order."""
@@ -220,15 +220,13 @@ def import_votes(
     votes: Annotated[
         Path, typer.Option(help="Table: study, reader, answer, perhaps comment and labels.", show_default=False)
     ],
-    reassigned: Annotated[
-        Path | None, typer.Option(help="Assignments as they were in the end, if readings changed hands.")
-    ] = None,
+    reassigned: Annotated[Path | None, typer.Option(help="Final assignments, if readings changed hands.")] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Accept studies that not all of their readers have read.")
     ] = False,
     redo: Redo = False,
 ) -> None:
-    """Take in what the readers said: agree all, agree mostly or disagree, with comments."""
+    """Import the readers' votes: agree all, agree mostly or disagree, with comments."""
     from reveal_bench.curation.votes import import_votes as step
 
     curation = _open(folder)
@@ -280,10 +278,10 @@ def consensus(
 def select(
     folder: Curation,
     target: Annotated[int, typer.Option(min=2, help="Studies of the benchmark.")] = 200,
-    at_least: Annotated[int, typer.Option(min=1, help="Readers who must have agreed to all labels.")] = 2,
+    at_least: Annotated[int, typer.Option(min=1, help="Readers who must have agreed with all labels.")] = 2,
     less_common: Annotated[
         str | None,
-        typer.Option(help="Labels whose studies all come in, separated by `;`; by default the paper's nine."),
+        typer.Option(help="Labels whose studies are all included, separated by `;`; by default the paper's nine."),
     ] = None,
     redo: Redo = False,
 ) -> None:
@@ -303,11 +301,11 @@ def split(
     columns: Annotated[str | None, typer.Option(help="Columns of --facts to compare, separated by `,`.")] = None,
     study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
-    best_of: Annotated[int, typer.Option(min=1, help="Draws, of which the best balanced is taken.")] = 1,
+    best_of: Annotated[int, typer.Option(min=1, help="Draws; the best balanced is used.")] = 1,
     version: Version = "1.0.0",
     redo: Redo = False,
 ) -> None:
-    """Divide the benchmark into a released and a holdout half by patient, and test how they are balanced."""
+    """Divide the benchmark into a released and a holdout half by patient, and test their balance."""
     from reveal_bench.curation.split import split as step
 
     curation = _open(folder)
@@ -333,12 +331,12 @@ def refresh(
     folder: Curation,
     before: Annotated[Path, typer.Option(help="Curation folder of the previous version.", show_default=False)],
     corrections: Annotated[Path | None, typer.Option(help="Table: study, labels, why.")] = None,
-    additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection comes in.")] = None,
-    facts: Annotated[Path | None, typer.Option(help="Table with the demographics of what is added.")] = None,
+    additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection is added.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="Table with the demographics of the added studies.")] = None,
     study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
     retire_holdout: Annotated[
-        bool, typer.Option("--retire-holdout", help="Release the previous holdout; what is added takes its place.")
+        bool, typer.Option("--retire-holdout", help="Release the previous holdout; the added studies replace it.")
     ] = False,
     redo: Redo = False,
 ) -> None:
@@ -515,19 +513,22 @@ def draft_ratings(
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
     ratings: Annotated[Path, typer.Option(help="Table of readers' ratings of some of the answers.")],
-    out: Annotated[Path, typer.Option(help="Folder, private: drafts, agreement, and what the model answered.")],
+    out: Annotated[Path, typer.Option(help="Private folder: drafts, agreement, and the model's replies.")],
     model: Model = None,
     endpoint: Endpoint = None,
     split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
     films: Annotated[
-        bool, typer.Option("--films", help="Show the films, too; --model may then be a name of inspect_ai, alone.")
+        bool,
+        typer.Option(
+            "--films", help="Also show the films; --model may then be a name of inspect_ai, without --endpoint."
+        ),
     ] = False,
     model_options: ModelOptions = None,
     connections: Connections = 4,
     price_in: PriceIn = None,
     price_out: PriceOut = None,
 ) -> None:
-    """Draft ratings of answers to open tasks with a model, beside its agreement with readers; never a score."""
+    """Draft ratings of answers to open tasks with a model, and its agreement with readers; never a score."""
     from reveal_bench.api.verbs import read_ratings_given
     from reveal_bench.curation import draft_ratings as drafting
     from reveal_bench.reports.runs import load_runs, open_world

@@ -38,7 +38,7 @@ SourceName = Annotated[
     str | None,
     typer.Option(help="Builder to use, found from the files by default: a style of `phantom` or its source."),
 ]
-Mapping = Annotated[Path | None, typer.Option(help="YAML file that says which column means what.", exists=True)]
+Mapping = Annotated[Path | None, typer.Option(help="YAML file that says what each column means.", exists=True)]
 Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
 Secondary = Annotated[
     bool | None,
@@ -129,7 +129,7 @@ def inspect(
     include_secondary: Secondary = None,
     workers: Workers = None,
 ) -> None:
-    """Say what a download holds, which builder fits, and what does not match."""
+    """Show what a download holds, which builder fits, and what does not match."""
     builder = _builder(root, source)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     found = builder.inspect(root, **_options(builder, **given, workers=_cores(workers)))
@@ -153,45 +153,45 @@ def build(
     out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
     source: SourceName = None,
     task: Annotated[
-        str | None, typer.Option(help="Ask for `detection` instead, of a source that draws each instance by itself.")
+        str | None,
+        typer.Option(help="Build a `detection` benchmark, from a source that draws each instance separately."),
     ] = None,
     fuse: Annotated[
         str | None,
-        typer.Option(
-            help="For detection, make readers' boxes the reference where there is none: union, majority, wbf."
-        ),
+        typer.Option(help="For detection without a consensus, fuse readers' boxes: union, majority, wbf."),
     ] = None,
-    fuse_iou: Annotated[float, typer.Option(help="IoU from which readers' boxes are one lesion.")] = 0.5,
+    fuse_iou: Annotated[float, typer.Option(help="Least IoU at which readers' boxes are the same lesion.")] = 0.5,
     images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
     pictures: Pictures = None,
     mapping: Mapping = None,
     include_secondary: Secondary = None,
     id_key: Annotated[
-        Path | None, typer.Option(help="File with the secret of the ids (DICOM sources); made if it is missing.")
+        Path | None, typer.Option(help="File with the secret key for ids (DICOM sources); created if missing.")
     ] = None,
     holdout: Annotated[
-        Path | None, typer.Option(help="Private folder for the references of a holdout; none by default.")
+        Path | None, typer.Option(help="Private folder for the holdout's references; no holdout by default.")
     ] = None,
-    holdout_fraction: Annotated[float, typer.Option(help="Share of its patients that become private.")] = 0.5,
+    holdout_fraction: Annotated[float, typer.Option(help="Share of the split's patients to make private.")] = 0.5,
     holdout_split: Annotated[
         str | None,
         typer.Option(help="Split to take it from: by default `holdout` if there is one, else the test split."),
     ] = None,
-    best_of: Annotated[int, typer.Option(min=1, help="Divisions to draw, of which the best balanced is taken.")] = 1,
+    best_of: Annotated[int, typer.Option(min=1, help="Divisions to draw; the best balanced is used.")] = 1,
     seed: Seed = 0,
     previous: Annotated[
-        Path | None, typer.Option(help="Earlier version of the dataset: who was released stays released.")
+        Path | None, typer.Option(help="Earlier version of the dataset: released patients stay released.")
     ] = None,
     previous_holdout: Annotated[
-        Path | None, typer.Option(help="Its private folder: who was private stays private.")
+        Path | None, typer.Option(help="Private folder of --previous: private patients stay private.")
     ] = None,
     retire_holdout: Annotated[
-        bool, typer.Option("--retire-holdout", help="With splits that come divided: who was private may be released.")
+        bool,
+        typer.Option("--retire-holdout", help="If the source defines the splits: private patients may be released."),
     ] = False,
     version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
-    asks: Annotated[str | None, typer.Option(help="Ask for findings `present`, or `all`.")] = None,
+    asks: Annotated[str | None, typer.Option(help="Findings to ask for: only those `present`, or `all`.")] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and say so.")
+        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and list it.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
     workers: Workers = None,
@@ -203,9 +203,9 @@ def build(
         Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
     ] = None,
 ) -> None:
-    """Turn a download into a Hugging Face dataset folder, with a private holdout if asked.
+    """Turn a download into a Hugging Face dataset folder, with a private holdout on request.
 
-    A build that was interrupted or killed goes on where it stopped when the same command is given again.
+    A build that was interrupted or killed resumes when you repeat the same command.
     """
     from reveal_bench.benchmarks import BENCHMARKS, of_task
     from reveal_bench.dataset.build import BuildLog, build_folder
@@ -431,9 +431,9 @@ def diff(
     holdout_after: Annotated[Path | None, typer.Option(help="Private holdout of the newer version.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what changed between two versions of a dataset: rows, splits, labels, drawings, pixels, columns.
+    """Show what changed between two versions of a dataset: rows, splits, labels, drawings, pixels, columns.
 
-    Of a private holdout only what the public manifests name is told, unless both private folders are given.
+    For a private holdout, only the public manifests are compared, unless you give both private folders.
     """
     from reveal_bench.dataset.diff import diff_folders
 
@@ -449,7 +449,7 @@ def attach(
     root: Annotated[Path, typer.Argument(help="Your own download of the source's pictures.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Dataset folder to write, with the pictures embedded.", show_default=False)],
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave out images that are missing or do not match, and say so.")
+        bool, typer.Option("--keep-going", help="Leave out images that are missing or do not match, and list them.")
     ] = False,
 ) -> None:
     """Add the pictures to a dataset that was published without them, each verified by its hash."""
@@ -480,17 +480,18 @@ def publish(
     folder: Folder,
     repo_id: Annotated[str, typer.Argument(help="Repository, as organization/name.", show_default=False)],
     private: Annotated[
-        bool, typer.Option("--private/--public", help="Visibility that the repository has, or gets if it is made.")
+        bool,
+        typer.Option("--private/--public", help="Visibility of the repository; an existing one must have it already."),
     ] = True,
-    tag: Annotated[str | None, typer.Option(help="Tag of the version; v and the folder's version by default.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of the version; by default v and the folder's version.")] = None,
     holdout: Annotated[
         Path | None,
         typer.Option(help="Private folder of its holdout, nothing of which may be in FOLDER; --public needs it."),
     ] = None,
     holdout_repo: Annotated[str | None, typer.Option(help="Publish --holdout too, to this private repository.")] = None,
-    message: Annotated[str | None, typer.Option(help="Message of the commit.")] = None,
+    message: Annotated[str | None, typer.Option(help="Commit message.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token; else HF_TOKEN or `hf auth login`.")
+        Path | None, typer.Option(help="File with the token; by default HF_TOKEN or `hf auth login`.")
     ] = None,
     holdout_token_file: Annotated[
         Path | None, typer.Option(help=f"File with the holdout's own token; else {HOLDOUT_TOKEN}.")

@@ -28,17 +28,17 @@ class Engine(StrEnum):
 
 EngineName = Annotated[
     Engine,
-    typer.Option("--engine", help="pool: processes of this machine; datatrove: tasks, of which a finished one stays."),
+    typer.Option("--engine", help="pool: processes on this machine; datatrove: tasks that can be resumed."),
 ]
 StoragePlace = Annotated[
     str | None,
-    typer.Option("--storage", help="Where tasks leave their files: a folder or s3://BUCKET/PREFIX, kept afterwards."),
+    typer.Option("--storage", help="Where tasks store their files: a folder or s3://BUCKET/PREFIX; kept afterwards."),
 ]
 ExecutorFile = Annotated[
     str | None,
-    typer.Option("--executor", help="FILE.py:FUNCTION that makes an executor of datatrove, for Slurm or Ray."),
+    typer.Option("--executor", help="FILE.py:FUNCTION that returns a datatrove executor, for Slurm or Ray."),
 ]
-TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or maps of one task.")]
+TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or maps per task.")]
 
 
 def seen_by(engine: Engine, path: Path) -> Path:

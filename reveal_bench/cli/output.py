@@ -50,22 +50,24 @@ _UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str | None, typer.Option(help="Split of the folder; else a run's own, `released`, or the only one.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Split = Annotated[
+    str | None, typer.Option(help="Split of the folder; by default the run's own, `released`, or the only one.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
-Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")]
+Metadata = Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 without it.")]
 Missing = Annotated[
     str | None,
-    typer.Option(help="Allow unanswered questions, as a miss or, of masks, as empty: undefined in mIoU."),
+    typer.Option(help="Allow unanswered questions: as a miss, or as an empty mask (undefined in mIoU)."),
 ]
 GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
 Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
 ResamplingUnit = Annotated[
-    str, typer.Option(help="What is resampled: patient, or image, study or task as the benchmark has them.")
+    str, typer.Option(help="Unit to resample: patient, or the benchmark's image, study or task.")
 ]
 Ratings = Annotated[
     Path | None,
-    typer.Option(help="Table of readers' ratings, for a benchmark of tasks; its models are named as the files are."),
+    typer.Option(help="Table of readers' ratings, for a benchmark of tasks; models are named like the files."),
 ]
 Endpoint = Annotated[
     str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
@@ -74,12 +76,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: fractions, one row per figure.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 AsLatex = Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")]
-Wide = Annotated[bool, typer.Option("--wide", help="Show every metric, however narrow the terminal is.")]
-PriceIn = Annotated[str | None, typer.Option(help="Price of a million tokens that are sent, for the cost.")]
-PriceOut = Annotated[str | None, typer.Option(help="Price of a million tokens that the model writes.")]
-PriceCached = Annotated[
-    str | None, typer.Option(help="Price of a million tokens that are sent and in the provider's cache already.")
-]
+Wide = Annotated[bool, typer.Option("--wide", help="Show every metric, even on a narrow terminal.")]
+PriceIn = Annotated[str | None, typer.Option(help="Price per million input tokens, for the cost.")]
+PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
+PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, for the cost.")]
 
 
 def write_tables(result: ShownTables | Comparisons, out: Path | None) -> None:

@@ -14,7 +14,7 @@ from reveal_bench.cli.output import Folder, Missing, Resamples, Seed, Split, che
 __all__ = ["labelled", "misses", "report", "view"]
 
 Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
-Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl beside them.")]
+Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl next to them.")]
 
 
 def misses(
@@ -22,15 +22,15 @@ def misses(
         list[str], typer.Argument(help="Run folders and prediction files: LABEL=PATH.", show_default=False)
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="New folder, private: pictures, and which model missed.")],
+    out: Annotated[Path, typer.Option(help="New private folder: pictures, and which model missed.")],
     split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
     anatomy: Anatomy = None,
-    most: Annotated[int, typer.Option(min=1, help="Misses of a model and a finding that are read.")] = 50,
+    most: Annotated[int, typer.Option(min=1, help="Most misses to read per model and finding.")] = 50,
     seed: Seed = 0,
 ) -> None:
-    """Write the complete misses of models for readers to tell position errors from anatomy errors.
+    """Write models' complete misses, for readers to classify as position or anatomy errors.
 
-    `reveal-leaderboard readers --form errors` shows them; models are not named there.
+    `reveal-leaderboard readers --form errors` shows them without naming the models.
     """
     from reveal_bench.models.pictures import FolderPictures
     from reveal_bench.reports.anatomy import read_anatomy
@@ -69,7 +69,7 @@ def report(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="A dataset folder; or run folders and prediction files, each with a label if you like: LABEL=PATH.",
+            help="A dataset folder; or run folders and prediction files, optionally with labels: LABEL=PATH.",
             show_default=False,
         ),
     ],
@@ -78,42 +78,40 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write, `<folder>-report.html` by default; of runs, the folder for all of it."),
+        typer.Option(help="HTML file to write, `<folder>-report.html` by default; for runs, the output folder."),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Split with references; by default all of them, or that of the runs.")
+        str | None, typer.Option(help="Split with references; by default all, or the split of the runs.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
+        str | None, typer.Option(help="Label of the run that findings are sorted by; the last by default.")
     ] = None,
-    finding: Annotated[
-        list[str] | None, typer.Option(help="Finding to report, as often as there are some; all of them by default.")
-    ] = None,
+    finding: Annotated[list[str] | None, typer.Option(help="Finding to report; repeatable; all by default.")] = None,
     anatomy: Anatomy = None,
     reviews: Reviews = None,
     human: Annotated[
         Path | None,
-        typer.Option(help="Prediction file of benchmark readers: a page of WHAT beside them, as paper 002."),
+        typer.Option(help="Prediction file of benchmark readers: compare WHAT with them, as paper 002 does."),
     ] = None,
     saliency: Annotated[
-        bool, typer.Option("--saliency", help="WHAT are folders of heat maps: from them to the page of paper 002.")
+        bool, typer.Option("--saliency", help="WHAT are folders of heat maps: make the report of paper 002 from them.")
     ] = False,
     tune_split: Annotated[
         str | None, typer.Option(help="Split whose maps tune thresholds and gates of --saliency.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that read and threshold maps.")] = 1,
     ratings: Annotated[
         Path | None,
-        typer.Option(help="Table of readers' ratings of open tasks, or a dataset folder with some: a page of them."),
+        typer.Option(help="Report readers' ratings of open tasks: a table, or a dataset folder that has them."),
     ] = None,
     examples: Annotated[
-        int, typer.Option(min=0, max=12, help="Films of single cases to show with every run's cell.")
+        int, typer.Option(min=0, max=12, help="Number of example films to show, with every run's cell.")
     ] = 0,
     missing: Missing = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
 ) -> None:
-    """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
+    """Write an HTML report: a dataset's counts and films, or runs' scores, errors and heat maps."""
     from reveal_bench import api
 
     if ratings is not None:
@@ -187,14 +185,14 @@ def view(
     folder: Folder,
     predictions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[[NAME=]FILE...]", help="Answers of systems, prediction files.", show_default=False),
+        typer.Argument(metavar="[[NAME=]FILE...]", help="Prediction files of systems.", show_default=False),
     ] = None,
     split: Split = None,
     most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:
-    """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
+    """View cases in a browser: films, references, and where systems are right; on this machine only."""
     from reveal_bench.kinds.folder import chosen_split
     from reveal_bench.predictions.files import split_of_runs
     from reveal_bench.viewer.gallery import CaseSource, named_files

@@ -64,15 +64,15 @@ class ShownViews(StrEnum):
 
 
 AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
-RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write, or to go on with.", show_default=False)]
+RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write or resume.", show_default=False)]
 PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
 Answer = Annotated[
     AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, boxes with scores, labels or text.")
 ]
-Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 256, or 1024 for whole pictures.")]
-Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
+Side = Annotated[int | None, typer.Option(help="Side of the picture in pixels; 256, or 1024 for whole pictures.")]
+Shots = Annotated[int, typer.Option(min=1, help="Number of examples in a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
-DetailHint = Annotated[Detail, typer.Option(help="How finely an API is asked to look at pictures.")]
+DetailHint = Annotated[Detail, typer.Option(help="Image detail to request from the API.")]
 Views = Annotated[ShownViews, typer.Option(help="Films of a study: all, or the PA (else the AP) and its prior.")]
 Coordinates = Annotated[
     str,
@@ -82,7 +82,7 @@ Coordinates = Annotated[
 ]
 Corners = Annotated[
     bool | None,
-    typer.Option("--corners/--sizes", help="Boxes as two corners, or with width and height as in pixels by default."),
+    typer.Option("--corners/--sizes", help="Boxes as two corners, or with width and height (the default in pixels)."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Ask only the first questions of the split.")]
 Organization = Annotated[str, typer.Option(help="Who submits, for submission.json.")]
@@ -94,7 +94,7 @@ def run(
     model: Annotated[
         str | None, typer.Option(help="Model: openai/gpt-5, anthropic/..., or the name that --endpoint knows.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder to write, or to go on with.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder to write or resume.", show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
     endpoint: Endpoint = None,
     prompt: PromptStyle = Prompt.ZERO_SHOT,
@@ -117,20 +117,20 @@ def run(
     control: Annotated[
         list[str] | None,
         typer.Option(
-            help="Ask all again with something changed, as often as given: no-image, blank, other-patient, "
+            help="Ask all again with one thing changed; repeatable: no-image, blank, other-patient, "
             "occluded-finding, without-finding, mirrored, occluded-elsewhere, paraphrase."
         ),
     ] = None,
     counterfactuals: Annotated[
-        Path | None, typer.Option(help="Films of a phantom without each finding, for `without-finding`.")
+        Path | None, typer.Option(help="Folder of phantom films without each finding, for `without-finding`.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
     limit: Limit = None,
     temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
-    reasoning_effort: Annotated[str | None, typer.Option(help="For models that reason: low, medium or high.")] = None,
-    model_seed: Annotated[int | None, typer.Option(help="Seed that is sent to the model.")] = None,
-    max_connections: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 8,
+    reasoning_effort: Annotated[str | None, typer.Option(help="For reasoning models: low, medium or high.")] = None,
+    model_seed: Annotated[int | None, typer.Option(help="Seed to send to the model.")] = None,
+    max_connections: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = 8,
     attempt_timeout: Annotated[int, typer.Option(min=1, help="Seconds until a request is given up.")] = 120,
     max_retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again.")] = 8,
     price_in: PriceIn = None,
@@ -138,7 +138,7 @@ def run(
     price_cached: PriceCached = None,
     log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs too.")] = False,
     ask_again: Annotated[
-        bool, typer.Option("--ask-again", help="Ask the questions again that failed in an earlier run.")
+        bool, typer.Option("--ask-again", help="Ask again the questions that failed in an earlier run.")
     ] = False,
     organization: Organization = "not stated",
     dry_run: Annotated[
@@ -147,7 +147,7 @@ def run(
 ) -> None:
     """Ask a multimodal model every question of a split, and write its predictions, its words and its cost.
 
-    A run that was interrupted or killed goes on where it stopped when the same command is given again. A question
+    A run that was interrupted or killed resumes when you repeat the same command. A question
     without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
     check that your data use agreement allows that.
     """
@@ -429,10 +429,12 @@ def import_lmms(
     samples: Annotated[list[Path], typer.Argument(help="Files of --log_samples, or folders.", show_default=False)],
     tasks: Annotated[Path, typer.Option(help="The folder that `export-lmms` wrote.", show_default=False)],
     out: RunFolder,
-    model: Annotated[str | None, typer.Option(help="Name to publish; that in lmms-eval's results by default.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name to publish; by default the one in lmms-eval's results.")
+    ] = None,
     organization: Organization = "not stated",
 ) -> None:
-    """Turn what lmms-eval logged into a run folder: predictions, transcript, submission.json."""
+    """Turn lmms-eval's logs into a run folder: predictions, transcript, submission.json."""
     from reveal_bench.models.lmms import import_samples
 
     _write(*import_samples(samples, tasks, model=model), out, organization)

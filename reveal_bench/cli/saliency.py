@@ -42,7 +42,7 @@ def saliency(
     split: Split = None,
     threshold: Annotated[
         str,
-        typer.Option(help="otsu; a number; a table finding,threshold; tuned, with --tune-split; none: points alone."),
+        typer.Option(help="otsu; a number; a table finding,threshold; tuned, with --tune-split; none: points only."),
     ] = "otsu",
     tune_split: Annotated[
         str | None, typer.Option(help="Split whose maps tune thresholds (0.2 to 0.8) and gates (0 to 0.8).")
@@ -55,25 +55,25 @@ def saliency(
         bool, typer.Option("--tune-on-itself", help="Allow --tune-split to be the split that is predicted.")
     ] = False,
     keep_holes: Annotated[
-        bool, typer.Option("--keep-holes", help="Leave holes and lone pixels as they are at Otsu's level.")
+        bool, typer.Option("--keep-holes", help="Keep holes and lone pixels at Otsu's level.")
     ] = False,
     gate: Annotated[
         str | None,
         typer.Option(help="Probability below which a mask is empty: a number; a table finding,gate; or tuned."),
     ] = None,
     gate_rule: Annotated[GateRule, typer.Option(help="How gates are tuned.")] = GateRule.OURS,
-    smooth: Annotated[int, typer.Option(min=0, help="Pixels to average over first; 0 for none.")] = 0,
+    smooth: Annotated[int, typer.Option(min=0, help="Pixels to smooth over first; 0 for none.")] = 0,
     smoothing: Annotated[
         SmoothingKind,
         typer.Option(help="A box of that side, a Gaussian of that SD, or as published, for masks at Otsu's level."),
     ] = SmoothingKind.BOX,
     ensemble: Annotated[
-        list[Path] | None, typer.Option(help="Another folder of maps; the mean counts. Several times.")
+        list[Path] | None, typer.Option(help="Another folder of maps to average with; repeatable.")
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
+        list[str] | None, typer.Option(help="Finding of the next map in arrays (n, h, w); repeatable.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Processes that read and cut maps.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that read and threshold maps.")] = 1,
     engine: EngineName = Engine.POOL,
     storage: StoragePlace = None,
     executor: ExecutorFile = None,
@@ -153,9 +153,9 @@ def score_maps(
     folder: Folder,
     split: Split = None,
     tolerance: Annotated[float, typer.Option(min=0, help="How far off a point may be, in pixels.")] = 15,
-    in_mm: Annotated[bool, typer.Option("--mm", help="The tolerance is in mm, by the spacing of each image.")] = False,
+    in_mm: Annotated[bool, typer.Option("--mm", help="Give the tolerance in mm, using each image's spacing.")] = False,
     name: Annotated[
-        list[str] | None, typer.Option(help="Finding of the next map of arrays (n, h, w). Several times.")
+        list[str] | None, typer.Option(help="Finding of the next map in arrays (n, h, w); repeatable.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that read maps.")] = 1,
     as_json: AsJson = False,

@@ -72,7 +72,7 @@ def baseline(
     fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
     seed: Seed = 0,
 ) -> None:
-    """Answer a split without looking, the floor that a model must beat, or as its benchmark readers did."""
+    """Write baseline answers: without looking (the floor for any model), or the benchmark readers' own."""
     from reveal_bench.evaluation.baselines import (
         chance_baseline,
         fit_location_prior,
@@ -124,10 +124,10 @@ def lint(
     split: Split = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
-    every: Annotated[bool, typer.Option("--all", help="Show each problem, not one line per rule.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every problem, not one line per rule.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a prediction file against the public manifest: all problems at once, with their lines."""
+    """Check a prediction file against the public manifest: all problems at once, with line numbers."""
     from reveal_bench import api
 
     report = api.lint(file, folder, split=split, grid=grid, allow_missing=allow_missing)
@@ -162,12 +162,14 @@ def score(
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
     ] = None,
     by: Annotated[str | None, typer.Option(help="Also score groups of patients by this column, such as sex.")] = None,
-    bands: Annotated[str | None, typer.Option(help="Limits that cut the numbers of --by into groups: 40,65.")] = None,
+    bands: Annotated[
+        str | None, typer.Option(help="Limits that divide the numbers of --by into groups: 40,65.")
+    ] = None,
     readers: Annotated[
         bool, typer.Option("--readers", help="Also score against single readers and what they agree on.")
     ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Also set published rows of the same data and metrics beside it.")
+        bool, typer.Option("--published", help="Also show published results on the same data and metrics.")
     ] = False,
     metric: Annotated[
         str | None,
@@ -185,16 +187,16 @@ def score(
     ] = None,
     boundaries: Annotated[
         Path | None,
-        typer.Option(help="Also write Dice and how boundaries of masks agree (NSD, HD95) to this CSV file."),
+        typer.Option(help="Also write Dice and boundary agreement of masks (NSD, HD95) to this CSV file."),
     ] = None,
     metadata: Metadata = None,
     compat: Annotated[
         Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
     ] = None,
     tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat.")] = None,
-    human: Annotated[bool, typer.Option("--human", help="Name them as tables of the human benchmark.")] = False,
+    human: Annotated[bool, typer.Option("--human", help="Use the table names of the human benchmark.")] = False,
 ) -> None:
-    """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
+    """Score a prediction file locally: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
     from reveal_bench.api.shown import FigureTable
     from reveal_bench.metrics.words import intervals_text, scale_text
@@ -328,10 +330,10 @@ def compare(
     margin: Annotated[
         float | None, typer.Option(help="Judge whether A is non-inferior to B: 0.05 allows a loss of 5 points.")
     ] = None,
-    equivalence: Annotated[bool, typer.Option("--equivalence", help="Count a gain of the margin too.")] = False,
-    compat: Annotated[
-        Compat | None, typer.Option(help="Make --relative by the convention of a paper's published code.")
-    ] = None,
+    equivalence: Annotated[
+        bool, typer.Option("--equivalence", help="Test equivalence: a gain of the margin counts too.")
+    ] = False,
+    compat: Annotated[Compat | None, typer.Option(help="Compute --relative as a paper's published code does.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for --relative as CSV and as figures, SVG and PNG.", show_default=False)
     ] = None,
@@ -397,7 +399,7 @@ def rank(
     folder: Folder,
     split: Split = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to rank by; that of the leaderboard by default.", show_default=False)
+        str | None, typer.Option(help="Metric to rank by; the leaderboard's by default.", show_default=False)
     ] = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
@@ -411,7 +413,7 @@ def rank(
     markdown: AsMarkdown = False,
     latex: AsLatex = False,
 ) -> None:
-    """Rank all prediction files of a folder, with rank intervals and tiers of systems that are not told apart."""
+    """Rank all prediction files of a folder, with rank intervals and tiers of statistically tied systems."""
     from reveal_bench import api
     from reveal_bench.predictions.files import prediction_files
 

@@ -65,7 +65,7 @@ def serve(
     data: Data,
     benchmark: Annotated[
         list[str],
-        typer.Option(metavar="FOLDER[:SPLIT]", help="Public dataset folder; the split is `holdout` unless said."),
+        typer.Option(metavar="FOLDER[:SPLIT]", help="Public dataset folder; the split is `holdout` by default."),
     ],
     database: Database = None,
     blobs: BlobsAt = None,
@@ -78,11 +78,11 @@ def serve(
     gallery: Annotated[
         list[Path] | None,
         typer.Option(
-            exists=True, file_okay=False, help="Released cases to look at, made by `gallery`; one per benchmark."
+            exists=True, file_okay=False, help="Released cases to browse, made by `gallery`; one per benchmark."
         ),
     ] = None,
 ) -> None:
-    """Serve the pages and the API. The process gives up opening files it has no business with."""
+    """Serve the pages and the API. The process gives up access to files it does not need."""
     log_to_stderr()
     listening = _Listening(auth, proxies, max_upload_mb, tuple(folder.resolve() for folder in gallery or ()))
     check_auth(auth, host, proxies)
@@ -144,16 +144,16 @@ def worker(
     blobs: BlobsAt = None,
     settings: SettingsFile = None,
     vault: Annotated[
-        Path | None, typer.Option(help="For exact scores, incidents and keys; `vault` beside the holdout unless said.")
+        Path | None, typer.Option(help="For exact scores, incidents and keys; by default `vault` beside the holdout.")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Workers side by side; each that dies is started again.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Workers to run in parallel; one that dies is restarted.")] = 1,
     once: Annotated[bool, typer.Option("--once", help="Stop when the queue is empty.")] = False,
     lease_seconds: Annotated[float, typer.Option(min=0.3, help="How long a silent worker keeps a job.")] = 60.0,
     pause_before_finish: Annotated[
-        float, typer.Option(min=0, help="For drills: wait so many seconds with a result in hand.")
+        float, typer.Option(min=0, help="For drills: wait this many seconds before a result is stored.")
     ] = 0.0,
 ) -> None:
-    """Score queued submissions. This process alone is told where the holdouts are."""
+    """Score queued submissions. Only this process knows where the holdouts are."""
     log_to_stderr()
     at = places(data, database, blobs, settings)
     from reveal_leaderboard.cli.process import scratch_folder
@@ -227,7 +227,7 @@ def make_gallery(
     most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
 ) -> None:
-    """Prepare films, references and answers of released cases to be looked at. Mind the licence of the films."""
+    """Prepare films, references and answers of released cases for browsing. Mind the licence of the films."""
     from reveal_bench.cli.output import progress
     from reveal_bench.evaluation.score import LintError
     from reveal_bench.viewer.gallery import named_files
@@ -252,12 +252,12 @@ def make_gallery(
 def demo(
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo; made if missing.")] = Path("demo-data"),
     images: Annotated[int, typer.Option(min=20, help="Images of the synthetic test split.")] = 400,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Another is taken if it is in use.")] = 7860,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away the demo that is there.")] = False,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port; another is used if it is taken.")] = 7860,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete an existing demo first.")] = False,
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
-    """Show everything on synthetic data: build, predict, score at home, upload, and boards with private holdouts."""
+    """Show everything on synthetic data: build, predict, score locally, upload, and boards with private holdouts."""
     from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, heed_signals, heeded, show_board, upload
 
     heed_signals()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["admin", "audit", "backup", "restore", "webhooks"]
 
 admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
-Why = Annotated[str, typer.Option(help="The reason, shown to those concerned and kept in the event log.")]
+Why = Annotated[str, typer.Option(help="The reason; shown to those affected and kept in the event log.")]
 
 
 @contextmanager
@@ -93,10 +93,12 @@ def refresh(
     benchmark: str,
     data: Data,
     to: Annotated[str, typer.Option(metavar="VERSION", help="A version that the server knows.")],
-    switch: Annotated[bool, typer.Option("--switch", help="Show it now; only when nothing is left to score.")] = False,
+    switch: Annotated[
+        bool, typer.Option("--switch", help="Show the new version now; only when nothing is left to score.")
+    ] = False,
     database: Database = None,
 ) -> None:
-    """Score the stored submissions against a new version; with --switch, show it in place of the present one."""
+    """Score the stored submissions against a new version; with --switch, show it in place of the current one."""
     from reveal_leaderboard.boards import refresh
 
     with _store(data, database) as store, store.write() as connection:
@@ -115,7 +117,7 @@ def refresh(
 
 @admin.command()
 def exposure(benchmark: str, data: Data, database: Database = None, settings: SettingsFile = None) -> None:
-    """Estimate what has been let out of a board's holdout."""
+    """Estimate how much a board has revealed of its holdout."""
     from reveal_leaderboard.release.exposure import exposure as read_meter
     from reveal_leaderboard.store import boards as board_queries
 
@@ -130,7 +132,7 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
 
 @admin.command()
 def people(data: Data, database: Database = None) -> None:
-    """List people and teams, those first that wait for approval."""
+    """List people and teams, those waiting for approval first."""
     with _accounts(data, database) as accounts:
         show_table(
             (
@@ -157,7 +159,7 @@ def people(data: Data, database: Database = None) -> None:
 
 @admin.command(name="add-team")
 def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
-    """Make a team of which OWNER, a person's id, is the owner."""
+    """Create a team owned by OWNER, a person's id."""
     with _accounts(data, database) as accounts:
         team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
     typer.echo(f"team {team.id}: {team.name}")
@@ -165,7 +167,7 @@ def add_team(name: str, owner: str, data: Data, database: Database = None) -> No
 
 @admin.command(name="approve-team")
 def approve_team(team: str, data: Data, database: Database = None) -> None:
-    """Let a team submit that waits for approval (TEAM: its name). To refuse it, close it with `set-team`."""
+    """Approve a team, so that it can submit (TEAM: its name). To refuse it, close it with `set-team`."""
     with _accounts(data, database) as accounts:
         found = _team(accounts, team)
         done = accounts.approve_team(found, _who())
@@ -187,14 +189,14 @@ def set_team(
 def add_member(
     team: str, person: str, data: Data, role: Annotated[str, typer.Option()] = "member", database: Database = None
 ) -> None:
-    """Let a person into a team (TEAM: its name; PERSON: an id)."""
+    """Add a person to a team (TEAM: its name; PERSON: an id)."""
     with _accounts(data, database) as accounts:
         accounts.add_member(_team(accounts, team), _person(accounts, person), role, _who())
 
 
 @admin.command(name="remove-member")
 def remove_member(team: str, person: str, data: Data, database: Database = None) -> None:
-    """Take a person out of a team."""
+    """Remove a person from a team."""
     with _accounts(data, database) as accounts:
         accounts.remove_member(_team(accounts, team), _person(accounts, person), _who())
 
@@ -242,7 +244,7 @@ def tokens(data: Data, database: Database = None) -> None:
 
 @admin.command(name="revoke-token")
 def revoke_token(token: str, data: Data, why: Why, database: Database = None) -> None:
-    """End one API token for good (TOKEN: its id, or the secret itself where it was found)."""
+    """Revoke an API token for good (TOKEN: its id, or the secret itself if it leaked)."""
     with _accounts(data, database) as accounts:
         token_id = accounts.token_id_of(token) or token
         if not accounts.revoke_token(token_id, _who(), why):
@@ -290,7 +292,7 @@ def grant(
     why: Why,
     database: Database = None,
 ) -> None:
-    """Let a team have N more submissions scored on the board's present version."""
+    """Let a team have N more submissions scored on the board's current version."""
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.store import boards as board_queries
     from reveal_leaderboard.store import spending
@@ -305,7 +307,7 @@ def grant(
 
 @admin.command()
 def workers(data: Data, database: Database = None) -> None:
-    """List the workers that have been seen."""
+    """List the workers seen so far."""
     from reveal_leaderboard.store.queue import Queue
 
     with _store(data, database) as store, store.read() as connection:
@@ -322,7 +324,7 @@ def answers(
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Write the answers that wait for readers to a file that names neither model nor team."""
+    """Write the answers waiting for readers to a file that names neither model nor team."""
     from reveal_leaderboard.boards.reading import answers_csv
 
     with _store(data, database, settings) as store, store.read() as connection:
@@ -336,7 +338,7 @@ def ratings(
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Take in a filled file of ratings: all of it, or nothing."""
+    """Import a completed ratings file: all of it, or nothing."""
     from reveal_leaderboard.boards.reading import import_ratings
 
     with _store(data, database, settings) as store, store.write() as connection:
@@ -419,7 +421,7 @@ def restore(
     database: Database = None,
     blobs: BlobsAt = None,
 ) -> None:
-    """Put a backup into an empty place, check every hash, and audit the board that it makes."""
+    """Restore a backup into an empty folder and database, check every hash, and audit the restored board."""
     from reveal_leaderboard.store.backup import restore as put_back
 
     at = places(data, database, blobs, None)
@@ -437,9 +439,9 @@ def audit(
     blobs: BlobsAt = None,
     uploads: Annotated[bool, typer.Option(help="Hash every stored file, too.")] = True,
     kept: Annotated[
-        Path | None, typer.Option(help="An earlier report (--json), kept elsewhere, with which the chains must go on.")
+        Path | None, typer.Option(help="An earlier report (--json), kept elsewhere, that the chains must continue.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
     """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
     from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read, read_heads
@@ -497,7 +499,7 @@ def webhooks(
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:
-    """Show and send what the webhooks of the settings file are told."""
+    """Show and send the deliveries of the webhooks in the settings file."""
     store = places(data, database, None, settings).open_store(is_new=False)
     try:
         {

@@ -42,21 +42,21 @@ Pictures = Annotated[Path | None, typer.Option(help="Table study, file, view: fo
 Misses = Annotated[Path | None, typer.Option(help="Misses of a model, for --form errors (jsonl, parquet).")]
 Answers = Annotated[Path | None, typer.Option(help="For --form rubric: what `admin answers` wrote.")]
 Tasks = Annotated[Path | None, typer.Option(help="For --form rubric: the public dataset folder of the tasks.")]
-PerItem = Annotated[int | None, typer.Option(min=1, help="Readers of an item; unless said 1 of errors, 2 of answers.")]
+PerItem = Annotated[int | None, typer.Option(min=1, help="Readers per item; by default 1 for errors, 2 for answers.")]
 Readers = Annotated[Path | None, typer.Option("--readers", help="Table with the columns reader and capacity.")]
 
 log = logging.getLogger("reveal_leaderboard")
 
 
 class FormName(StrEnum):
-    """What readers are asked."""
+    """What to ask readers."""
 
     VOTES = "votes"
     ERRORS = "errors"
     RUBRIC = "rubric"
 
 
-FormOption = Annotated[FormName, typer.Option("--form", help="What readers are asked.")]
+FormOption = Annotated[FormName, typer.Option("--form", help="What to ask readers.")]
 
 
 def add_readers(app: typer.Typer) -> None:
@@ -78,9 +78,11 @@ def readers(
     misses: Misses = None,
     answers: Answers = None,
     tasks: Tasks = None,
-    capacities: Annotated[Path | None, typer.Option("--readers", help="Of errors, rubric: reader, capacity.")] = None,
+    capacities: Annotated[
+        Path | None, typer.Option("--readers", help="For errors and rubric: table reader, capacity.")
+    ] = None,
     per_item: PerItem = None,
-    people: Annotated[Path | None, typer.Option(help="Table subject, reader: who signs in reads as whom.")] = None,
+    people: Annotated[Path | None, typer.Option(help="Table subject, reader: which sign-in is which reader.")] = None,
     auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how readers sign in.")] = "local",
     host: Host = "127.0.0.1",
     port: Port = 7870,
@@ -128,7 +130,7 @@ def readers_prepare(
     capacities: Readers = None,
     per_item: PerItem = None,
 ) -> None:
-    """Put lists and places of pictures into the data folder: the server itself never opens where they come from."""
+    """Copy the lists and picture paths into the data folder, so that the server never opens their sources."""
     try:
         if form is FormName.VOTES:
             if per_item is not None:
@@ -174,10 +176,10 @@ def readers_status(data: Data) -> None:
 
 def readers_close(
     data: Data,
-    reader: Annotated[list[str] | None, typer.Option(help="Whose list; all of them unless said.")] = None,
+    reader: Annotated[list[str] | None, typer.Option(help="Whose list; all by default.")] = None,
     reopen: Annotated[bool, typer.Option("--reopen", help="Open it again instead.")] = False,
 ) -> None:
-    """Take no answers any more: of all readers, or of those named."""
+    """Stop accepting answers from all readers, or from those named."""
     readings = _open(data)
     try:
         for name in reader or readings.readers():
@@ -189,9 +191,11 @@ def readers_close(
 def readers_reassign(
     data: Data,
     capacities: Annotated[Path, typer.Option("--readers", help="Table reader, capacity; perhaps with more of both.")],
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Give up what finds no reader.")] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Give up items that no reader is left for.")
+    ] = False,
 ) -> None:
-    """Hand what readers who stopped have not read to others; the page shows it at once."""
+    """Hand the unread items of readers who stopped to others; the page shows it at once."""
     from reveal_bench.curation.assign import read_readers
     from reveal_leaderboard.readers.upkeep import hand_on
 

@@ -22,15 +22,13 @@ __all__ = ["BlobsAt", "Data", "Database", "Places", "SettingsFile", "places"]
 
 DATABASE = "leaderboard.sqlite"
 
-Data = Annotated[
-    Path, typer.Option(envvar="REVEAL_DATA", help="Folder of the database and the uploads, unless they are elsewhere.")
-]
+Data = Annotated[Path, typer.Option(envvar="REVEAL_DATA", help="Folder of the database and the uploads.")]
 Database = Annotated[
     str | None,
     typer.Option(
         envvar="REVEAL_DATABASE",
         metavar="URL",
-        help="PostgreSQL, such as postgresql+psycopg://host/name; better given by REVEAL_DATABASE than here.",
+        help="PostgreSQL, such as postgresql+psycopg://host/name; preferably in REVEAL_DATABASE instead.",
     ),
 ]
 BlobsAt = Annotated[
