@@ -238,7 +238,7 @@ def measure_tiers(world: World, n_patients: int, n_trials: int, metric: str) -> 
     """Share of trials of their own in which tiers tell any of six equal systems apart."""
     rng = np.random.default_rng([WORLDS.index(world), n_patients, 2])
     one, k = np.ones((1, n_patients), np.float32), len(world.prevalence)
-    signs = draw_signs(n_patients, n_resamples=N_RESAMPLES, seed=0)
+    signs = draw_signs(n_patients, Resampling(N_RESAMPLES))
     apart = []
     for _ in range(n_trials // BATCH):
         drawn = draw(world, n_patients, BATCH, rng)

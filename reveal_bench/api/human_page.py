@@ -381,10 +381,10 @@ def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> 
     if not lacking:
         return compared, []
     kept = [one for one in work.findings if one not in lacking]
-    sides = [compared.scored_a, compared.scored_b]
-    how: dict[str, Any] = {**compared.protocol, "interval": "jackknife"}
-    fewer = relative_decrease(*(one.rows for one in sides), metrics=[metric], findings=kept, **how)
-    a, b = (replace(one, estimates=one.rows.estimates(groups=kept, **how)) for one in sides)
+    sides, resampling = (compared.scored_a, compared.scored_b), Resampling.of(compared.protocol)
+    model, human = (one.rows for one in sides)
+    fewer = relative_decrease(model, human, resampling, metrics=[metric], findings=kept)
+    a, b = (replace(one, estimates=one.rows.estimates(resampling, groups=kept)) for one in sides)
     told = f"No {what} could be tuned for {', '.join(lacking)} on split {found.split!r}: left out of masks with "
     told += f"tuned {what}s, and of their mean."
     return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [told]
