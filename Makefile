@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
-SOURCES := pyproject.toml .ci/hatch_build.py reveal_bench/_kernels.c leaderboard/pyproject.toml .ci/constraints.txt
+SOURCES := pyproject.toml .ci/hatch_build.py $(wildcard reveal_bench/_kernels*.[ch]) leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 # Processes of tests: one more than cores, since tests of servers and workers wait for those.
 LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')

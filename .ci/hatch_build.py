@@ -1,4 +1,6 @@
-"""Compiles ``reveal_bench/_kernels.c`` into the wheel; without a compiler the wheel has Python alone, with numba.
+"""Compiles ``reveal_bench/_kernels.c`` and its parts ``_kernels_*.h`` into the wheel.
+
+Without a compiler the wheel has Python alone, with numba.
 
 An editable installation gets the compiled module beside its source. ``REVEAL_BENCH_PURE=1`` leaves it out.
 """
