@@ -81,6 +81,8 @@ PriceIn = Annotated[str | None, typer.Option(help="Price per million input token
 PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
 PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, for the cost.")]
 
+_NO_INTERVAL = "no interval where a figure rests on too few patients: docs/statistics.md"
+
 
 def write_tables(result: ShownTables | Comparisons, out: Path | None) -> None:
     """Write the tables and figures of a result into a folder, if one was given, and say so."""
@@ -150,6 +152,8 @@ def print_scores(
     }
     _print_grid(cells, counts, caption, alike, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
+    if any(not math.isnan(e.value) and math.isnan(e.low) for e in estimates):
+        _console().print(_NO_INTERVAL, markup=False)
 
 
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
@@ -287,6 +291,8 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             break
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
+    if any(not math.isnan(one.value) and math.isnan(one.low) for one in comparisons):
+        console.print(_NO_INTERVAL, markup=False)
     if any(math.isnan(one.p) and not math.isnan(one.low) for one in comparisons):
         console.print("no p where too few patients differ or have the finding: docs/statistics.md", markup=False)
 

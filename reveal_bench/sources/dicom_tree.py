@@ -296,6 +296,7 @@ def _guess(table: StudyTable, tree: StudyTree) -> Guess | None:
         content["agreement"] = agreement
         rest.pop(agreement["column"])
     demographics = _demographics(rest)
+    demographics |= _in_headers(tree, demographics)
     if demographics:
         content["demographics"] = demographics
     if n_matched < len(tree.studies):
@@ -396,6 +397,14 @@ def _demographics(cells: dict[str, list[str]]) -> dict[str, Any]:
                 found[name] = {"column": column, **({"values": values} if values else {})}
                 break
     return found
+
+
+def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
+    """Age and sex from the headers, where they have them and no column of the table does."""
+    headers = [image.header for study in tree.studies.values() for image in study.images]
+    has_age = any(header.age_years is not None for header in headers) and not {"age", "age_band"} & of_table.keys()
+    has_sex = any(header.sex is not None for header in headers) and "sex" not in of_table
+    return {name: {"from": "header"} for name, has in (("age", has_age), ("sex", has_sex)) if has}
 
 
 def _values(texts: list[str], name: str) -> dict[str, str | None]:

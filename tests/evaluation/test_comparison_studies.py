@@ -111,6 +111,17 @@ def test_equal_systems_differ_by_nothing() -> None:
         assert (comparison.value, comparison.low, comparison.high, comparison.p) == (0, 0, 0, 1)
 
 
+def test_no_end_lies_beyond_the_largest_difference() -> None:
+    """F1 runs from 0 to 1, kappa from -1 to 1: a perfect system and one that is always wrong differ by the most."""
+    rare = np.random.default_rng(0).random((N, 3)) < 0.12
+    a = StudyRows(LABELS, STUDIES, rare, rare, None, np.ones(N, bool))
+    b = StudyRows(LABELS, STUDIES, rare ^ (np.random.default_rng(1).random((N, 3)) < 0.3), rare, None, np.ones(N, bool))
+    for metric, largest in (("f1", 1), ("cohen_kappa", 2)):
+        highs = [one.high for one in compare(a, b, Resampling(40), metrics=[metric])]
+        assert max(highs) <= largest
+    assert 1 in [one.high for one in compare(a, b, Resampling(40), metrics=["f1"])]
+
+
 def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
     present = PRESENT.copy()
     present[:, 2] = False  # F1 is undefined for who never calls it

@@ -279,12 +279,14 @@ def test_a_guess_leaves_open_what_it_cannot_tell(tmp_path):
 def test_guess_of_columns_per_label(tmp_path):
     table = "study_uid,Airspace_Opacity,copd,Pleural Effusion\n1.2.1,1,0,0\n1.2.2,0,1,1\n1.2.3,0,0,0\n"
     write_tree(tmp_path, table=table, mapping=None)
+    write_film(tmp_path / "a" / "1.dcm", "1.2.1", PatientAge="094Y", PatientSex="F")
     (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
     assert (
         "  wide:\n    Airspace_Opacity: Airspace opacity\n    copd: COPD\n    Pleural Effusion: Pleural effusion\n"
         in text
     )
     assert "# No column for Aneurysm, Cardiomegaly" in text
+    assert "demographics:\n  age:\n    from: header\n  sex:\n    from: header\n" in text
 
 
 def test_no_table_that_fits(tmp_path):
