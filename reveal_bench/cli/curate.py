@@ -381,7 +381,13 @@ def candidates(
     redo: Redo = False,
 ) -> None:
     """Draft, score and tag open tasks with a model, and write the page to select among them (paper 001)."""
-    from reveal_bench.curation.candidates import CANDIDATES_NAME, TaskDrafter, draft_candidates, read_candidates
+    from reveal_bench.curation.candidates import (
+        CANDIDATES_NAME,
+        QUARANTINE_NAME,
+        TaskDrafter,
+        draft_candidates,
+        read_candidates,
+    )
     from reveal_bench.curation.report_tables import read_reports
     from reveal_bench.files import write_whole
     from reveal_bench.reports.task_questions import selection_page
@@ -397,6 +403,8 @@ def candidates(
         )
     _tell(curation, record)
     _tell_spent(record, asker)
+    if n_left := record.counts["quarantined"]:
+        terminal.warn([f"{n_left:,} studies have no candidates; {curation.path(QUARANTINE_NAME)} says why"])
     texts = {one.study_id: one.text for one in read_reports(reports, source.columns, sheet=sheet)}
     page = curation.path("candidates.html")
     write_whole(page, selection_page(read_candidates(curation), texts), is_alone=True)

@@ -46,6 +46,7 @@ __all__ = [
     "COLUMNS",
     "Candidate",
     "Drafted",
+    "QUARANTINE_NAME",
     "TaskDrafter",
     "candidate_table",
     "draft_candidates",

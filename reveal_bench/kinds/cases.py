@@ -15,7 +15,7 @@ reader's own id after a colon where there are several of a kind ("individual:R2"
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -99,12 +99,18 @@ class CaseAnswer:
     ----------
     is_hit : whether it is right, None where that is not judged
     words : the outcome, or the answer itself, in words
+    drawn : its marks, or what makes them when they are looked at: of masks they need their deepest pixels
     """
 
     group: str
     is_hit: bool | None
     words: str
-    marks: tuple[Mark, ...] = ()
+    drawn: tuple[Mark, ...] | Callable[[], tuple[Mark, ...]] = ()
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What the system drew."""
+        return self.drawn() if callable(self.drawn) else self.drawn
 
 
 def films_of_study(images: Sequence[StudyImage], prior_images: Sequence[StudyImage] = ()) -> tuple[CaseFilm, ...]:

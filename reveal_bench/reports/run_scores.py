@@ -111,6 +111,13 @@ class ScoreReport(RunReport):
         """Means and differences, then every finding."""
         file = self.add_csv(self._plain_scores())
         parts: list[Part] = [self.table(self._means()), self.figure(self._draw(self._main))]
+        if self.without_cases:
+            parts.append(
+                Text(
+                    f"Without a case, so that {metric_name(self._main)} is undefined: {', '.join(self.without_cases)}. "
+                    "They are in no figure, and in no table of scores that are undefined for them."
+                )
+            )
         tables = [self.table(self._by_finding(metric)) for metric in self.metrics]
         sections = [
             Section("scores", "Scores", parts),
@@ -138,6 +145,19 @@ class ScoreReport(RunReport):
         """The metric of the figure: the one that ranks, where it applies."""
         return self.world.kind.primary if self.world.kind.primary in self.metrics else self.metrics[0]
 
+    @cached_property
+    def without_cases(self) -> list[str]:
+        """The findings that no run has a score of by the main metric."""
+        return [name for name in self.groups if not self._is_defined(self._main, name)]
+
+    def _is_defined(self, metric: str, group: str) -> bool:
+        return any(not math.isnan(of_run[group].value) for of_run in self.scores[metric].values())
+
+    def _shown(self, metric: str) -> list[str]:
+        """The macro, and the findings but for those without a case that have no score by `metric` either."""
+        left_out = {name for name in self.without_cases if not self._is_defined(metric, name)}
+        return [MACRO, *(name for name in self.groups if name not in left_out)]
+
     def _means(self) -> Table:
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
@@ -152,7 +172,7 @@ class ScoreReport(RunReport):
     def _by_finding(self, metric: str) -> Table:
         rows, best = [], set()
         is_lower = METRICS[metric].better == "lower"
-        for row, group in enumerate((MACRO, *self.groups)):
+        for row, group in enumerate(self._shown(metric)):
             shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
             name = "Mean" if group == MACRO else group
             rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
@@ -186,7 +206,7 @@ class ScoreReport(RunReport):
                     for i, score in ((i, of_run[group]) for i, of_run in of_runs.items())
                 ],
             )
-            for group in (MACRO, *self.groups)
+            for group in self._shown(metric)
         ]
         told = ", ".join(f"{names[i]}: {percent(of_run[MACRO].value)}" for i, of_run in of_runs.items())
         return Illustration(

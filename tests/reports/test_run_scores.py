@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,20 @@ def test_findings_can_be_picked(studies: tuple[Path, list[tuple[str, Path]], Pat
     assert {row["finding"] for row in rows_of(tmp_path, "scores")} == {"macro", "Edema"}
     with pytest.raises(ValueError, match=r"`findings` must be among .* got \['Gout'\]"):
         write_run_report(runs, folder, tmp_path, findings=["Gout"], n_resamples=10)
+
+
+def test_a_finding_without_a_case_is_told_of_once(tmp_path: Path) -> None:
+    """Nobody has a nodule and nobody calls one, so that F1 is undefined."""
+    folder = findings_folder(tmp_path)
+    called = tmp_path / "called.jsonl"
+    lines = [json.dumps({"study_id": one.study_id, "labels": ["Edema"]}) for one in read_studies(folder, "test")]
+    called.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_run_report([("", called)], folder, tmp_path / "report", n_resamples=10)
+    page = (tmp_path / "report" / PAGE).read_text(encoding="utf-8")
+    (table,) = re.findall(r"<caption><span><strong>Table \d+\. F1\..*?</table>", page, re.DOTALL)
+    assert '<th scope="row">Mass</th>' in table
+    assert '<th scope="row">Nodule</th>' not in table
+    assert page.count("Without a case, so that F1 is undefined: Nodule. They are in no figure") == 1
 
 
 def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -211,26 +210,21 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
     return Imported(n_new, len(lines) - n_new, tuple(complete))
 
 
-def answers_csv(connection: sa.Connection, benchmark: str, prompts: Mapping[str, str] | None = None) -> str:
+def answers_csv(connection: sa.Connection, benchmark: str) -> str:
     """The answers that wait for readers, blinded, for readers who work elsewhere: CSV in the order of random ids.
 
-    Columns: answer_id, task_id, prompt, answer, boxes (JSON). Texts that a spreadsheet would take for a formula get an
-    apostrophe before them.
-
-    Parameters
-    ----------
-    prompts : of the tasks, by id
+    Columns: answer_id, task_id, answer, boxes (JSON); the tasks are in the dataset. Texts that a spreadsheet would take
+    for a formula get an apostrophe before them.
     """
     from reveal_leaderboard.boards.exports import harmless
 
     query = sa.select(answers).join(submissions, submissions.c.id == answers.c.submission_id)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(("answer_id", "task_id", "prompt", "answer", "boxes"))
+    writer.writerow(("answer_id", "task_id", "answer", "boxes"))
     for row in connection.execute(query.where(*_is_read(benchmark)).order_by(answers.c.id)):
-        prompt = (prompts or {}).get(row.task_id, "")
         boxes = json.dumps(row.boxes) if row.boxes else ""
-        writer.writerow([row.id, *map(harmless, (row.task_id, prompt, row.answer, boxes))])
+        writer.writerow([row.id, *map(harmless, (row.task_id, row.answer, boxes))])
     return text.getvalue()
 
 

@@ -320,7 +320,7 @@ def workers(data: Data, database: Database = None) -> None:
 def answers(
     benchmark: str,
     data: Data,
-    out: Annotated[Path, typer.Option(help="CSV to write: task, answer, a column to fill per criterion.")],
+    out: Annotated[Path, typer.Option(help="CSV to write: ids of answer and task, the answer, its boxes.")],
     database: Database = None,
     settings: SettingsFile = None,
 ) -> None:

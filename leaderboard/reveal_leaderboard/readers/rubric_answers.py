@@ -38,7 +38,7 @@ from reveal_leaderboard.readers.store import Film, Item, Readings
 
 __all__ = ["PICTURES", "READERS_PER_ANSWER", "as_written", "prepare_rubric", "read_answers"]
 
-COLUMNS = ("answer_id", "task_id", "prompt", "answer", "boxes")
+COLUMNS = ("answer_id", "task_id", "answer", "boxes")
 MAX_CELL = 1 << 24
 _START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"
 _GUARD = re.compile(rf"^'(?=\s*{_START}|[\t\r\n])")
@@ -117,7 +117,7 @@ class _CellError(ValueError):
 def _given(row: Mapping[str | None, Any], number: int) -> Given:
     if None in row or None in row.values():
         raise _CellError("cells", f"must be {len(COLUMNS)}", "more" if None in row else "fewer")
-    answer_id, task_id, _, answer, boxes = (as_written(row[name]) for name in COLUMNS)
+    answer_id, task_id, answer, boxes = (as_written(row[name]) for name in COLUMNS)
     for name, value in (("answer_id", answer_id), ("task_id", task_id), ("answer", answer)):
         if not value.strip():
             raise _CellError(name, "must not be blank", "a blank cell")

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +82,18 @@ def answers_of_images(
         values = {name: float(column[i]) for name, column in rows.values.items()}
         hit = values.get("point_hit", math.nan)
         is_hit = None if math.isnan(hit) else hit > 0
-        marks = () if prediction is None else (_mark(prediction, sizes[image_id], grid),)
-        answers.setdefault(image_id, []).append(CaseAnswer(finding, is_hit, _words(prediction, is_hit, values), marks))
+        drawn = () if prediction is None else partial(_marks, prediction, sizes[image_id], grid)
+        answers.setdefault(image_id, []).append(CaseAnswer(finding, is_hit, _words(prediction, is_hit, values), drawn))
     return answers
 
 
-def _mark(prediction: LocalizationPrediction, size: tuple[int, int], grid: Grid) -> Mark:
+def _marks(prediction: LocalizationPrediction, size: tuple[int, int], grid: Grid) -> tuple[Mark]:
     boxes = [] if prediction.box is None else [prediction.box]
     if prediction.cell is not None:
         boxes.append(grid.box(prediction.cell, size=size))
     masks = () if prediction.mask is None else (prediction.mask,)
     points = tuple((float(x), float(y)) for x, y in points_of(prediction, grid=grid, size=size))
-    return Mark(0, prediction.finding, masks, tuple(boxes), points)
+    return (Mark(0, prediction.finding, masks, tuple(boxes), points),)
 
 
 def _words(prediction: LocalizationPrediction | None, is_hit: bool | None, values: Mapping[str, float]) -> str:

@@ -21,6 +21,7 @@ function counts(of, values) {
 }
 
 function list(title, pairs) {
+  if (!pairs.length) return "";
   const part = document.createElement("section");
   part.append(Object.assign(document.createElement("h2"), { textContent: title }));
   const items = pairs.map(([name, n]) => Object.assign(document.createElement("li"), { textContent: `${name}: ${n}` }));
@@ -40,7 +41,7 @@ function show() {
     list("Category", counts(now, (row) => [row.category.replaceAll("_", " ")])),
     ...tags.map((name) =>
       list(
-        name.slice(4).replaceAll("_", " "),
+        name[4].toUpperCase() + name.slice(5).replaceAll("_", " "),
         counts(now, (row) => (row[name] === "None" ? [] : row[name].split(" - "))),
       ),
     ),

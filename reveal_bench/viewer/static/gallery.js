@@ -105,7 +105,7 @@ function card(one) {
 /** Such as "Edema 3/5": how many systems are right. */
 function summary(group, found) {
   const line = made("span", "", { class: "result" }), judged = [...found].filter((one) => one !== ".");
-  line.append(made("strong", group), " ");
+  line.append(made("strong", group.replace("mediastinum", "\u00admediastinum")), " ");
   if (state.index.outcomes && judged.length) {
     const right = judged.filter((one) => one === "+").length;
     const words = `${right}/${found.length}`;

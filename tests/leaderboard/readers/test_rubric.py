@@ -120,29 +120,29 @@ def test_texts_are_as_they_were_before_the_board_made_them_harmless() -> None:
     assert as_written("it's 'so'; 'tis") == "it's 'so'; 'tis"
 
 
-HEAD = "answer_id,task_id,prompt,answer,boxes\r\n"
+HEAD = "answer_id,task_id,answer,boxes\r\n"
 BAD_FILES: dict[str, tuple[str, str]] = {
-    "empty": ("", "`columns` must be answer_id,task_id,prompt,answer,boxes, got none"),
+    "empty": ("", "`columns` must be answer_id,task_id,answer,boxes, got none"),
     "no line": (HEAD, "`lines` must hold an answer"),
     "other columns": ("answer_id,answer\r\na,b\r\n", "`columns` must be"),
-    "cell too few": (f"{HEAD}a,{{t}},,x\r\n", ":2: `cells` must be 5, got fewer"),
-    "cell too many": (f"{HEAD}a,{{t}},,x,,y\r\n", ":2: `cells` must be 5, got more"),
-    "blank id": (f"{HEAD} ,{{t}},,x,\r\n", ":2: `answer_id` must not be blank"),
-    "blank answer": (f"{HEAD}a,{{t}},, ,\r\n", ":2: `answer` must not be blank"),
-    "twice": (f"{HEAD}a,{{t}},,x,\r\na,{{t}},,x,\r\n", ":3: `answer_id` must be there once, got 'a'"),
-    "unknown task": (f"{HEAD}a,t9,,x,\r\n", ":2: `task_id` must be that of a task of the folder, got 't9'"),
-    "boxes no JSON": (f"{HEAD}a,{{t}},,x,[\r\n", ":2: `boxes` must be JSON"),
-    "boxes no boxes": (f'{HEAD}a,{{t}},,x,"[1,2]"\r\n', ":2: `boxes` must be boxes with image_id, label and box"),
+    "cell too few": (f"{HEAD}a,{{t}},x\r\n", ":2: `cells` must be 4, got fewer"),
+    "cell too many": (f"{HEAD}a,{{t}},x,,y\r\n", ":2: `cells` must be 4, got more"),
+    "blank id": (f"{HEAD} ,{{t}},x,\r\n", ":2: `answer_id` must not be blank"),
+    "blank answer": (f"{HEAD}a,{{t}}, ,\r\n", ":2: `answer` must not be blank"),
+    "twice": (f"{HEAD}a,{{t}},x,\r\na,{{t}},x,\r\n", ":3: `answer_id` must be there once, got 'a'"),
+    "unknown task": (f"{HEAD}a,t9,x,\r\n", ":2: `task_id` must be that of a task of the folder, got 't9'"),
+    "boxes no JSON": (f"{HEAD}a,{{t}},x,[\r\n", ":2: `boxes` must be JSON"),
+    "boxes no boxes": (f'{HEAD}a,{{t}},x,"[1,2]"\r\n', ":2: `boxes` must be boxes with image_id, label and box"),
     "sides of text": (
-        f'{HEAD}a,{{t}},,x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, ""4""]}}]"\r\n',
+        f'{HEAD}a,{{t}},x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, ""4""]}}]"\r\n',
         ":2: `boxes` must be boxes with image_id, label and box",
     ),
     "side of nothing": (
-        f'{HEAD}a,{{t}},,x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, NaN]}}]"\r\n',
+        f'{HEAD}a,{{t}},x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, NaN]}}]"\r\n',
         ":2: `boxes` must be boxes with image_id, label and box",
     ),
     "another's image": (
-        f'{HEAD}a,{{t}},,x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, 4]}}]"\r\n',
+        f'{HEAD}a,{{t}},x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, 4]}}]"\r\n',
         ":2: `boxes` must be of an image of the task, got 'i'",
     ),
     "open quote": (f'{HEAD}a,"b\r\n', "`file` must be CSV in UTF-8"),
