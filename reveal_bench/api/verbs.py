@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
-from reveal_bench.api.given import lint_given, name_of, type_of
+from reveal_bench.api.given import frame_of, lint_given, name_of, type_of
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.api.shown import Shown, written
 from reveal_bench.arguments import ArgumentError
@@ -336,11 +337,16 @@ def score_given(
 
 
 def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:
-    """Ratings from a table, a dataset folder that keeps those of `split`, or a list; None of None."""
+    """Ratings from a table or its path, a dataset folder that keeps those of `split`, or a list; None of None."""
     if given is None or isinstance(given, list | tuple):
         return given
+    if hasattr(given, "to_pandas") or hasattr(given, "to_csv"):
+        with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
+            path = Path(folder) / "ratings.csv"
+            frame_of(given, "ratings").convert_dtypes().to_csv(path, index=False)  # 4.0 beside a gap is written as 4
+            return read_ratings_given(path, split)
     if not isinstance(given, str | Path):
-        rule = "must be the path of a table or of a dataset folder that keeps some, or a list of ratings"
+        rule = "must be a table, its path or that of a dataset folder that keeps some, or a list of ratings"
         raise ArgumentError("ratings", rule, type_of(given))
     if Path(given).is_dir():
         from reveal_bench.kinds.tasks.records import read_ratings

@@ -277,7 +277,7 @@ def _print_answered(file: Path, answered: Answered | None, *, wide: bool) -> Non
     if answered is None:
         return
     typer.echo()
-    about = f"{file.name}, answered questions alone ({answered.in_words} and counted as misses above)"
+    about = f"{file.name}, answered questions alone: {answered.in_words}"
     if answered.estimates:
         terminal.print_scores(answered.estimates, about, wide=wide)
     else:

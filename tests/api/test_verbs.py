@@ -117,7 +117,7 @@ def test_tasks_with_a_table_or_a_list_of_ratings(tasks: tuple[Path, Path, Path])
 
     folder, files, ratings = tasks
     answers = {one["task_id"]: one["answer"] for one in lines_of(files / "a.jsonl")}
-    for given in (ratings, read_ratings_table(ratings)):
+    for given in (ratings, read_ratings_table(ratings), pd.read_csv(ratings)):
         result = rb.score(answers, folder, split="test", ratings=given, name="a", **FEW)
         assert result.table.query("metric == 'rubric_mean' and finding == 'macro'").value.item() == 4.5
     ranking = rb.rank({"b": files / "b.jsonl", "a": answers}, folder, split="test", ratings=ratings, n_resamples=40)
@@ -346,7 +346,7 @@ def test_public_names_are_there_and_listed() -> None:
         ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
         ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
         ({"grid": 0}, "`grid` must lie in [1, 26], got 0"),
-        ({"ratings": 5}, "`ratings` must be the path of a table or of a dataset folder that keeps some, or a list"),
+        ({"ratings": 5}, "`ratings` must be a table, its path or that of a dataset folder that keeps some, or a list"),
     ],
 )
 def test_a_wrong_option_is_refused_in_our_words(places: tuple[Path, Path], options: dict[str, Any], told: str) -> None:

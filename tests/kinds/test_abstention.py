@@ -65,7 +65,7 @@ def test_the_command_prints_both_tables(studies, tmp_path: Path) -> None:
     folder, files = studies
     path = with_declined(files / "right.jsonl", tmp_path / "some.jsonl", "study_id", "study-0")
     printed = call("score", path, folder, "--split", "test", "--resamples", 20).stdout
-    assert "answered questions alone (coverage 83.3 %, 1 question declined and counted as misses above)" in printed
+    assert "answered questions alone: coverage 83.3 %, 1 question declined" in printed
     assert "5 predictions, 1 declined, 0 errors" in call("lint", path, folder, "--split", "test").stdout
 
 
