@@ -54,8 +54,11 @@ def test_declined_studies_are_negative_in_the_score_and_left_out_beside_it(studi
     assert result.to_document()["n_missing"] == 0
     assert "coverage 66.7 %, 2 questions declined" in repr(result)
     # The other forms of Python, and a file in which nobody declines
-    mapped = {f"study-{i}": {"abstain": True} if i < 2 else ["Edema"] for i in range(6)}
-    assert [n for n, _ in rb.lint(mapped, folder, split="test").abstained] == ["study-0", "study-1"]
+    mapped: dict[str, Any] = {f"study-{i}": {"abstain": True} if i < 2 else ["Edema"] for i in range(5)}
+    mapped["study-5"] = {"abstain": False, **dict.fromkeys(LABELS, 0.5)}
+    report = rb.lint(mapped, folder, split="test")
+    assert [name for name, _ in report.abstained] == ["study-0", "study-1"]
+    assert {problem.rule for problem in report.problems} == {"mixed-kinds"}  # labels and probabilities
     whole = rb.score(files / "right.jsonl", folder, split="test", **FEW)
     assert whole.answered == []
     assert "abstained" not in whole.to_document()

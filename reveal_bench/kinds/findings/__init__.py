@@ -150,6 +150,8 @@ class Findings(Kind):
 
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """A mapping of labels to probabilities, or a list of the labels present, besides the fields of a line."""
+        if isinstance(answer, Mapping) and answer.get("abstain") is False:
+            answer = {name: value for name, value in answer.items() if name != "abstain"}
         if isinstance(answer, Mapping) and not {"labels", "probabilities", "abstain"} & answer.keys():
             answer = {"probabilities": dict(answer)}
         elif isinstance(answer, Sequence | Set) and not isinstance(answer, str):
