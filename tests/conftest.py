@@ -10,6 +10,7 @@ import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -211,13 +212,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(root / "public", root / "vault", root)
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def nothing_drawn() -> Iterator[None]:
     """Figures are their descriptions, for tests of what stands beside them: drawing takes longer than all else."""
     from reveal_bench.reports.style import Illustration
 
-    monkeypatch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
-    monkeypatch.setattr(Illustration, "file", lambda drawn, _: drawn.alt.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
+        patch.setattr(Illustration, "file", lambda drawn, _: drawn.alt.encode())
+        yield
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    with nothing_drawn():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DASHED", "INCH", "INK", "LINE", "NARROW", "NBSP", "NOTHING", "RULE", "SOFT", "WIDE", "Illustration", "Paint",
-    "check_extra", "columns_for", "cut", "inline_svg", "interval", "interval_of", "missing_glyphs", "new_figure",
+    "check_extra", "columns_for", "cut", "interval", "interval_of", "missing_glyphs", "new_figure",
     "number", "paints", "percent", "place_axes", "plain", "plain_axes", "render", "share", "signed", "style",
     "width_of", "wrap",
 ]  # fmt: skip
@@ -93,15 +93,21 @@ class Illustration:
         """The figure across a page, drawn once for its files and the page: drawing takes as long as rendering."""
         return self.draw(WIDE)
 
+    @cached_property
+    def _svg(self) -> bytes:
+        """The same as SVG, written once for its file and the page."""
+        return render(self._wide, "svg", title=self.title, description=self.alt, salt=f"{self.name}-wide")
+
     def file(self, kind: str) -> bytes:
         """Bytes of the figure across a page, as "png" or "svg"."""
-        return render(self._wide, kind, title=self.title, description=self.alt, salt=self.name)
+        return self._svg if kind == "svg" else render(self._wide, kind)
 
     def for_page(self) -> list[tuple[str, str]]:
         """("wide" or "narrow", SVG element): a page shows the one that fits."""
-        shown = [("wide", inline_svg(self._wide, f"{self.name}-wide"))]
+        shown = [("wide", _inline(self._svg))]
         if self.has_narrow:
-            shown.append(("narrow", inline_svg(self.draw(NARROW), f"{self.name}-narrow")))
+            narrow = render(self.draw(NARROW), "svg", salt=f"{self.name}-narrow")
+            shown.append(("narrow", _inline(narrow)))
         return shown
 
 
@@ -172,34 +178,26 @@ def plain_axes(axes: Axes, *, across: str = "y") -> None:
     axes.tick_params(length=2.5, width=0.6)
 
 
-def render(
-    figure: Figure,
-    kind: str,
-    *,
-    title: str = "",
-    description: str = "",
-    salt: str = "reveal-bench",
-    ground: str = "auto",
-) -> bytes:
-    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description.
-
-    `ground` is the colour behind it, by default its own; the figure itself stays as it is.
-    """
+def render(figure: Figure, kind: str, *, title: str = "", description: str = "", salt: str = "reveal-bench") -> bytes:
+    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
         metadata = {"Date": None, "Creator": None, "Title": plain(title), "Description": plain(description)}
     with style(salt), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # said once, by the report
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=DPI, facecolor=ground, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
     data = buffer.getvalue()
     return data.replace(_FONT, _FONT + b", Verdana, sans-serif") if kind == "svg" else data
 
 
-def inline_svg(figure: Figure, name: str) -> str:
-    """The figure as an SVG element for an HTML page, on the page's own ground; `name` keeps its ids its own."""
-    text = render(figure, "svg", salt=name, ground="none").decode("utf-8")
-    text = re.sub(r"<(metadata|style).*?</\1>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
+def _inline(svg: bytes) -> str:
+    """The file as an SVG element for an HTML page, on the page's own ground; its salt keeps its ids its own."""
+    text = svg.decode("utf-8")
+    text = re.sub(
+        r"<(metadata|style|title)\b.*?</\1>|<title/>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL
+    )
+    text = text.replace("fill: #ffffff", "fill: none", 1)  # the ground comes first
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of parts, the same in every figure
     return re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
 

@@ -35,7 +35,7 @@ from reveal_bench.phantom import write_chexlocalize, write_counterfactuals
 from reveal_bench.reports.run_page import write_run_report
 from reveal_bench.sources import chexlocalize
 from tests.cli.test_score import call
-from tests.conftest import ROOT, made_once
+from tests.conftest import ROOT, made_once, nothing_drawn
 from tests.models.conftest import Truth, playing
 
 Grey = npt.NDArray[np.float64]
@@ -286,7 +286,8 @@ def told(phantom: Phantom, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, model in models.items():
         asked(phantom, root / name, model)
     runs = [(name, root / name) for name in models]
-    write_run_report(runs, phantom.folder, root / "report", findings=LOCAL, n_resamples=50)
+    with nothing_drawn():
+        write_run_report(runs, phantom.folder, root / "report", findings=LOCAL, n_resamples=50)
     return root / "report"
 
 
