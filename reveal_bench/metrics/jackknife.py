@@ -205,6 +205,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         if low < 0:
             plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
             shifted = np.where(is_single, shifted, plain)
+        effective = np.where(evidence.enough, effective, inf)  # of no patient there is none
         ends = low + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
     else:
         reach = t_quantile(freedom) * errors

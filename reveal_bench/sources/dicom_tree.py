@@ -227,10 +227,11 @@ class Guess:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def rank(self) -> tuple[bool, float, int]:
+    def rank(self) -> tuple[bool, float, int, int]:
         """The larger the better."""
         share = self.n_matched / max(self.n_studies, 1)
-        return self.has_labels, round(share, 2), len(self.content) + len(self.content.get("demographics", ()))
+        n_facts = len(self.content) + len(self.content.get("demographics", ()))
+        return self.has_labels, round(share, 2), n_facts, len(self.content["labels"].get("wide", ()))
 
     @property
     def text(self) -> str:
@@ -302,7 +303,8 @@ def _guess(table: StudyTable, tree: StudyTree) -> Guess | None:
     if n_matched < len(tree.studies):
         notes.append(f"{column} matches {n_matched:,} of {len(tree.studies):,} studies by {fact}")
     if len(set(cells[column])) < len(cells[column]):
-        notes.append(f"{column} has the same value in several rows: a study must stand in one")
+        rule = "a study must stand in one, with what its readers agreed on"
+        notes.append(f"{column} has the same value in several rows: {rule}")
         n_matched = 0
     return Guess(table, content, n_matched, len(tree.studies), bool(used), notes)
 

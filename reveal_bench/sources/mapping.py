@@ -237,7 +237,8 @@ class _Parser:
         for column, label in self._mapping(content, "labels.wide", None).items():
             known = canonical_finding(str(label), REVEAL_LABELS)
             if known is None:
-                self._fail(f"labels.wide.{column}", "must be one of the twelve labels", hint(str(label), REVEAL_LABELS))
+                rule = f"must be one of the twelve labels ({', '.join(REVEAL_LABELS)})"
+                self._fail(f"labels.wide.{column}", rule, hint(str(label), REVEAL_LABELS))
             elif known in columns.values():
                 self._fail(f"labels.wide.{column}", "must be a label of one column only", repr(known))
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -204,6 +205,14 @@ def test_too_few_patients_have_no_interval(n: int) -> None:
     assert not math.isnan(macro.low)
     assert math.isnan(rare.low) == math.isnan(rare.high) == (n < LEAST_UNITS)
     assert rare.value == 0.5
+
+
+def test_a_figure_without_a_patient_has_no_interval_and_no_warning_of_numpy() -> None:
+    yes, no = np.array([True]), np.array([False])
+    evidence = Evidence(np.zeros((10, 1)), np.array([0]), no, yes, (0.0, 1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(jackknife_ends(np.array([0.0]), evidence)).all()
 
 
 def test_no_interval_leaves_a_scale_that_ends_on_one_side() -> None:

@@ -289,6 +289,16 @@ def test_guess_of_columns_per_label(tmp_path):
     assert "demographics:\n  age:\n    from: header\n  sex:\n    from: header\n" in text
 
 
+def test_a_table_of_readers_labels_is_guessed_before_one_of_their_boxes(tmp_path):
+    readers = "study_uid,reader,COPD,Aneurysm\n" + "".join(f"1.2.{i},{r},1,0\n" for i in (1, 2, 3) for r in "ABC")
+    write_tree(tmp_path, table=readers, mapping=None)
+    boxes = "study_uid,finding,x\n" + "1.2.1,COPD,3\n1.2.1,Aneurysm,4\n1.2.2,COPD,3\n1.2.3,COPD,3\n"
+    (tmp_path / "boxes.csv").write_text(boxes, encoding="utf-8")
+    (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
+    assert "# Guessed from table.csv" in text
+    assert "# study_uid has the same value in several rows: a study must stand in one, with what its readers" in text
+
+
 def test_no_table_that_fits(tmp_path):
     write_tree(tmp_path, table="id,labels\n7,COPD\n", mapping=None)
     with pytest.raises(ValueError, match=r"any of the 3 studies: none of table\.csv\. A column must hold one of Study"):

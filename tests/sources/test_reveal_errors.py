@@ -62,7 +62,7 @@ MAPPINGS = [
     (
         'list: {column: labels, separator: ";"}',
         "wide: {COPD: Copdd}",
-        r"`labels.wide.COPD` must be one of .* \(nearest: 'COPD'\)",
+        r"`labels.wide.COPD` must be one of the twelve labels \(Airspace opacity, .*\), got .* \(nearest: 'COPD'\)",
     ),
     (
         'list: {column: labels, separator: ";"}',
