@@ -1,6 +1,6 @@
 """docs/python.md, "Ten everyday tasks": every line takes as many calls as the table says, and runs.
 
-The report's does not run here, since others write many.
+The command of the report alone does not: it does what the call does, and takes as long.
 """
 
 from __future__ import annotations
@@ -63,10 +63,8 @@ def test_a_task_takes_the_calls_and_commands_that_the_table_says(
     assert sum(isinstance(node, ast.Call) for node in ast.walk(expression)) == int(n_calls)
     commands = re.findall(r"`reveal-bench ([^`]+)`", words)
     assert len(commands) == (0 if n_commands == "-" else int(n_commands))
-    if task[0] == "make a report":
-        return
     assert eval(compile(expression, "python.md", "eval"), {"rb": rb, "frame": pd.read_csv("mine.csv")}) is not None
-    for command in commands:
+    for command in commands if task[0] != "make a report" else ():
         done = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
         assert done.exit_code == 0, done.output
         assert done.output
