@@ -48,7 +48,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     films = ["rv-with-films"] if services.galleries.names else []
     opening = gr.HTML(page_head("REVEAL leaderboard", LEAD), elem_id="opening", elem_classes=films)
     with gr.Row(elem_classes="rv-controls"):
-        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160)
+        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160, scale=2)
         version = gr.Dropdown([], label="Version", min_width=120)
         columns = gr.Dropdown([("Overview", OVERVIEW)], value=OVERVIEW, label="Columns", min_width=150)
         search = gr.Textbox(label="Search", placeholder="model or team", max_length=100, min_width=160)

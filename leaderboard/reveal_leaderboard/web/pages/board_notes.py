@@ -107,7 +107,11 @@ def rounding(policy: Mapping[str, Any]) -> str:
         return "Figures are rounded."
     if len(set(steps)) == 1:
         return f"Figures are rounded to {100 * steps[0]:g}\u00a0%."
-    told = [f"{100 * step:g}\u00a0% from {begin} cases" for step, begin in zip(steps, bands, strict=True)]
+    told = [
+        f"{100 * step:g}\u00a0% from {begin} cases"
+        for before, step, begin in zip((None, *steps), steps, bands, strict=False)
+        if step != before
+    ]
     return f"Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
 
 

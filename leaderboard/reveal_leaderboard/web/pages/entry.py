@@ -212,8 +212,9 @@ def _score_parts(
     parts.append(score_view(released, titles, human=human))
     if titles:
         primary = next(iter(titles))
-        parts.append(finding_plot(released, primary, titles[primary], human=human))
-        if result is not None:
+        plot = finding_plot(released, primary, titles[primary], human=human)
+        parts.append(plot)
+        if plot and result is not None:
             parts.append(draw(PAGE, "downloads", result))
     parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
     if len(scores) > 1:

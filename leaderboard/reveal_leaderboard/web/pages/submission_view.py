@@ -81,9 +81,12 @@ def _published(human: ReferenceRow | None, metric: str, finding: str) -> float |
 
 
 def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: ReferenceRow | None = None) -> str:
-    """The findings of one metric on a common scale, each with the human readers' value below it."""
+    """The findings of one metric on a common scale, each with the human readers' value below it; empty if none has one.
+
+    Ratings have a scale of their own, which the table draws.
+    """
     marks: list[Mark] = []
-    if is_rubric(score):  # a scale of its own, which the table draws
+    if is_rubric(score) or not any(score.figure(metric, finding) for finding in score.shown):
         return ""
     for finding in (MACRO, *score.shown):
         figure = score.figure(metric, finding)
