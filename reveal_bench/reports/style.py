@@ -291,10 +291,20 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(estimate: Mapping[str, Any], digits: int = 3, *, scale: float = 1.0) -> str:
-    """`value`, `low` and `high`, times `scale`, as papers print them: 0.484 [0.440, 0.524]."""
+    """`value`, `low` and `high`, times `scale`, as papers print them: 0.484 [0.440, 0.524].
+
+    An interval without width is not one: every replicate had the same value, and nothing tells how sure it is.
+
+    Examples
+    --------
+    >>> interval({"value": 1.0, "low": 1.0, "high": 1.0}, 2)
+    '1.00 (no spread)'
+    """
     value, low, high = (None if estimate[end] is None else scale * estimate[end] for end in ("value", "low", "high"))
     if value is None or low is None or high is None:
         return number(value, digits)
+    if number(low, digits) == number(high, digits):
+        return f"{number(value, digits)} (no spread)"
     return f"{number(value, digits)} [{number(low, digits)},{NBSP}{number(high, digits)}]"
 
 
