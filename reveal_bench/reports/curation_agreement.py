@@ -70,8 +70,8 @@ def kappa_sentence(found: Mapping[str, Any]) -> Text:
     words += f"{landis_koch(pooled['value'])} agreement"
     if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
         words += f"; the lower end of the interval is {landis_koch(pooled['low'])}"
-    words += ". Intervals hold 95 % of bootstrap replicates over studies; “no spread”: all replicates had the same value, "
-    return Text(words + "which says nothing of how sure it is.")
+    words += ". Intervals hold 95 % of bootstrap replicates over studies"
+    return Text(words + "; “no spread”: all of them had the same value, which says nothing of how sure it is.")
 
 
 def kappa_table(found: Mapping[str, Any]) -> Table:

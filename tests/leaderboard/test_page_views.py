@@ -154,8 +154,15 @@ def test_about_prints_the_figures_in_force() -> None:
     settings = BenchmarkSettings(
         ReleasePolicy(min_cell=41, ladder_step=0.03), QuotaPolicy(7, 3, 77), ExposurePolicy(), "Cite me", XSS
     )
-    told = " ".join(policy_sentences(settings, Quota(7, 3, 77)))
-    for figure in ("at least 41 cases", "3 points above its best", "7 scored submissions", "3 a day", "77 for all"):
+    told = " ".join(policy_sentences(settings, Quota(7, 3, 77), "point_hit"))
+    for figure in (
+        "at least 41 cases",
+        "3 points above its best",
+        "7 scored submissions",
+        "3 a day",
+        "77 for all",
+        "10\u00a0% from 60 cases",
+    ):
         assert figure in told
     boards = [published(IMAGES), published(STUDIES)]
     toml = load_settings().to_toml()

@@ -61,7 +61,7 @@ def test_a_small_finding_is_hidden_and_not_in_the_macro() -> None:
 def test_figures_are_rounded_and_counts_are_bands() -> None:
     score = release(ROWS)
     figure = score.figure("point_hit", "C")
-    assert figure.value == 0.38  # 77/200 = 0.385, ties to even
+    assert figure.value == 0.38  # 77/200 = 0.385, in steps of 0.02
     assert figure.n == "120+"
     numbers = [x for f in score.figures for x in (f.value, f.low, f.high) if x is not None]
     assert [round(x, 2) for x in numbers] == numbers
@@ -72,20 +72,20 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
 
 def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
     figure = release(make_rows({"point_hit": {"A": hits(13, 40)}})).figure("point_hit", "A")
-    assert (figure.value, figure.n) == (0.3, "30-59")  # 13/40 = 0.325
-    # A share p is possible within 1.96 (p (1 - p) / 40 + 0.1^2 / 12)^(1/2) of 0.3: 0.171 and 0.464 are (the root is
-    # 0.0661 and 0.0840), 0.169 and 0.467 are not; outwards to steps of 0.05.
-    assert (figure.low, figure.high) == (0.15, 0.5)
+    assert (figure.value, figure.n) == (0.4, "30-59")  # 13/40 = 0.325, in steps of 2 x 0.1
+    # A share p is possible within 1.96 (p (1 - p) / 40 + 0.2^2 / 12)^(1/2) of 0.4: 0.228 and 0.590 are (the root is
+    # 0.0879 and 0.0970), 0.227 and 0.591 are not; outwards to steps of 0.05.
+    assert (figure.low, figure.high) == (0.2, 0.6)
     assert figure.signature == "point_hit|unit:patient|i:shown|v:1"
 
 
 def test_cases_of_one_patient_count_as_one() -> None:
     """20 patients with two cases each are as 20 cases."""
-    rows = make_rows({"point_hit": {"A": hits(20, 40)}})
+    rows = make_rows({"point_hit": {"A": hits(24, 40)}})
     figure = release(replace(rows, patient_ids=[f"p{i // 2}" for i in range(40)])).figure("point_hit", "A")
-    # p = 0.5 - d with d = 1.96 (p (1 - p) / 20 + 0.1^2 / 12)^(1/2): d = 0.21, where the root is 0.106
-    assert (figure.low, figure.high) == (0.25, 0.75)
-    assert release(rows).figure("point_hit", "A").low == 0.3  # d = 0.157
+    # p = 0.6 -+ d with d = 1.96 (p (1 - p) / 20 + 0.2^2 / 12)^(1/2): 0.361, where the root is 0.122, and 0.806 (0.106)
+    assert (figure.low, figure.high) == (0.35, 0.85)
+    assert release(rows).figure("point_hit", "A").low == 0.4  # p = 0.411, where the root for 40 is 0.097
     assert effective_size(["a", "b", "c", "c"]) == 16 / 6  # (1 + 1 + 2)^2 / (1 + 1 + 4)
 
 

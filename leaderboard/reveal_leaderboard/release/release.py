@@ -38,7 +38,7 @@ from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
-from reveal_leaderboard.release.rounding import Rounding
+from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = [
@@ -172,7 +172,8 @@ def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> It
     macro_step = rounding.macro_step(list(n_cases.values()))
     for e in found.estimates:
         is_macro = e.finding == MACRO
-        step = macro_step if is_macro else rounding.step_of(e.n) if is_coarse else policy.resolution
+        own_step = rounding.step_of(e.n, of_places=is_of_places(e.metric)) if is_coarse else policy.resolution
+        step = macro_step if is_macro else own_step
         value = rounding.round(e.value, step)
         if value is None:
             continue

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from reveal_bench.kinds.scored import Spread
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.jackknife import Z
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["WIDEST_REACH", "Rounding"]
+__all__ = ["WIDEST_REACH", "Rounding", "is_of_places"]
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 
@@ -96,10 +97,11 @@ class Rounding:
         possible = truths[is_possible]
         return self.round_outwards(float(possible[0]), float(possible[-1]), min(step, WIDEST_REACH))
 
-    def step_of(self, n_cases: int) -> float:
-        """What the figures of a finding with `n_cases` are multiples of."""
+    def step_of(self, n_cases: int, *, of_places: bool = False) -> float:
+        """What the figures of a finding with `n_cases` are multiples of, also those of marked places."""
         n_reached = sum(start <= n_cases for start in self.policy.bands)
-        return max(self.policy.resolution, self.policy.band_resolution[max(n_reached, 1) - 1])
+        step = self.policy.band_resolution[max(n_reached, 1) - 1] * (self.policy.place_factor if of_places else 1)
+        return max(self.policy.resolution, round(step, 6))
 
     def macro_step(self, n_cases: Sequence[int]) -> float:
         """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
@@ -116,6 +118,11 @@ class Rounding:
             return f"fewer than {self.policy.bands[0]}"
         rest = self.policy.bands[len(reached) :]
         return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
+
+
+def is_of_places(metric: str) -> bool:
+    """Whether a metric scores places that a sender marks; what chance has there follows from the references alone."""
+    return METRICS[metric].family == "localization" and METRICS[metric].better != "neither"
 
 
 def _multiple(steps: int, step: float) -> float:

@@ -113,12 +113,12 @@ def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str
         "title": one.title, "name": one.name, "version": one.version, "synthetic": one.synthetic, "state": state,
         "why": why, "scored_on": scored_on, "citation": with_links(settings.citation), "terms": settings.terms,
         "host": settings.host, "contact": with_links(settings.contact),
-        "policy": policy_sentences(settings, one.quota(settings)),
+        "policy": policy_sentences(settings, one.quota(settings), board_metrics(one.name)[0].name),
     }  # fmt: skip
 
 
-def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
-    """The figures of one benchmark's policy as sentences."""
+def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) -> list[str]:
+    """The figures of one benchmark's policy as sentences; `primary` is the metric that ranks."""
     release = settings.release
     points = "one point" if release.ladder_step == 0.01 else f"{100 * release.ladder_step:g} points"
     ladder = (
@@ -133,7 +133,7 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota) -> list[str]:
         else "No patients are kept apart for final figures."
     )
     return [
-        f"Findings with at least {release.min_cell} cases. {rounding(asdict(release))} Intervals come from "
+        f"Findings with at least {release.min_cell} cases. {rounding(asdict(release), primary)} Intervals come from "
         f"{release.n_resamples:,} draws of patients.",
         ladder,
         f"{plural(quota.total, 'scored submission')} per team and version{a_day}; {quota.board_total} for all teams "

@@ -14,6 +14,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import Entry, Standings
+from reveal_leaderboard.release.rounding import is_of_places
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
 from reveal_leaderboard.web.pages.plots import Day, HeatRow, Mark
@@ -94,15 +95,16 @@ def left_out(titles: Sequence[str], min_cell: int) -> str:
 def legend(board: Standings) -> str:
     """What the marks of the table mean."""
     has_masks = any(metric.name == "mask_iou_all" for metric in board.metrics)
-    how = rounding(board.entries[0].score.policy if board.entries else {})
+    how = rounding(board.entries[0].score.policy if board.entries else {}, board.primary.name)
     is_signed = any(metric.low < 0 for metric in board.metrics)
     told = (RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how, bool(board.chance))
     return draw(PAGE, "legend", *told)
 
 
-def rounding(policy: Mapping[str, Any]) -> str:
-    """How a release policy rounds, as a sentence, in percent as figures stand on the pages."""
-    steps, bands = policy.get("band_resolution") or (), policy.get("bands") or ()
+def rounding(policy: Mapping[str, Any], metric: str) -> str:
+    """How a release policy rounds figures such as `metric`, as a sentence, in percent as they stand on the pages."""
+    factor = policy.get("place_factor", 1) if is_of_places(metric) else 1
+    steps, bands = [factor * step for step in policy.get("band_resolution") or ()], policy.get("bands") or ()
     if not steps or len(steps) != len(bands):  # scored under an earlier form of the policy
         return "Figures are rounded."
     if len(set(steps)) == 1:
