@@ -47,9 +47,9 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
         ]
         rows.append(("Macro" if finding == MACRO else finding, _count(score, finding, metrics, titles), cells))
     source = f" Human readers: {authors(human.citation)}, {human.place}." if human and humans else ""
-    told = "Value, then its 95\u00a0% interval from patients drawn anew. Cases are told in bands."
+    first = "Value, then its 95\u00a0% interval from patients drawn anew. Cases are told in bands."
     how = rounding(score.policy, score.figures[0].metric)
-    note = " ".join([told, how, *_on_average_only(score, titles, metrics), score.note]) + source
+    note = " ".join([first, how, *_on_average_only(score, titles, metrics), score.note]) + source
     columns = [(titles[name], name in humans) for name in metrics]
     return draw(PAGE, "score", columns, rows, note)
 
