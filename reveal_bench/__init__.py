@@ -31,11 +31,12 @@ if TYPE_CHECKING:
         tune_gates,
         tune_saliency,
     )
+    from reveal_bench.api.scores import summarize
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.evaluation.score import LintError
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
-    from reveal_bench.kinds.localization.scoring import score_localization, summarize
+    from reveal_bench.kinds.localization.scoring import score_localization
     from reveal_bench.metrics import METRICS
     from reveal_bench.models.callables import run_callable
     from reveal_bench.predictions import lint_predictions
@@ -66,7 +67,7 @@ _HOME = {
     "score_maps": "api",
     "score_localization": "kinds.localization.scoring",
     "shapes": "api",
-    "summarize": "kinds.localization.scoring",
+    "summarize": "api.scores",
     "tune_gates": "api",
     "tune_saliency": "api",
 }

@@ -23,6 +23,7 @@ from reveal_bench.evaluation.subgroups import Subgroup
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.intervals import Interval, Resampling
 from reveal_bench.metrics.words import (
     groups_text,
     interval_text,
@@ -34,9 +35,10 @@ from reveal_bench.metrics.words import (
 )
 
 if TYPE_CHECKING:
+    from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.scored import Rows
 
-__all__ = ["AgainstReaders", "BesidePublished", "Scores", "Subgroups", "beside_published"]
+__all__ = ["AgainstReaders", "BesidePublished", "Scores", "Subgroups", "beside_published", "summarize"]
 
 FEW = "too few patients"
 """Why a figure has no interval, see docs/statistics.md."""
@@ -285,3 +287,37 @@ def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
         if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.protocol["grid"] == GRID):
             values.setdefault(one.metric, {})[one.finding] = one.value
     return [OwnScores(name, metric, found) for metric, found in values.items()]
+
+
+def summarize(
+    rows: CaseRows,
+    *,
+    metrics: Sequence[str] | None = None,
+    findings: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: Interval = "jackknife",
+) -> list[Estimate]:
+    """Mean per finding and macro of every metric, with 95 % intervals from one draw.
+
+    Parameters
+    ----------
+    rows : of :func:`~reveal_bench.kinds.localization.scoring.score_localization`
+    metrics : names to report, those that apply by default
+    findings : findings to report; the macro is over these alone
+    n_resamples, seed, unit, interval : as of :func:`score`; unit "patient" or "image"
+
+    Returns
+    -------
+    list of Estimate, as :func:`reveal_bench.kinds.localization.scoring.summarize` gives them
+
+    Raises
+    ------
+    ValueError
+        If a metric or finding is unknown, or an option is not what it must be.
+    """
+    from reveal_bench.kinds.localization import scoring
+
+    resampling = Resampling(n_resamples, seed, unit, interval)
+    return scoring.summarize(rows, resampling, metrics=metrics, findings=findings)

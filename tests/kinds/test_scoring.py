@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import reveal_bench as rb
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
@@ -249,6 +250,8 @@ def test_intervals_equal_a_plain_loop_over_patients(rng: np.random.Generator) ->
             per_finding[finding].append(means[-1])
         macros.append(sum(means) / len(means))
     got = {e.finding: e for e in summarize(rows, Resampling(100, 3, interval="percentile"), metrics=["point_hit"])}
+    public = rb.summarize(rows, metrics=["point_hit"], n_resamples=100, seed=3, interval="percentile")
+    assert public == list(got.values())
     for name, loop in {MACRO: macros, **per_finding}.items():
         assert (got[name].low, got[name].high) == pytest.approx(tuple(np.percentile(loop, [2.5, 97.5])), rel=1e-12)
     assert got[MACRO].signature == "point_hit|b:100|seed:3|unit:patient|v:1"
