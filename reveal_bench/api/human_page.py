@@ -75,7 +75,7 @@ def human_report(
     chapters += _curves_beside(Path(model))
     if not lacking:
         chapters.append(_pixel_chapter(compared, bench))
-    warnings = [f"{name} has no masks: nothing is said of pixels and shapes." for name in lacking]
+    warnings = [f"{name} has no masks: there are no figures for pixels and shapes." for name in lacking]
     warnings += _unanswered(compared, missing)
     info = bench.info
     place = f"{info.benchmark} {info.version}, split {bench.split}"
@@ -118,7 +118,7 @@ def _comparison_chapters(
             "decrease",
             f"Decrease from {compared.b}",
             "As Extended Data Figs. 5 and 6",
-            "Decreases whose interval leaves out 0 come first, then what is not told apart, then gains that are.",
+            "Decreases whose interval excludes 0 come first, then undecided ones, then such gains.",
             figures_of_decreases(chosen, compared.a, compared.b),
             [table],
         ),

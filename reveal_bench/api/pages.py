@@ -1,4 +1,4 @@
-"""``report``: a page to look at, of a dataset or of what models answered in it."""
+"""``report``: an HTML report of a dataset or of models' answers."""
 
 from __future__ import annotations
 

@@ -87,14 +87,14 @@ def phantom(
     if "pixels" in signature(LAYOUTS[style]).parameters:
         further["pixels"] = pictures
     elif not pictures:
-        raise ValueError("`--no-pictures` is for --style chexlocalize and reveal-pool alone")
+        raise ValueError("`--no-pictures` is only for --style chexlocalize and reveal-pool")
     if style == "chexlocalize":
         further["n_val"] = round(0.35 * images) if val_images is None else val_images
     elif val_images is not None:
-        raise ValueError("`--val-images` is for --style chexlocalize alone")
+        raise ValueError("`--val-images` is only for --style chexlocalize")
     for option, given in (("--anatomy", anatomy), ("--counterfactuals", counterfactuals)):
         if given is not None and style != "chexlocalize":
-            raise ValueError(f"`{option}` is for --style chexlocalize alone")
+            raise ValueError(f"`{option}` is only for --style chexlocalize")
     with terminal.progress("drawing") as progress:
         LAYOUTS[style](
             out,
@@ -264,7 +264,7 @@ def build(
     _write_log(log, build_log.left_out, reading)
     _tell(reading, build_log)
     for split, facts in info.splits.items():
-        place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
+        place = f"references only in {holdout}" if facts["references"] == "private" else "public"
         sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
         typer.echo(f"{split:<12} {sizes}   {place}".replace("asked", "questions"))
     if build_log.balance is not None:

@@ -188,7 +188,7 @@ def view(
         typer.Argument(metavar="[[NAME=]FILE...]", help="Prediction files of systems.", show_default=False),
     ] = None,
     split: Split = None,
-    most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:

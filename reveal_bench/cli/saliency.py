@@ -137,7 +137,7 @@ def saliency(
     empty = f", {done.n_empty:,} with an empty mask" if threshold != "none" else ""
     typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; how they were made: {done.record}")
     turned = done.n_unsigned if smoothing is SmoothingKind.PUBLISHED else 0
-    alone = {"threshold": "have points alone, and their IoU counts as 0", "gate": "keep all their masks"}
+    alone = {"threshold": "have only points, and their IoU counts as 0", "gate": "keep all their masks"}
     terminal.warn([f"no {name} for {', '.join(own)}: they {alone[name]}" for name, own in done.lacking.items() if own])
     told = [
         (turned, "maps have no negative value: the published smoothing keeps the lowest values of such maps, too"),

@@ -194,7 +194,7 @@ def draft_ratings(
     given = [(model, one.task_id, one.answer) for model, found in answers.items() for one in found]
     rated = {(task_id, model) for task_id, model in rated_answers(ratings)}
     if not any((task_id, model) in rated for model, task_id, _ in given):
-        rule = "must be of some of these answers: drafts are told only beside their agreement with readers"
+        rule = "must be of some of these answers: drafts are shown only with their agreement with readers"
         raise ArgumentError("ratings", rule, f"none of {', '.join(answers)}")
     by_id = {task.task_id: task for task in tasks}
     asked = [(model, by_id[task_id], answer) for model, task_id, answer in given]

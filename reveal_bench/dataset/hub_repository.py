@@ -92,7 +92,7 @@ _STATUS = {
     401: "the token is missing or not valid for {url}",
     403: "the token may not do this with {url}",
     409: "{url} is there already, or is being changed: it may be private, and not for this token",
-    412: "somebody else changed {url} meanwhile: nothing was published; run the same command again",
+    412: "someone else changed {url} meanwhile: nothing was published; run the same command again",
     413: "{url} takes no request of this size: write smaller shards",
     429: "{url} was asked too often: wait, and run the same command again",
 }
@@ -283,7 +283,7 @@ class Repository:
                     raise
                 state = self.state()
                 if state is None or state.tags.get(tag) != commit:
-                    raise HubError(f"somebody else made the tag {tag} of {self.url} meanwhile") from None
+                    raise HubError(f"someone else made the tag {tag} of {self.url} meanwhile") from None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

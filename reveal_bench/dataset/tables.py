@@ -250,11 +250,11 @@ def metadata_problems(table: TableFile) -> Iterator[Problem]:
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):
             yield Problem(
-                table.name, None, "metadata", "must tell the types of the columns alone", _shortened(place, key)
+                table.name, None, "metadata", "must state only the types of the columns", _shortened(place, key)
             )
         elif key == "huggingface" and not _tells_features_alone(value):
             yield Problem(
-                table.name, None, "metadata", "must tell the types of the columns alone", "more in huggingface"
+                table.name, None, "metadata", "must state only the types of the columns", "more in huggingface"
             )
 
 

@@ -210,7 +210,7 @@ class Pictures:
     def unverifiable(self, place: str) -> Iterator[Problem]:
         """Pictures are withheld from `place`, and there is no hash of any by which to know one's own."""
         if self.n_withheld and not self.n_verifiable:
-            rule = "should be told where pictures are withheld"
+            rule = "should be given where pictures are withheld"
             yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify own pictures")
 
     def _seen(
@@ -308,7 +308,7 @@ def look_at_mask(picture: Row) -> SeenMask:
     except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
         return SeenMask(fault=("must be a picture", str(error)))
     if values.ndim != 2 or not ((values == 0) | (values == 255)).all():
-        return SeenMask(fault=("must hold 0 and 255 alone", f"mode {image.mode}"))
+        return SeenMask(fault=("must hold only 0 and 255", f"mode {image.mode}"))
     return SeenMask(_digest(values > 0), int((values > 0).sum()))
 
 

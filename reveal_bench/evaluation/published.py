@@ -118,7 +118,7 @@ def why_nothing_compares(rows: Sequence[ReferenceRow], info: FolderInfo, split: 
     """Why none of a benchmark's published rows can stand beside scores on a split; "" if they can."""
     names = "; ".join(dict.fromkeys(row.name for row in rows))
     if info.synthetic:
-        return f"Rows are published of the real data ({names}); they do not stand beside runs on a synthetic stand-in."
+        return f"Results are published on the real data ({names}), so they are not shown with runs on synthetic data."
     if split not in _PARTS_OF_TEST or not any(row.is_of_test_split for row in rows):
         measured = " and ".join(sorted({row.measured_on for row in rows}))
         return f"Not comparable with split {split}: the published rows ({names}) are of the split {measured}."

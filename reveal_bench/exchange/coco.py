@@ -39,7 +39,7 @@ FILE, IMAGES, RESULTS = "annotations.json", "images", "results.json"
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
     """Write ``annotations.json``; of predictions ``results.json`` too, for tools that match those with references."""
     if annotations.studies:
-        raise ArgumentError("to", "must be a form that holds labels of studies", "coco, which holds drawings alone")
+        raise ArgumentError("to", "must be a form that holds labels of studies", "coco, which holds only drawings")
     numbers = {image_id: n for n, image_id in enumerate(annotations.films, start=1)}
     categories = {name: n for n, name in enumerate(annotations.names, start=1)}
     rows: list[dict[str, Any]] = []

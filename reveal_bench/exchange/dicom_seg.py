@@ -46,7 +46,7 @@ FILE, IMAGES = "segmentations", "images"
 def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
     """Write ``segmentations/`` with a file per image and reader, and the images beside them as secondary captures."""
     if annotations.studies:
-        raise ArgumentError("to", "must be a form that holds labels of studies", "dicom-seg, which holds masks alone")
+        raise ArgumentError("to", "must be a form that holds labels of studies", "dicom-seg, which holds only masks")
     by_film: dict[str, dict[str, list[tuple[Drawing, Rle]]]] = defaultdict(lambda: defaultdict(list))
     n_empty = 0
     for drawing in annotations.drawings:

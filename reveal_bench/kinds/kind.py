@@ -181,7 +181,7 @@ class DatasetKind(ABC):
         ValueError
             If there is no such way for this kind.
         """
-        raise ArgumentError("fuse", "must be left out: readers' boxes are fused for detection alone", repr(how))
+        raise ArgumentError("fuse", "must be left out: readers' boxes are fused only for detection", repr(how))
 
     def has_pixels(self, record: Any) -> bool:
         """Whether pictures can be embedded for `record`."""

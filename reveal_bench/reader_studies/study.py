@@ -214,7 +214,7 @@ def beside_readers(study: ReaderStudy, system: str) -> ReaderStudy:
     at = study.readers.index(system)
     others = np.delete(study.scores[0], at, axis=0)
     if not len(others):
-        raise ArgumentError("system", "must have a reader beside it", f"{system!r} alone")
+        raise ArgumentError("system", "must be compared with at least one other reader", f"{system!r} alone")
     of_system = np.where(np.isnan(others), math.nan, study.scores[0, at])  # on the cases that each of the others read
     unread = np.flatnonzero((np.isnan(of_system) & ~np.isnan(others)).any(axis=0))
     if len(unread):

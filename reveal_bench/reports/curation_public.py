@@ -46,7 +46,7 @@ FEW = f"fewer than {SMALL}"
 def public_page(curated: Curated) -> str:
     """The page as HTML."""
     notice = Note(
-        "Of the holdout nothing is told that a model could be tuned on.",
+        "Nothing is shown of the holdout that a model could be tuned on.",
         f"Its labels are in no figure here; numbers of studies below {SMALL} are not shown.",
     )
     version = f", version {curated.version}" if curated.version else ""

@@ -107,7 +107,7 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     check_extra()
     folder, out = Path(folder), Path(out)
     if folder.resolve() in out.resolve().parents:
-        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+        raise ArgumentError("out", "must not lie in the dataset folder: it would become part of it", out)
     if out.is_dir():
         raise ArgumentError("out", "must be a file", f"the folder {out}")
     page = render_report(folder, split=split, progress=progress)

@@ -230,7 +230,7 @@ def check_target(folder: Path, out: Path) -> None:
     """
     check_extra()
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
+        raise ArgumentError("out", "must not lie in the dataset folder: it would become part of it", out)
 
 
 def render_page(page: Page) -> str:

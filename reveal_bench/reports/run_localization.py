@@ -140,7 +140,7 @@ class HitReport(RunReport):
 
     def _error_parts(self) -> list[Part]:
         if not self.errors:
-            return [Text("No question is on a frontal image; errors are categorized on frontal images alone.")]
+            return [Text("No question is on a frontal image; errors are categorized only on frontal images.")]
         names = dict(zip(self.errors, short_names([self.scores.runs[i] for i in self.core]), strict=True))
         n: dict[str, int] = {}
         means: dict[str, dict[str, dict[str, float]]] = {}
@@ -171,7 +171,7 @@ class HitReport(RunReport):
         if not truths:
             return [
                 self.table(top_cells_table(self.cells)),
-                Text("No question is on a frontal image; heat maps are drawn of frontal images alone."),
+                Text("No question is on a frontal image; heat maps are drawn only for frontal images."),
             ]
         picture = average_picture(world.folder, world.split, progress=self.options.progress)
         if not world.info.synthetic:

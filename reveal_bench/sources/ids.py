@@ -98,7 +98,7 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; it must hold the secret that ids are made with") from None
     if os.name == "posix" and mode & 0o077:
-        raise ValueError(f"{path}: the secret must be readable by its owner alone (chmod 600), got mode {mode:04o}")
+        raise ValueError(f"{path}: only the owner may be able to read the secret (chmod 600), got mode {mode:04o}")
     try:
         key = bytes.fromhex(text.decode("ascii"))
     except ValueError:  # what it holds is never shown

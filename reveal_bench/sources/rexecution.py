@@ -167,7 +167,7 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
         found.ratings = parse_ratings(found.rating_file, found.problems, found.warnings)
         _check_rated_tasks(found)
     else:
-        found.warnings.append("there is no ratings file: the dataset has tasks and the rubric alone")
+        found.warnings.append("there is no ratings file: the dataset has only tasks and the rubric")
     if found.tree is not None and found.tasks:
         wanted = {study for task in found.tasks for study in (task.study_id, task.prior_study_id) if study}
         found.studies = look_up_studies(found.tree, wanted, found.problems, found.warnings)

@@ -93,7 +93,7 @@ def test_a_grader_that_sees_the_films_rates_by_them(tmp_path: Path) -> None:
 def test_no_drafts_without_readers(tmp_path: Path) -> None:
     with running_model({}, others={"rating": drafted}) as model:
         result = draft(tmp_path, model, rated="b")
-    assert "drafts are told only beside their agreement with readers" in str(result.exception)
+    assert "drafts are shown only with their agreement with readers" in str(result.exception)
     assert model.asked == []
 
 

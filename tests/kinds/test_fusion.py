@@ -110,4 +110,4 @@ def test_a_folder_of_fused_boxes_says_so(tmp_path: Path) -> None:
         assert rule in refused
     plain = ("--images", "withhold", "--fuse", "union", "--keep-going")
     refused = call("build", tmp_path / "download", "--out", tmp_path / "x", *plain, expect=1).stderr
-    assert "readers' boxes are fused for detection alone" in refused
+    assert "readers' boxes are fused only for detection" in refused

@@ -101,7 +101,7 @@ def test_a_person_makes_one_team(accounts: Accounts) -> None:
     accounts.remove_member(lab, jane, me(jane))
     with pytest.raises(NotPermittedError, match="you made a team already"):
         team_of(accounts, jane, "Another")  # a fresh team would have a fresh quota
-    with pytest.raises(NotPermittedError, match="for somebody else"):
+    with pytest.raises(NotPermittedError, match="for someone else"):
         accounts.create_team("Another", owner=jane, who=me(bob))
     another = accounts.create_team("Another", owner=jane, who=me(root))
     assert [m.team for m in accounts.teams_of(jane)] == [another]

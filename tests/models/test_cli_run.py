@@ -127,7 +127,7 @@ def test_the_phantom_tells_where_its_organs_are(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "anatomy.jsonl").read_text().splitlines()]
     assert {"image_id", "size", "regions"} <= set(lines[0])
     refused = call("phantom", tmp_path / "b", "--style", "reveal-cxr", "--anatomy", tmp_path / "b.jsonl", expect=1)
-    assert "`--anatomy` is for --style chexlocalize alone" in refused.stderr
+    assert "`--anatomy` is only for --style chexlocalize" in refused.stderr
 
 
 def test_tasks_for_lmms_eval(films: Path, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str],
 def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
     asked = ("--allow-missing", "--resamples", 1, "--published", "--metric", "grid_hit")
     refused = call("score", ran[0], films, *asked, expect=1).stderr
-    assert "--published must be asked for where published rows compare. Rows are published of the real data" in refused
+    assert "--published must be asked for where published rows compare. Results are published on" in refused
     real = tmp_path / "real"
     shutil.copytree(films, real)
     info = real / "manifest" / "benchmark.json"

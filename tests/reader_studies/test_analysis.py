@@ -262,5 +262,5 @@ def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) 
         beside_readers(study, "GPT")
     with pytest.raises(ValueError, match="of a table with one modality, got 2 modalities: m0, m1"):
         beside_readers(drawn(rng, t=2, r=2, n=9), "r1")
-    with pytest.raises(ValueError, match="`system` must have a reader beside it, got 'r0' alone"):
+    with pytest.raises(ValueError, match="`system` must be compared with at least one other reader, got 'r0' alone"):
         beside_readers(drawn(rng, t=1, r=1, n=9), "r0")

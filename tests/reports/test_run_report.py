@@ -107,7 +107,7 @@ def test_why_nothing_published_stands_beside_is_said(world: World) -> None:
     assert "Not comparable with split validation: the published rows (Human benchmark" in told.words
     (told,) = published_parts(own, replace(opened, info=replace(opened.info, synthetic=True)))
     assert isinstance(told, Text)
-    assert "do not stand beside runs on a synthetic stand-in" in told.words
+    assert "not shown with runs on synthetic data" in told.words
     assert list(published_parts(own, replace(opened, info=replace(opened.info, benchmark="vindr-cxr")))) == []
 
 

@@ -451,7 +451,7 @@ def test_curves_beside_the_predictions_are_of_the_run_that_wrote_them(
     call(*by_curves, "--gate", "2", expect=1)
     assert not curves.exists()
     told = call(*by_curves, "--gate", "tuned").stderr
-    assert f"no threshold for {left}: they have points alone, and their IoU counts as 0" in " ".join(told.split())
+    assert f"no threshold for {left}: they have only points, and their IoU counts as 0" in " ".join(told.split())
     assert {line["finding"] for line in lines_of(tmp_path / "out.jsonl") if "rle" not in line} == {left}
     assert read_curves(curves)[left].best is None
     assert curves.read_text() == tuned.to_csv()

@@ -71,7 +71,9 @@ def test_a_secret_that_others_may_read(tmp_path, mode):
     path = tmp_path / "key"
     path.write_text("00" * 32, encoding="ascii")
     path.chmod(mode)
-    with pytest.raises(ValueError, match=rf"readable by its owner alone \(chmod 600\), got mode {mode:04o}"):
+    with pytest.raises(
+        ValueError, match=rf"only the owner may be able to read the secret \(chmod 600\), got mode {mode:04o}"
+    ):
         read_id_key(path)
 
 

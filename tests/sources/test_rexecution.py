@@ -170,7 +170,7 @@ def test_the_tree_may_lie_elsewhere(copy: Path, tmp_path: Path) -> None:
     (copy / "tasks.csv").rename(alone)
     reading = rexecution.read(alone, pictures=tmp_path / "data" / "files")
     assert [extra.config for extra in reading.extras] == ["rubric"]
-    assert "there is no ratings file: the dataset has tasks and the rubric alone" in reading.warnings
+    assert "there is no ratings file: the dataset has only tasks and the rubric" in reading.warnings
 
 
 def test_files_that_are_no_part_are_set_aside(copy: Path) -> None:

@@ -79,7 +79,7 @@ def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
     if is_trusted(connection, who):
         return
     if who != event_name(owner):
-        raise NotPermittedError("only administrators may make a team for somebody else")
+        raise NotPermittedError("only administrators may create a team for someone else")
     # Two requests of one person wait for each other here.
     connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
     made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]

@@ -46,7 +46,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "rank": ("int32", "rank of the tier, 1 for the best; empty without a place"),
     "rank_low": ("int32", "best rank that the entry may have, with 95 % confidence for all entries at once"),
     "rank_high": ("int32", "worst rank that it may have"),
-    "tier": ("string", "A for the best; no two members of a tier are told apart"),
+    "tier": ("string", "A for the best; members of a tier do not differ significantly"),
     "is_new": ("bool", "whether the entry was scored since the ranks were computed, and is being placed"),
     "submission_id": ("string", "of the entry's permalink; empty for a published row"),
     "model": ("string", "name of the model, or of the published system"),

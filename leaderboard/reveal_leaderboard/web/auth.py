@@ -187,7 +187,7 @@ def _check_local(host: str, environ: Mapping[str, str], trusts_proxy: bool) -> N
     if environ.get("SPACE_ID"):
         raise ModeError("a Space is open to everybody: the mode must be huggingface there, got 'local'")
     if trusts_proxy:
-        raise ModeError("local mode cannot stand behind a proxy: whom the proxy lets in would be administrator")
+        raise ModeError("local mode cannot run behind a proxy: anyone it lets in would be an administrator")
 
 
 def open_auth(accounts: Accounts, mode: str, environ: Mapping[str, str]) -> Auth:

@@ -190,7 +190,7 @@ class _NotTheirsError(Exception):
     """An event names a file of somebody else."""
 
 
-OTHERS = "This session is somebody else's, or you signed in or out since. Reload the page."
+OTHERS = "This session belongs to someone else, or you have signed in or out since. Reload the page."
 
 
 class _Sessions:

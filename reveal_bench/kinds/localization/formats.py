@@ -122,7 +122,7 @@ def read_coco(document: list[Any], limits: Limits, log: ProblemLog) -> Iterator[
             log.error("not-an-object", "a COCO result must be an object", line=number, value=result)
             continue
         for key in sorted(set(result) - {*_COCO_NAMES, *_COCO_KEPT, *_COCO_IGNORED})[:_MOST_NAMED]:
-            hint = "predictions of the canonical form stand one per line, not in a list" if key in FIELDS else ""
+            hint = "in the canonical form, predictions are one per line, not in a list" if key in FIELDS else ""
             log.error("unknown-field", "is not a field of a COCO result", line=number, field=key, value=key, hint=hint)
         yield Entry(number, _coco_fields(result), "")
 

@@ -111,7 +111,7 @@ def test_a_tag_made_by_somebody_else_meanwhile_is_an_error(hub: FakeHub, publish
     hub.do_before("name_commit", lambda: repo.tags.update({"v1.0.0": first}))
     outcome = publisher.run(PUBLISH, folder=folders.public, repo_id="org/raced", options=OPTIONS)
     assert outcome.names[0] == "HubError"
-    assert "somebody else made the tag v1.0.0" in (outcome.error or "")
+    assert "someone else made the tag v1.0.0" in (outcome.error or "")
     assert repo.tags["v1.0.0"] == first
 
 
@@ -136,7 +136,7 @@ def test_a_moved_parent_publishes_nothing(
     hub.do_before("commit", lambda: repo.change("eval.yaml", b"name: x\n"))
     outcome = publisher.run(PUBLISH, **call, options=OPTIONS)
     assert outcome.names[:2] == ("ParentMovedError", "HubError")
-    assert "somebody else changed" in (outcome.error or "")
+    assert "someone else changed" in (outcome.error or "")
     assert "run the same command again" in (outcome.error or "")
     assert list(repo.tags) == ["v1.0.0"]
     assert repo.commits[repo.head].message == "change eval.yaml"

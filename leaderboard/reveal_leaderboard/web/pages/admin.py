@@ -103,7 +103,7 @@ class Acts:
         def do(actor: Actor) -> str:
             team = self._team(team_id)
             if not why.strip():
-                raise ValueError("say why: it stands in the team's ledger")
+                raise ValueError("give a reason: the team's ledger shows it")
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.write() as connection:
                 spending.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])

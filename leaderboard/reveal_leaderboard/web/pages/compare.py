@@ -132,7 +132,7 @@ class _Handlers:
             gone = message("info", "An entry of the address is not on this board.", NOT_THERE) if lost else ""
             return gone + CHOOSE
         if a == b:
-            return message("info", "Both are the same entry.", "Choose another one beside it.")
+            return message("info", "Both are the same entry.", "Choose another one to compare it with.")
         kind = self.services.catalogue.current(benchmark).kind
         document = compare_released(entries[a].score, entries[b].score, kind, ids=(a, b))
         return compare_view(document, entries[a], entries[b])

@@ -188,7 +188,7 @@ def _state(submission: Submission, *, is_own: bool) -> str:
     if submission.withdrawn_at is not None or submission.status == "withdrawn":
         return message("info", "Its team has withdrawn this entry.")
     if submission.status != "scored":
-        return message("info", f"This submission is {submission.status}.", "Its figures stand here once it is scored.")
+        return message("info", f"This submission is {submission.status}.", "Its figures appear here once it is scored.")
     if not submission.is_chosen:
         return message("info", "Its team shows another submission of this model on the board.")
     return ""

@@ -315,7 +315,7 @@ class _Handlers:
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Submissions, ledger and members of one team of the actor's."""
         if actor is None:
-            return note("They stand here once you are signed in."), "", ""
+            return note("They appear here once you are signed in."), "", ""
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""

@@ -27,12 +27,12 @@ from reveal_leaderboard.web.services import Services
 
 __all__ = ["build"]
 
-LEAD = "Score each answer on its own, by the words of the scale. You are not told whose answer it is."
+LEAD = "Score each answer on its own, by the words of the scale. You do not see whose answer it is."
 SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
     "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
 )
-NOTHING_LEFT = message("good", "Nothing is left for you to read.", "Answers that come later will stand here.")
+NOTHING_LEFT = message("good", "Nothing is left for you to read.", "Later answers will appear here.")
 NO_BOARD = message("info", "No board here is scored by readers.")
 FAULT = message("bad", "Not saved.", "The fault is on our side and is in the server’s log.")
 # After an answer was saved the next one is read from its start: the heading of the task gets the focus.
