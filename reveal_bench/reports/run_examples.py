@@ -106,8 +106,8 @@ def draw_examples(
         "examples",
         "Example films",
         "Central squares of single films with the outline of the reference (pink) and the cell of every run; below, "
-        "what kind of answer it is. First the cases with most anatomy errors, then those with most misses beside a "
-        "hit, each of another finding as long as there are some.",
+        "what kind of answer it is, a miss where nobody reviewed it. First the cases with most anatomy errors, then "
+        "those with most misses beside a hit, each of another finding as long as there are some.",
         f"Radiographs with reference and cells. {told}.",
         partial(_draw, examples, list(cases), Grid(grid)),
         has_narrow=False,
@@ -147,7 +147,8 @@ def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
 
 def _said(label: str, case: CaseError, width: float = math.inf) -> str:
     """A run's name, cell and kind of answer; of more than `width` millimetres the name alone is shortened."""
-    rest = f" {case.cell or 'no cell'}, {CATEGORY_PAINTS[case.category][0]}"
+    kind = CATEGORY_PAINTS[case.category][0].removesuffix(", not reviewed")
+    rest = f" {case.cell or 'no cell'}, {kind}"
     return label + rest if width == math.inf else cut(label, width - width_of(rest)) + rest
 
 
