@@ -151,6 +151,9 @@ class _Reader:
         renamed = [{columns[name]: value for name, value in row.items() if name in columns} for row in rows]
         lines = self._long(renamed) if "finding" in columns.values() else self._wide(renamed)
         self._refuse()
+        if not lines and not self._unknown_ids:
+            rule = "must hold answers: a place, a probability, or a column for each finding"
+            raise ArgumentError("source", rule, f"the columns {', '.join(names[:20])}")
         self._tell_of_spellings()
         return OutputLines(tuple(lines), tuple(self._notes))
 

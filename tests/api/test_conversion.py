@@ -222,6 +222,10 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3, i]} for i in (4, 5)], {},
         "must have each id and finding once, or a score",
     ),
+    "answers in words alone": (
+        [{"image_id": ONE, "finding": "Edema", "answer": "about (12, 30)"}], {},
+        "a place, a probability, or a column for each finding, got the columns image_id, finding, answer",
+    ),
     "a column that is not there": ([{"image_id": ONE}], {"columns": {"b": "finding"}}, "must name columns of"),
     "an array without ids": (np.zeros((2, 1)), {"labels": ["Edema"]}, "must be given with `labels`"),
     "an array of another shape": (

@@ -60,17 +60,24 @@ def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
         catalogue.current("nih")
 
 
-def test_a_budget_too_large_for_the_holdout_is_warned_of(
+def test_a_budget_too_large_or_a_holdout_too_small_is_warned_of(
     database_url: str, board: Board, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    Catalogue(Store(database_url), [board.published]).warn_of_budgets()
+    Catalogue(Store(database_url), [board.published]).warn_of_policy()
     assert caplog.messages == [], "by itself a budget follows the holdout"
     path = tmp_path / "settings.toml"
     path.write_text("[quota]\ntotal = 3\n", encoding="utf-8")
-    Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_budgets()
+    Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_policy()
     n = board.published.n_items
     assert caplog.messages == [
         f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 1"
+    ]
+    caplog.clear()
+    path.write_text("[release]\nmin_cell = 500\nbands = [500, 600]\nband_resolution = [0.05, 0.02]\n", encoding="utf-8")
+    Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_policy()
+    assert n < 500
+    assert [message.split(", so")[0] for message in caplog.messages] == [
+        f"{BENCHMARK} 1.0.0 holds out {n} images: findings with fewer than `release.min_cell` = 500 cases are not shown"
     ]
 
 

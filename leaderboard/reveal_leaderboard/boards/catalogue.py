@@ -53,13 +53,22 @@ class Catalogue:
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
-    def warn_of_budgets(self) -> None:
-        """Say which boards give out more answers than their holdout bears; see "What colluding teams can learn" in the
-        operator's guide."""
+    def warn_of_policy(self) -> None:
+        """Say which boards give out more answers than their holdout bears (see "What colluding teams can learn" in the
+        operator's guide), and which can show nothing because it is too small."""
         for one in self._known.values():
-            total = one.quota(self.store.settings.of(one.name)).total
+            if one.scored_by != "program":
+                continue
+            settings = self.store.settings.of(one.name)
+            total, least = one.quota(settings).total, settings.release.min_cell
             most = KINDS[one.kind].answers_on(one.n_items)
-            if one.scored_by == "program" and total > most:
+            if one.n_items < least:
+                log.warning(
+                    "%s %s holds out %d %s: findings with fewer than `release.min_cell` = %d cases are not shown, "
+                    "so no score will be; hold out more, or set it lower (10 at least)",
+                    *(one.name, one.version, one.n_items, one.items, least),
+                )
+            if total > most:
                 log.warning(
                     "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
                     *(one.name, one.version, one.n_items, total, most),

@@ -119,7 +119,7 @@ def _build(
     galleries = open_galleries(listening.galleries, published)
     catalogue = Catalogue(store, published)
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
-    catalogue.warn_of_budgets()
+    catalogue.warn_of_policy()
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(

@@ -257,14 +257,17 @@ def _note_missing(found: Collection[str], manifest: StudyManifest, allow_missing
 
 
 def _statistics(found: list[FindingsPrediction], manifest: StudyManifest) -> dict[str, Any]:
-    """Share of studies called positive (probability of at least 0.5) per label, and the commonest answer's share."""
+    """Share of studies called positive (probability of at least 0.5) per label, and the commonest answer's share;
+    nothing where no line could be read."""
     answers = [
         p.labels if p.labels is not None else tuple(k for k, v in (p.probabilities or {}).items() if v >= 0.5)
         for p in found
     ]
-    n = max(1, len(answers))
+    if not answers:
+        return {}
+    n = len(answers)
     positive = {label: sum(label in answer for answer in answers) / n for label in manifest.labels}
-    commonest = max(Counter(frozenset(answer) for answer in answers).values(), default=0) / n
+    commonest = max(Counter(frozenset(answer) for answer in answers).values()) / n
     return {"positive_share": positive, "same_answer_share": commonest}
 
 
