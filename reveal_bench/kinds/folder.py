@@ -14,7 +14,7 @@ __all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "chosen_split", "read_fol
 
 
 FOLDER_INFO = "manifest/benchmark.json"
-_ROWS_AT_ONCE = 64  # contours and masks of one row take up to a megabyte
+_ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
 
 
@@ -88,7 +88,11 @@ def split_shards(folder: Path, config: str, split: str) -> list[Path]:
 
 
 def read_rows(
-    path: Path, columns: Sequence[str] | None = None, *, leave_out: Collection[str] = ()
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    at_once: int = _ROWS_AT_ONCE,
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one Parquet file; a few of them are held at a time.
 
@@ -96,13 +100,14 @@ def read_rows(
     ----------
     columns : to read; all by default
     leave_out : columns, or fields of them such as ``annotations.polygons``, that are not read
+    at_once : rows that are held
     """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:  # `pq.read_table` loads pyarrow.dataset, and with it pandas
         if leave_out:
             columns = [leaf for leaf in _leaves(file) if not any(_is_part(leaf, left) for left in leave_out)]
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+        for batch in file.iter_batches(at_once, columns=columns, use_threads=False):
             yield from batch.to_pylist()
 
 

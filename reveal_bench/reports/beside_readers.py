@@ -183,6 +183,7 @@ def _draw_shapes(names: Sequence[str], values: dict[str, list[list[float]]], wid
             axes.set_ylim(len(names) - 0.5, -0.5)
             axes.set_yticks(range(len(names)), names if column == 0 else [""] * len(names))
             axes.set_xlim(left=0 if feature != "elongation" else 1)
+            axes.locator_params(axis="x", integer=feature == "polygons")
             axes.set_title(_TITLES[feature], fontsize=8, loc="left", pad=4)
             plain_axes(axes, across="x")
             axes.tick_params(axis="y", length=0)
