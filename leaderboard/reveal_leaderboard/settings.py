@@ -450,6 +450,10 @@ def _checker(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+def _divides_one(step: float) -> bool:
+    return step <= 0.5 and abs(round(1 / step) * step - 1) < 1e-9
+
+
 def _check_together(tables: Document, path: Path, prefix: str) -> None:
     """Rules between two keys."""
     release, quota, exposure = tables["release"], tables["quota"], tables["exposure"]
@@ -461,6 +465,12 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
             len(release["band_resolution"]) == len(release["bands"]),
             "have a number for each of release.bands",
             release["band_resolution"],
+        ),
+        (
+            "release.place_factor",
+            all(_divides_one(step * release["place_factor"]) for step in release["band_resolution"]),
+            "make steps that divide 1, of 0.5 at most, of release.band_resolution",
+            release["place_factor"],
         ),
         ("quota.per_day", is_ruled or quota["per_day"] <= quota["total"], "not exceed quota.total", quota["per_day"]),
         (

@@ -1,6 +1,6 @@
 """Lines that decline to answer a question: ``"abstain": true`` beside what names the question, and nothing else.
 
-Such a line is an answer of its own. It counts as a miss in every score, as a question that is left out does, but it is
+Such a line is an answer of its own. It is scored as a question that is left out is: as no answer. But it is
 said on purpose: it needs no leave, it is counted, and scores of the questions that were answered stand beside the rest.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
+from reveal_bench.findings import canonical_finding
 
 __all__ = ["ABSTAIN", "Abstentions", "Question"]
 
@@ -38,6 +39,7 @@ class Abstentions:
     def __init__(self, keys: tuple[str, ...], asked: Iterable[Question], unknown: str, log: ProblemLog) -> None:
         self.lines: dict[Question, int] = {}
         self._keys, self._asked, self._unknown, self._log = keys, frozenset(asked), unknown, log
+        self._items, self._findings = ({question[part] for question in self._asked} for part in (0, 1))
 
     @property
     def counted(self) -> tuple[tuple[Question, ...], int]:
@@ -65,12 +67,19 @@ class Abstentions:
             )
 
     def _note(self, entry: Entry) -> None:
-        given = [entry.fields.get(key, "") for key in self._keys]
+        given = [entry.fields.get(key) for key in self._keys]
         further = sorted(set(entry.fields) - {*self._keys, ABSTAIN})
-        question = str(given[0]), str(given[1]) if len(given) > 1 else ""
         told = given[0] if len(given) == 1 else given
         if further:
             self._error(entry, "abstain-and-answer", "a line that abstains gives no answer", further)
+            return
+        if not all(isinstance(value, str) for value in given):
+            self._error(entry, "wrong-type", f"{' and '.join(self._keys)} must be text", told)
+            return
+        spelling = str(given[1]) if len(given) > 1 else ""
+        question = str(given[0]), canonical_finding(spelling, self._findings) or spelling
+        if question[0] in self._items and question not in self._asked:
+            self._error(entry, "unknown-finding", "must be a finding that is asked of the image", spelling)
         elif question not in self._asked:
             self._error(entry, self._unknown, f"{' and '.join(self._keys)} must name a question of the split", told)
         elif question in self.lines:

@@ -337,8 +337,9 @@ def score_report(
 
 
 def _answered(rows: Rows, report: LintReport, resampling: Resampling) -> Answered | None:
-    n = len(report.abstained)
-    if not n:
+    if not report.abstained:
         return None
-    rest = rows.without(report.abstained)
-    return Answered(n, 1 - n / report.n_questions, rest.estimates(resampling) if len(rest) else ())
+    unanswered = {*report.abstained, *report.missing_pairs}
+    rest = rows.without(unanswered)
+    coverage = 1 - len(unanswered) / report.n_questions
+    return Answered(len(report.abstained), coverage, rest.estimates(resampling) if len(rest) else ())

@@ -81,14 +81,15 @@ def split_of_runs(given: Iterable[Any]) -> str | None:
 
 
 def _split_of(record: Path) -> str | None:
+    """The split of a run's record; None of a file that another program left under this name."""
     if not record.is_file():
         return None
     try:
         document = json.loads(record.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{record} must be JSON, the record of a run: {error}") from None
-    split = document.get("split") if isinstance(document, dict) else None
-    return split if isinstance(split, str) else None
+    except ValueError:
+        return None
+    is_ours = isinstance(document, dict) and {"benchmark", "benchmark_version", "n_questions"} <= document.keys()
+    return str(document["split"]) if is_ours else None
 
 
 def prediction_files(directory: Path) -> dict[str, Path]:

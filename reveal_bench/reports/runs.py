@@ -239,7 +239,7 @@ def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, i
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))
-        n_missing += len(report.missing_pairs)
+        n_missing += len(report.missing_pairs) + len(report.abstained)
     settings = None if run is None else run.info.settings
     return ReportRun(
         label=label,

@@ -303,7 +303,7 @@ def interval(estimate: Mapping[str, Any], digits: int = 3, *, scale: float = 1.0
     value, low, high = (None if estimate[end] is None else scale * estimate[end] for end in ("value", "low", "high"))
     if value is None or low is None or high is None:
         return number(value, digits)
-    if number(low, digits) == number(high, digits):
+    if low == high:
         return f"{number(value, digits)} (no spread)"
     return f"{number(value, digits)} [{number(low, digits)},{NBSP}{number(high, digits)}]"
 

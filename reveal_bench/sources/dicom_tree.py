@@ -230,8 +230,13 @@ class Guess:
     def rank(self) -> tuple[bool, float, int, int]:
         """The larger the better."""
         share = self.n_matched / max(self.n_studies, 1)
-        n_facts = len(self.content) + len(self.content.get("demographics", ()))
+        n_facts = len(self.content) + self._n_demographics
         return self.has_labels, round(share, 2), n_facts, len(self.content["labels"].get("wide", ()))
+
+    @property
+    def _n_demographics(self) -> int:
+        """Columns of them, and not facts of the headers."""
+        return sum("column" in rule for rule in self.content.get("demographics", {}).values())
 
     @property
     def text(self) -> str:

@@ -99,6 +99,20 @@ def test_declined_places_are_misses(world: World, tmp_path: Path) -> None:
     assert result.scored.answered.coverage == 1 - 1 / len(asked)
     nothing = rb.lint([*some, lines[0] | {"abstain": False}], world.folder, split="released")
     assert [p.rule for p in nothing.problems if p.severity == "error"] == ["duplicate-pair"]
+    # A finding in another spelling is declined as it would be answered; another finding is named as such
+    declined_all = [{"image_id": image, "finding": name.upper(), "abstain": True} for image, name in asked]
+    report = rb.lint(declined_all, world.folder, split="released")
+    assert report.ok
+    assert set(report.abstained) == set(asked)
+    report = rb.lint([*lines, declined | {"finding": "Fracture"}], world.folder, split="released")
+    assert [p.rule for p in report.problems if p.severity == "error"] == ["unknown-finding"]
+    # Half of them missing, one declined: coverage and the second table are of what was answered
+    part = rb.score([*lines[: len(lines) // 2], *some[-1:]], world.folder, split="released", allow_missing=True, **FEW)
+    assert part.answered == []
+    last = {"image_id": asked[-1][0], "finding": asked[-1][1], "abstain": True}
+    part = rb.score([*lines[:5], last], world.folder, split="released", allow_missing=True, **FEW)
+    assert part.scored.answered is not None
+    assert part.scored.answered.coverage == pytest.approx(5 / len(asked))
 
 
 def lint_boxes(tmp_path: Path, *lines: dict[str, Any]) -> LintReport:
@@ -131,6 +145,7 @@ def test_a_declined_image_has_no_detection_and_is_left_out_beside(tmp_path: Path
         ({"image_id": "i2", "abstain": True, "score": 0.2}, "abstain-and-answer"),
         ({"image_id": "i3", "abstain": True}, "unknown-image"),
         ({"image_id": "i2", "abstain": 1}, "wrong-type"),
+        ({"image_id": 2, "abstain": True}, "wrong-type"),  # an id is text, here too
     ],
 )
 def test_a_line_that_contradicts_itself_is_refused(tmp_path: Path, line: dict[str, Any], rule: str) -> None:

@@ -109,6 +109,12 @@ def test_no_macro_is_finer_than_its_findings(n_cases: list[int], step: float) ->
     assert Rounding(ReleasePolicy()).macro_step(n_cases) == step
 
 
+def test_a_macro_over_one_finding_shows_as_much_of_it_as_its_own_figure() -> None:
+    for n_hits in (12, 14):  # 0.27 and 0.31: a macro in steps of 0.1 would tell them apart where the finding does not
+        score = release(make_rows({"point_hit": {"A": hits(n_hits, 45)}}))
+        assert score.figure("point_hit").value == score.figure("point_hit", "A").value
+
+
 @pytest.mark.parametrize("n_hits", [0, 1, 5, 9])
 def test_the_hidden_finding_changes_no_released_figure(n_hits: int) -> None:
     """Differencing: whatever is predicted for the hidden finding, all that is shown stays the same."""
@@ -151,7 +157,7 @@ def test_overlap_needs_more_cases() -> None:
 def test_boxes_are_compared_where_masks_are_not() -> None:
     boxes = {"point_hit": {"A": hits(25, 75)}, "box_iou": {"A": [0.26] * 75}}
     box = release(make_rows(boxes)).figure("box_iou")
-    assert box.value == 0.25  # one finding in the second band: steps of 0.05
+    assert box.value == 0.3  # one finding in the second band: twice 0.05, in its macro, too
     masks = boxes | {"mask_iou_all": {"A": [0.5] * 75}}
     assert {figure.metric for figure in release(make_rows(masks)).figures} == {"point_hit", "mask_iou_all"}
 
@@ -186,7 +192,7 @@ def scored(n_hits: int, *, metric: str = "point_hit", n: int = 200) -> ReleasedS
 
 @pytest.mark.parametrize(
     ("new", "is_shown"),
-    [(100, False), (102, False), (103, True), (90, False), (200, True)],  # 0.50, 0.51, 0.515 -> 0.52, 0.45, 1.00
+    [(100, False), (101, False), (103, True), (90, False), (200, True)],  # 0.50, 0.505, 0.515 -> 0.52, 0.45, 1.00
 )
 def test_the_ladder_compares_rounded_figures(new: int, is_shown: bool) -> None:
     assert climb(scored(new), scored(100)) is is_shown

@@ -86,6 +86,7 @@ def test_chance_is_what_labels_have_that_are_drawn_as_often() -> None:
         values = [oracle(present[:, i], drawn[:, i]) for i in columns]
         assert chance[metric] == pytest.approx(np.mean(values), abs=0.005)
     assert chance["auroc"] == 0.5
+    assert ROWS.chance(SHOWN[:2]) == {"cohen_kappa": 0, "auroc": 0.5}, "a mean share of two would tell of each"
 
 
 def test_a_label_needs_enough_studies_with_it_and_without_it() -> None:

@@ -89,6 +89,10 @@ RULES = {
     "too fine": ("[release]\nresolution = 0.001", "`release.resolution` must be .* from 0.01 .* got 0.001"),
     "steps that do not reach 1": ("[release]\nresolution = 0.03", "that divides 1, got 0.03"),
     "finer for fewer": ("[release]\nband_resolution = [0.05, 0.1, 0.01]", "`release.band_resolution` .* none above"),
+    "steps that do not divide 1": (
+        "[release]\nplace_factor = 3",
+        "`release.place_factor` must make steps that divide 1",
+    ),
     "too few steps": ("[release]\nbands = [30, 60]", "`release.band_resolution` must have a number for each of rel"),
     "not a number": ("[release]\nresolution = nan", "got nan"),
     "infinite": ("[exposure]\nclose_bits = inf", "got inf"),

@@ -211,8 +211,16 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
         "findings": list(score.shown),
         "entries": dict(zip(placed, found, strict=True)),
         "n_patients": n_patients,
-        "chance": {metric: round(100 * value) for metric, value in first.chance(score.shown).items()},
+        "chance": _chance(list(placed.values()), score.shown),
     }
+
+
+def _chance(systems: Sequence[Rows], shown: Sequence[str]) -> dict[str, int]:
+    """What chance has, in percent, of every metric that the rows of some system can tell it of."""
+    found: dict[str, float] = {}
+    for rows in systems:
+        found = rows.chance(shown) | found
+    return {metric: round(100 * value) for metric, value in found.items()}
 
 
 def _kind(systems: Sequence[Rows]) -> Kind:

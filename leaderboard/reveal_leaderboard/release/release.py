@@ -169,11 +169,13 @@ def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> It
     """Rounded figures; of small cells more coarsely where `is_coarse`."""
     rounding = Rounding(policy)
     n_cases = {e.finding: e.n for e in found.estimates if e.finding != MACRO} if is_coarse else {}
-    macro_step = rounding.macro_step(list(n_cases.values()))
     for e in found.estimates:
         is_macro = e.finding == MACRO
-        own_step = rounding.step_of(e.n, of_places=is_of_places(e.metric)) if is_coarse else policy.resolution
-        step = macro_step if is_macro else own_step
+        step, of_places = policy.resolution, is_of_places(e.metric)
+        if is_macro:
+            step = rounding.macro_step(list(n_cases.values()), of_places=of_places)
+        elif is_coarse:
+            step = rounding.step_of(e.n, of_places=of_places)
         value = rounding.round(e.value, step)
         if value is None:
             continue

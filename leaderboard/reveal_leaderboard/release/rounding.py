@@ -103,8 +103,13 @@ class Rounding:
         step = self.policy.band_resolution[max(n_reached, 1) - 1] * (self.policy.place_factor if of_places else 1)
         return max(self.policy.resolution, round(step, 6))
 
-    def macro_step(self, n_cases: Sequence[int]) -> float:
-        """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
+    def macro_step(self, n_cases: Sequence[int], *, of_places: bool = False) -> float:
+        """What a macro over findings of so many cases is a multiple of: no label shows finer in it than by itself.
+
+        Of marked places that holds for `place_factor` 1. A macro over one finding is that finding, with its step.
+        """
+        if len(n_cases) == 1:
+            return self.step_of(n_cases[0], of_places=of_places)
         coarsest = max(map(self.step_of, n_cases), default=self.policy.resolution)
         if coarsest == self.policy.resolution:
             return self.policy.resolution

@@ -97,7 +97,7 @@ def lint_detections(
     check_masks(drafts, checker)
     if not log.has_errors:
         _fill_contours(drafts, limits, log)
-    if not drafts and not log.has_errors:
+    if not drafts and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no predictions")
     if not log.stopped:
         note_spellings(checker, log)

@@ -54,6 +54,9 @@ __all__ = [
 ]
 
 
+_FEWEST_LABELS = 3  # over which a mean share of studies does not tell that of one
+
+
 @dataclass(frozen=True, repr=False)
 class StudyRows(Rows):
     """Decisions and references of one submission.
@@ -128,12 +131,16 @@ class StudyRows(Rows):
         return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
 
     def chance(self, groups: Sequence[str]) -> dict[str, float]:
-        """Of labels drawn as often as studies have them: F1 and recall of their share of the studies, no agreement."""
+        """Of labels drawn as often as studies have them: F1 and recall of their share of the studies, no agreement.
+
+        F1 and recall are left out of one or two labels, since they would tell how many studies have them.
+        """
         columns = [self.labels.index(label) for label in groups]
         if not columns:
             return {}
+        fixed = {"cohen_kappa": 0.0, "auroc": 0.5}
         share = float(self.present[:, columns].mean())
-        return {"f1": share, "recall": share, "cohen_kappa": 0.0, "auroc": 0.5}
+        return fixed if len(columns) < _FEWEST_LABELS else {"f1": share, "recall": share} | fixed
 
     def without(self, questions: Collection[tuple[str, str]]) -> StudyRows:
         """The rows of the other studies."""

@@ -245,7 +245,7 @@ def lint_predictions(
     if not log.has_errors:
         _fill_contours(drafts, checker, limits, log)
     missing: list[Pair] = []
-    if not drafts and not log.has_errors:
+    if not drafts and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no predictions")
     if not log.stopped:  # what was not read is not missing
         if file_format != "coco-results":

@@ -90,7 +90,7 @@ def lint_tasks(
     answers = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(task_id, "") for task_id in checker.first_line])
     found = [answer for answer in answers if answer is not None]
-    if not answers and not log.has_errors:
+    if not answers and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no answers")
     answered = {*checker.first_line, *(task_id for task_id, _ in declined.lines)}
     missing = [] if log.stopped else _note_missing(answered, manifest, allow_missing, log)
