@@ -212,7 +212,7 @@ def read_curves(path: Path) -> dict[str, Curve]:
     Raises
     ------
     ArgumentError
-        If the file has other columns, or a field is not a number.
+        If the file has other columns, a finding has several best thresholds, or a field is not a number.
     """
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
@@ -224,14 +224,16 @@ def read_curves(path: Path) -> dict[str, Curve]:
     for finding in dict.fromkeys(row["finding"] for row in rows):
         own = [row for row in rows if row["finding"] == finding]
         try:
-            best = next((float(row["threshold"]) for row in own if row["is_best"] == "1"), None)
+            best, *further = [float(row["threshold"]) for row in own if row["is_best"] == "1"] or [None]
+            if further:
+                raise ValueError(further)
             tried, *figures = (
                 [float(row[name] or "nan") for row in own] for name in ("threshold", "value", "low", "high")
             )
             values, lows, highs = figures
             curves[finding] = Curve(own[0]["metric"], tried, values, lows, highs, best, int(own[0]["n_cases"]))
         except ValueError:
-            rule = "must have numbers"
+            rule = "must have numbers, and one best threshold per finding at most"
             raise ArgumentError("tuning", rule, f"others for {finding!r} in {path.name}") from None
     return curves
 

@@ -337,7 +337,7 @@ def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))
     for text, said in [
         ("finding,threshold\nEdema,0.2\n", "must have the columns finding, threshold, metric"),
-        (file.read_text().replace(",1\n", ",0\n"), "one best threshold per finding, got others for 'Edema'"),
+        (file.read_text().replace(",0\n", ",1\n"), "one best threshold per finding at most, got others for 'Edema'"),
         (file.read_text().replace("0.25", "a quarter"), "must have numbers"),
     ]:
         file.with_name("wrong.csv").write_text(text, encoding="utf-8")
