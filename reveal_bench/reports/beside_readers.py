@@ -224,14 +224,16 @@ def read_curves(path: Path) -> dict[str, Curve]:
     for finding in dict.fromkeys(row["finding"] for row in rows):
         own = [row for row in rows if row["finding"] == finding]
         try:
-            best, *further = [float(row["threshold"]) for row in own if row["is_best"] == "1"] or [None]
-            if further:
-                raise ValueError(further)
+            chosen = [float(row["threshold"]) for row in own if row["is_best"] == "1"]
+            if len(chosen) > 1:
+                raise ValueError(chosen)
             tried, *figures = (
                 [float(row[name] or "nan") for row in own] for name in ("threshold", "value", "low", "high")
             )
             values, lows, highs = figures
-            curves[finding] = Curve(own[0]["metric"], tried, values, lows, highs, best, int(own[0]["n_cases"]))
+            curves[finding] = Curve(
+                own[0]["metric"], tried, values, lows, highs, next(iter(chosen), None), int(own[0]["n_cases"])
+            )
         except ValueError:
             rule = "must have numbers, and one best threshold per finding at most"
             raise ArgumentError("tuning", rule, f"others for {finding!r} in {path.name}") from None
