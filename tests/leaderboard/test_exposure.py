@@ -102,8 +102,8 @@ def test_bits_of_answers_by_hand() -> None:
     assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59 of them: the same count again
     fine = ReleasePolicy(band_resolution=(0.01, 0.01, 0.01))
     assert answer_bits([few], None, fine) == pytest.approx(math.log2(60))
-    assert answer_bits([many], 668) == pytest.approx(math.log2(151))  # 51 values, and 100 edges of a macro's 0.01
-    assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(151))
+    assert answer_bits([many], 668) == pytest.approx(math.log2(101))  # 0.00 ... 1.00 in a macro; not log2(669)
+    assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(101))
     assert answer_bits([], 668) == 0
 
 

@@ -50,7 +50,7 @@ from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.localization.released import HITS, OVERLAPS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
-from reveal_leaderboard.release.rounding import Rounding, is_of_places
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
@@ -151,11 +151,8 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
     bits = calls = 0.0
     for figure in figures:
         least, most = _band(figure.n)
-        own, plain = (
-            Rounding(policy).step_of(least, of_places=coarse) for coarse in (is_of_places(figure.metric), False)
-        )
-        # a finding shows in the macro, too, about as finely as without the factor: both grids lie over each other
-        steps = math.log2(1 / own + 1 + (1 / plain if own != plain else 0))
+        # Without the factor of places: a finding shows in its macro, too, about as finely as that
+        steps = math.log2(1 / Rounding(policy).step_of(least) + 1)
         most = most or n_cases
         count = math.inf if most is None else math.log2(most + 1)
         if figure.metric in HITS:
