@@ -550,6 +550,8 @@ def draft_ratings(
     readers = read_ratings_given(ratings, world.split) or ()
     grader: drafting.Rater
     if films:
+        if price_in or price_out:
+            raise ValueError("`--price-in` and `--price-out` are not used with `--films`: its logs hold the tokens")
         grader = _film_grader(folder, world.split, out, model, endpoint, model_options, connections)
     else:
         asker = asker_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)

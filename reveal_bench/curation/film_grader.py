@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from reveal_bench.curation.draft_ratings import PROMPTS, Draft, rating_prompt
 from reveal_bench.curation.folder import Progress
@@ -26,7 +26,7 @@ from reveal_bench.kinds.tasks.records import TaskRecord
 from reveal_bench.models.inspect_logs import read_completions
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Message, describe_split, list_questions
+from reveal_bench.models.questions import AskSettings, Message, Role, describe_split, list_questions
 from reveal_bench.models.running import LOGS, ModelChoice, contained, evaluated
 from reveal_bench.models.watching import RunWatcher
 
@@ -129,13 +129,13 @@ class FilmGrader:
         from inspect_ai.model import get_model
         from inspect_ai.solver import Generate, TaskState, solver
 
-        from reveal_bench.models.inspect_tasks import NotAskedError, UnansweredError, chat_message, clear_pictures
+        from reveal_bench.models.inspect_tasks import NotAskedError, chat_message, put
 
-        async def answered(state: TaskState, one: Asked, films: tuple[Any, ...]) -> None:
+        async def answered(one: Asked, films: tuple[Any, ...], state: TaskState) -> TaskState:
             """Ask until the answer can be read."""
             prompt = one.prompt
             for _ in range(self._more_tries + 1):
-                said = [Message(role, (text,)) for role, text in prompt.request.messages]  # type: ignore[arg-type]
+                said = [Message(cast(Role, role), (text,)) for role, text in prompt.request.messages]
                 said[1] = Message("user", (*films, *said[1].parts))
                 state.messages = [chat_message(message, self._settings.detail) for message in said]
                 state.output = await get_model(role=ROLE).generate(state.messages)
@@ -144,7 +144,8 @@ class FilmGrader:
                 except AnswerError as error:
                     prompt = prompt.again(state.output.completion, str(error))
                 else:
-                    return
+                    break
+            return state
 
         @solver(name="rate_answer")
         def rate_answer() -> Solver:
@@ -153,16 +154,7 @@ class FilmGrader:
                     raise NotAskedError
                 one = asked[str(state.sample_id)]
                 films = await anyio.to_thread.run_sync(partial(self._films, one.question))
-                failed: UnansweredError | None = None
-                with watcher.putting() as scope:
-                    try:
-                        await answered(state, one, films)
-                    except Exception as raised:
-                        failed = UnansweredError(raised)
-                    finally:
-                        clear_pictures(state, keep_pictures=False)
-                if scope.cancelled_caught:
-                    raise NotAskedError
+                state, failed = await put(state, partial(answered, one, films), watcher)
                 watcher.tried(failed)
                 watcher.done("answered" if failed is None else "failed")
                 if failed is not None:

@@ -429,6 +429,8 @@ class BoardKind(ABC):
     primary : metric whose macro ranks
     stand_ins : metrics whose macro ranks where that of `primary` is not there
     released : metrics of which a board may have figures, in the order of its columns
+    of_places : those of them that score places which a sender marks and can move, one by one
+    needs_absent : whether a finding is shown only if it is absent from as many items as it needs cases
     disclosing : what :meth:`disclose` calls, with the rows and those metrics
     scored_by : "program", or "readers" whose ratings make the scores
     most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
@@ -439,6 +441,8 @@ class BoardKind(ABC):
     primary: ClassVar[str]
     stand_ins: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]]
+    of_places: ClassVar[tuple[str, ...]] = ()
+    needs_absent: ClassVar[bool] = False
     disclosing: ClassVar[Any]
     scored_by: ClassVar[str] = "program"
     most_answers: ClassVar[tuple[tuple[int, int], ...]] = ((0, 3),)
@@ -453,6 +457,10 @@ class BoardKind(ABC):
         (2, 3)
         """
         return [answers for least, answers in self.most_answers if n_items >= least][-1]
+
+    def least_items(self, min_cell: int) -> int:
+        """Fewest items held out of which a board can show a figure, if a finding needs `min_cell` cases."""
+        return 2 * min_cell if self.needs_absent else min_cell
 
     @property
     def can_be_probed(self) -> bool:

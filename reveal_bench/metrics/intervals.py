@@ -79,6 +79,7 @@ class Resampling:
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
                 raise ArgumentError(name, f"must be a whole number of at least {least}", repr(given))
+            object.__setattr__(self, name, int(given))  # also of another library, which JSON does not know
 
     @classmethod
     def of(cls, protocol: Mapping[str, Any]) -> Resampling:

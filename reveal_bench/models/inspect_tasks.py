@@ -19,7 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -59,15 +59,14 @@ from reveal_bench.version import __version__
 __all__ = [
     "Asking",
     "NotAskedError",
-    "UnansweredError",
     "chat_message",
-    "clear_pictures",
     "detection_boxes",
     "findings_labels",
     "grid_localization",
     "localization_box",
     "localization_point",
     "open_tasks",
+    "put",
 ]
 
 PICTURE = "data:image/png;base64,"
@@ -247,16 +246,7 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
                 raise NotAskedError
             question = Question.from_document(state.metadata["question"])
             state.messages = await anyio.to_thread.run_sync(partial(asking.messages, question))
-            error: UnansweredError | None = None
-            with anyio.CancelScope() if watcher is None else watcher.putting() as scope:
-                try:
-                    state = await generate(state)
-                except Exception as raised:
-                    error = UnansweredError(raised)
-                finally:
-                    clear_pictures(state, keep_pictures=keep_pictures)
-            if scope.cancelled_caught:
-                raise NotAskedError
+            state, error = await put(state, generate, watcher, keep_pictures=keep_pictures)
             if error is not None and error.is_filtered:  # as inspect_ai has it where there is a code for it
                 name = str(state.model)
                 state.output = ModelOutput.from_content(name, error.message, stop_reason="content_filter")
@@ -272,7 +262,34 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
     return put_question()
 
 
-def clear_pictures(state: TaskState, *, keep_pictures: bool) -> None:
+async def put(
+    state: TaskState,
+    ask: Callable[[TaskState], Awaitable[TaskState]],
+    watcher: Watcher | None = None,
+    *,
+    keep_pictures: bool = False,
+) -> tuple[TaskState, UnansweredError | None]:
+    """The state after asking, and why there is no answer: whatever a provider's client raises leaves it unanswered.
+
+    Raises
+    ------
+    NotAskedError
+        If the run was stopped meanwhile.
+    """
+    error: UnansweredError | None = None
+    with anyio.CancelScope() if watcher is None else watcher.putting() as scope:
+        try:
+            state = await ask(state)
+        except Exception as raised:
+            error = UnansweredError(raised)
+        finally:
+            _clear_pictures(state, keep_pictures=keep_pictures)
+    if scope.cancelled_caught:
+        raise NotAskedError
+    return state, error
+
+
+def _clear_pictures(state: TaskState, *, keep_pictures: bool) -> None:
     """Keep what of the sampling was sent (a provider drops what its model does not take); then let pictures go."""
     for event in transcript().events:
         if isinstance(event, ModelEvent):

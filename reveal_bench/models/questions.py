@@ -34,6 +34,7 @@ __all__ = [
     "AskSettings",
     "Message",
     "PictureSource",
+    "Role",
     "ShotUsed",
     "Shown",
     "Style",
@@ -80,11 +81,14 @@ class ShotUsed:
     tier: int
 
 
+Role = Literal["system", "user", "assistant"]
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A turn of the conversation: texts and pictures in the order in which the model gets them."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Role
     parts: tuple[str | Shown, ...]
 
 

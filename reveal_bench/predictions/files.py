@@ -70,8 +70,6 @@ def split_of_runs(given: Iterable[Any]) -> str | None:
     ------
     ArgumentError
         If they were asked about different ones.
-    ValueError
-        If a ``run.json`` is not JSON.
     """
     paths = [Path(one) for one in given if isinstance(one, str | Path)]
     splits = {_split_of((path if path.is_dir() else path.parent) / _RUN) for path in paths} - {None}
@@ -88,7 +86,9 @@ def _split_of(record: Path) -> str | None:
         document = json.loads(record.read_text(encoding="utf-8"))
     except ValueError:
         return None
-    is_ours = isinstance(document, dict) and {"benchmark", "benchmark_version", "n_questions"} <= document.keys()
+    is_ours = (
+        isinstance(document, dict) and {"benchmark", "benchmark_version", "split", "n_questions"} <= document.keys()
+    )
     return str(document["split"]) if is_ours else None
 
 

@@ -35,7 +35,6 @@ from reveal_bench.reports.runs import ReportRun, World
 
 __all__ = ["HitRun", "Scores", "core_runs", "hit_runs", "macro_of", "score_runs"]
 
-"""That of `score`, unless it is told otherwise."""
 PROTOCOLS = ("cell", "point", "box", "mask")
 
 

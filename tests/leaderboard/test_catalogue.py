@@ -12,6 +12,7 @@ from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import spending
 from reveal_leaderboard.store.store import Store
 
+from reveal_bench.kinds import KINDS
 from tests.leaderboard.conftest import BENCHMARK, Board
 from tests.leaderboard.databases import on_both
 
@@ -76,9 +77,11 @@ def test_a_budget_too_large_or_a_holdout_too_small_is_warned_of(
     path.write_text("[release]\nmin_cell = 500\nbands = [500, 600]\nband_resolution = [0.05, 0.02]\n", encoding="utf-8")
     Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_policy()
     assert n < 500
-    assert [message.split(", so")[0] for message in caplog.messages] == [
-        f"{BENCHMARK} 1.0.0 holds out {n} images: findings with fewer than `release.min_cell` = 500 cases are not shown"
+    assert [message.split(";")[0] for message in caplog.messages] == [
+        f"{BENCHMARK} 1.0.0 holds out {n} images: with `release.min_cell` = 500 no score can be shown of fewer than 500"
     ]
+    # A label needs as many studies without it as with it, and so does a finding of detection on images
+    assert [KINDS[name].least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 
 
 def test_what_is_told_of_a_budget_is_what_holds(database_url: str, board: Board) -> None:

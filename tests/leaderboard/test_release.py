@@ -115,6 +115,19 @@ def test_a_macro_over_one_finding_shows_as_much_of_it_as_its_own_figure() -> Non
         assert score.figure("point_hit").value == score.figure("point_hit", "A").value
 
 
+def test_a_macro_is_rounded_by_the_findings_that_it_is_over() -> None:
+    """Of five findings one alone has cases enough for an overlap: its macro is it, and shows as much of it."""
+    cases = {"A": 80} | dict.fromkeys("BCDE", 30)
+    rows = make_rows(
+        {"point_hit": {name: hits(n // 2, n) for name, n in cases.items()},
+         "mask_iou_all": {name: [0.33] * n for name, n in cases.items()}}
+    )  # fmt: skip
+    score = release(rows)
+    assert score.figure("mask_iou_all", "B") is None
+    assert score.figure("mask_iou_all").value == score.figure("mask_iou_all", "A").value == 0.3
+    assert score.figure("point_hit").value == 0.5
+
+
 @pytest.mark.parametrize("n_hits", [0, 1, 5, 9])
 def test_the_hidden_finding_changes_no_released_figure(n_hits: int) -> None:
     """Differencing: whatever is predicted for the hidden finding, all that is shown stays the same."""

@@ -60,13 +60,13 @@ class Catalogue:
             if one.scored_by != "program":
                 continue
             settings = self.store.settings.of(one.name)
-            total, least = one.quota(settings).total, settings.release.min_cell
-            most = KINDS[one.kind].answers_on(one.n_items)
+            total, kind = one.quota(settings).total, KINDS[one.kind]
+            most, least = kind.answers_on(one.n_items), kind.least_items(settings.release.min_cell)
             if one.n_items < least:
                 log.warning(
-                    "%s %s holds out %d %s: findings with fewer than `release.min_cell` = %d cases are not shown, "
-                    "so no score will be; hold out more, or set it lower (10 at least)",
-                    *(one.name, one.version, one.n_items, one.items, least),
+                    "%s %s holds out %d %s: with `release.min_cell` = %d no score can be shown of fewer than %d; hold "
+                    "out more, or set it lower (10 at least)",
+                    *(one.name, one.version, one.n_items, one.items, settings.release.min_cell, least),
                 )
             if total > most:
                 log.warning(

@@ -168,12 +168,15 @@ def _place(patient: str, key: bytes) -> int:
 def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[Figure]:
     """Rounded figures; of small cells more coarsely where `is_coarse`."""
     rounding = Rounding(policy)
-    n_cases = {e.finding: e.n for e in found.estimates if e.finding != MACRO} if is_coarse else {}
+    of_findings = [e for e in found.estimates if e.finding != MACRO] if is_coarse else []
+    shown = {e.finding: e.n for e in of_findings}
     for e in found.estimates:
         is_macro = e.finding == MACRO
         step, of_places = policy.resolution, is_of_places(e.metric)
         if is_macro:
-            step = rounding.macro_step(list(n_cases.values()), of_places=of_places)
+            # A macro is over the findings with a figure of its metric, or over all where it is shown on average alone
+            n_cases = [one.n for one in of_findings if one.metric == e.metric] or list(shown.values())
+            step = rounding.macro_step(n_cases, of_places=of_places)
         elif is_coarse:
             step = rounding.step_of(e.n, of_places=of_places)
         value = rounding.round(e.value, step)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Spread
-from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.jackknife import Z
 from reveal_leaderboard.settings import ReleasePolicy
 
@@ -126,8 +126,8 @@ class Rounding:
 
 
 def is_of_places(metric: str) -> bool:
-    """Whether a metric scores places that a sender marks; what chance has there follows from the references alone."""
-    return METRICS[metric].family == "localization" and METRICS[metric].better != "neither"
+    """Whether a metric scores places that a sender marks."""
+    return any(metric in kind.of_places for kind in KINDS.values())
 
 
 def _multiple(steps: int, step: float) -> float:

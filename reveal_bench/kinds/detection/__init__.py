@@ -48,6 +48,7 @@ class Detection(ImageKind):
     criteria: ClassVar = ("centre", "mask", "iou_50", "iobb_50")
     primary: ClassVar = "ap_50"
     released: ClassVar = ("ap_50", "cpm")
+    needs_absent: ClassVar = True
     outcomes: ClassVar = ("right", "wrong")
     forms: ClassVar = ("boxes", "box")
     has_several_places: ClassVar = True

@@ -41,6 +41,7 @@ class Findings(Kind):
     picture_words: ClassVar = "the elements of `images` are"
     primary: ClassVar = "f1"
     released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
+    needs_absent: ClassVar = True
     most_answers: ClassVar = ((0, 1), (100, 2), (300, 3))  # on a small holdout each answer tells a larger share of it
     outcomes: ClassVar = ("right", "wrong")
     forms: ClassVar = ("labels",)

@@ -32,6 +32,7 @@ class Localization(ImageKind):
     primary: ClassVar = "point_hit"
     stand_ins: ClassVar = ("grid_hit",)
     released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
+    of_places: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
     most_answers: ClassVar = ((0, 1),)  # a file asks about places by points, cells, masks and boxes
     outcomes: ClassVar = ("hit", "miss")
     forms: ClassVar = ("cell", "point", "box")
