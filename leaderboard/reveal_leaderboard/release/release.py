@@ -174,9 +174,9 @@ def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> It
         is_macro = e.finding == MACRO
         step, of_places = policy.resolution, is_of_places(e.metric)
         if is_macro:
-            # A macro is over the findings with a figure of its metric, or over all where it is shown on average alone
-            n_cases = [one.n for one in of_findings if one.metric == e.metric] or list(shown.values())
-            step = rounding.macro_step(n_cases, of_places=of_places)
+            # Coarse enough for all findings shown, and for those that it is over: of overlaps perhaps one
+            own = [one.n for one in of_findings if one.metric == e.metric]
+            step = max(rounding.macro_step(n, of_places=of_places) for n in (list(shown.values()), own))
         elif is_coarse:
             step = rounding.step_of(e.n, of_places=of_places)
         value = rounding.round(e.value, step)
