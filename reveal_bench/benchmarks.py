@@ -26,7 +26,17 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "detection_of", "hub_task", "of_task"]
+__all__ = [
+    "BENCHMARKS",
+    "SOURCES",
+    "Benchmark",
+    "Source",
+    "bundled",
+    "detection_of",
+    "hub_task",
+    "of_task",
+    "own_benchmark",
+]
 
 Kind = Literal["localization", "findings", "tasks", "detection"]
 Asks = Literal["present", "all"]
@@ -74,7 +84,7 @@ class Benchmark:
         For people: full name, and paper or download it comes from.
     kind : {"localization", "findings", "tasks", "detection"}
     findings : tuple of str
-        Vocabulary, in the order of tables; none for tasks.
+        Vocabulary, in the order of tables; none for tasks, and for sets of one's own, which name theirs.
     asks : {"present", "all"}
         Whether the manifest asks only for findings that are present, or for every finding of every image.
     metrics : tuple of str
@@ -299,6 +309,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             has_pictures=False,
         ),
         Benchmark(
+            name="own-findings",
+            title="Own findings",
+            source="studies of one's own, with findings that their mapping names",
+            kind="findings",
+            findings=(),
+            asks="all",
+            metrics=LABEL_METRICS,
+        ),
+        Benchmark(
             name="rexecution",
             title="ReXecution",
             source="paper 001; the tasks, answers and ratings are the user's own, on pictures of MIMIC-CXR-JPG",
@@ -348,8 +367,13 @@ DRAWN_BY_INSTANCE = (
 BENCHMARKS |= {found.name: found for found in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
 
 
+def own_benchmark(name: str, findings: tuple[str, ...]) -> Benchmark:
+    """The benchmark of a set of one's own, with the findings that it names."""
+    return replace(BENCHMARKS[name], findings=findings)
+
+
 def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
-    """The benchmark that asks for `task` on the same images; `benchmark` itself by default.
+    """The benchmark that asks for `task` on the same images, and findings; `benchmark` itself by default.
 
     Raises
     ------
@@ -362,7 +386,7 @@ def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
     if found is None:
         tasks = [benchmark.kind, *(other.kind for other in BENCHMARKS.values() if other.card == benchmark.name)]
         raise ArgumentError("task", f"must be {' or '.join(tasks)} for {benchmark.title}", repr(task))
-    return found
+    return replace(found, findings=benchmark.findings)
 
 
 SOURCES: dict[str, tuple[Source, Benchmark]] = {

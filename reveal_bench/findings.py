@@ -22,9 +22,12 @@ Sources
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Self
+
+from reveal_bench.arguments import ArgumentError
 
 __all__ = [
     "CHESTX_DET_FINDINGS",
@@ -44,9 +47,13 @@ __all__ = [
     "VINDR_CXR_FINDINGS",
     "VINDR_GLOBAL_LABELS",
     "LabelTerm",
+    "Vocabulary",
+    "alone_in",
     "canonical_finding",
+    "conflict",
     "hint",
     "nearest_names",
+    "terms_of",
 ]
 
 CHEXLOCALIZE_FINDINGS: tuple[str, ...] = (
@@ -383,11 +390,70 @@ def _by_folded(vocabulary: tuple[str, ...]) -> dict[str, str]:
     return {_folded(known): known for known in vocabulary}
 
 
+class Vocabulary(tuple[str, ...]):
+    """Findings in the order of tables, and what a dataset of one's own says of their names.
+
+    Attributes
+    ----------
+    terms : dict from a finding to ``{"synonyms": [other names], "stands_alone": True}``, of which either may be left
+        out; a finding that stands alone, such as "No finding", is never given beside another
+    synonyms : dict from a folded synonym to its finding
+    alone : findings that stand alone
+
+    Examples
+    --------
+    >>> own = Vocabulary.of(["Pneumothorax", "No finding"], {"Pneumothorax": {"synonyms": ["PTX"]}})
+    >>> own, canonical_finding("ptx", own)
+    (('Pneumothorax', 'No finding'), 'Pneumothorax')
+    """
+
+    terms: Mapping[str, Mapping[str, Any]] = {}
+    synonyms: Mapping[str, str] = {}
+    alone: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, findings: Iterable[str], terms: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Findings with their terms.
+
+        Raises
+        ------
+        ValueError
+            If a term is of no finding or a name stands twice.
+        """
+        made = cls(findings)
+        if unknown := [name for name in terms if name not in made]:
+            raise ArgumentError("terms", "must be of findings", hint(unknown[0], made))
+        means: dict[str, str] = {}
+        for name, finding in ((name, f) for f in made for name in (f, *terms.get(f, {}).get("synonyms", ()))):
+            if _folded(name) in means:
+                raise ArgumentError("findings", "must have names that differ", f"{name!r} again")
+            means[_folded(name)] = finding
+        made.terms, made.synonyms = terms, means
+        made.alone = frozenset(name for name, term in terms.items() if term.get("stands_alone"))
+        return made
+
+
+def terms_of(vocabulary: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:
+    """``{"terms": ...}`` of a vocabulary that has terms, to be written beside its names; else nothing."""
+    return {"terms": vocabulary.terms} if isinstance(vocabulary, Vocabulary) and vocabulary.terms else {}
+
+
+def alone_in(vocabulary: Iterable[str]) -> frozenset[str]:
+    """The findings of `vocabulary` that stand alone; none of one without terms."""
+    return vocabulary.alone if isinstance(vocabulary, Vocabulary) else frozenset()
+
+
+def conflict(findings: Iterable[str], vocabulary: Iterable[str]) -> str | None:
+    """A finding that stands alone in `vocabulary` and is among others in `findings`, or None."""
+    given = set(findings)
+    return min(given & alone_in(vocabulary), default=None) if len(given) > 1 else None
+
+
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
     """The canonical spelling of `name` in `vocabulary`, or None when it is not one of its findings.
 
-    Case, spaces, underscores and hyphens do not matter, and the alias table (such as "Lung Opacity" for
-    "Airspace Opacity") applies when the name itself is unknown.
+    Case, spaces, underscores and hyphens do not matter. When the name itself is unknown, the synonyms of a
+    :class:`Vocabulary` apply, and the alias table (such as "Lung Opacity" for "Airspace Opacity").
 
     Examples
     --------
@@ -399,7 +465,8 @@ def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
     True
     """
     by_folded, folded = _by_folded(tuple(vocabulary)), _folded(name)
-    return by_folded.get(folded) or by_folded.get(_ALIASES.get(folded, ""))
+    synonyms = vocabulary.synonyms if isinstance(vocabulary, Vocabulary) else {}
+    return by_folded.get(folded) or synonyms.get(folded) or by_folded.get(_ALIASES.get(folded, ""))
 
 
 def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:

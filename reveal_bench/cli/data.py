@@ -213,7 +213,7 @@ def build(
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
     builder = _builder(root, source)
-    benchmark = of_task(BENCHMARKS[builder.benchmark], task)
+    of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=_cores(workers))
     _check_log(log, out, holdout)
@@ -225,6 +225,7 @@ def build(
     reading = None
     try:
         reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
+        benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
         splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
         with (
             tasks_of(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import Vocabulary, terms_of
 
 __all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "chosen_split", "read_folder_info", "read_rows", "split_shards"]
 
@@ -20,7 +21,10 @@ DEFAULT_SPLIT = "released"
 
 @dataclass(frozen=True)
 class FolderInfo:
-    """``manifest/benchmark.json`` of a dataset folder; `synthetic` says that all of it was drawn by a program."""
+    """``manifest/benchmark.json`` of a dataset folder; `synthetic` says that all of it was drawn by a program.
+
+    What its `findings` are also called is written as `terms`, where they have any.
+    """
 
     benchmark: str
     version: str
@@ -33,7 +37,7 @@ class FolderInfo:
     def to_json(self) -> str:
         """The file's text."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps({"schema": 1, **fields}, indent=2) + "\n"
+        return json.dumps({"schema": 1, **fields, **terms_of(self.findings)}, indent=2) + "\n"
 
 
 def read_folder_info(folder: Path) -> FolderInfo:
@@ -55,9 +59,11 @@ def read_folder_info(folder: Path) -> FolderInfo:
         raise ValueError(f"{path}: must hold one JSON object, got {type(raw).__name__}")
     if raw.pop("schema", None) != 1:
         raise ValueError(f"{path}: `schema` must be 1: the folder was built by another version of reveal-bench")
+    terms = raw.pop("terms", {})
     if set(raw) != set(FolderInfo.__dataclass_fields__):
         raise ValueError(f"{path}: the fields must be {sorted(FolderInfo.__dataclass_fields__)}, got {sorted(raw)}")
-    return FolderInfo(**{**raw, "findings": tuple(raw["findings"])})
+    findings = Vocabulary.of(raw["findings"], terms) if terms else tuple(raw["findings"])
+    return FolderInfo(**{**raw, "findings": findings})
 
 
 def check_split(info: FolderInfo, folder: Path, split: str, *, argument: str = "split") -> None:

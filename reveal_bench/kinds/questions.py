@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.findings import Vocabulary, terms_of
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
 
@@ -59,11 +60,17 @@ class Question:
         """Id of what a prediction is about: the image of a localization, else the study or task."""
         return self.id if self.finding is None else self.image.image_id
 
+    def document(self) -> dict[str, Any]:
+        """The question as JSON takes it, with the terms of its `choices` where they have any."""
+        return {**asdict(self), **terms_of(self.choices)}
+
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Question:
-        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is not one."""
+        """The question whose :meth:`document` went through JSON; KeyError, TypeError or ValueError if it is not one."""
+        fields = {name: value for name, value in document.items() if name != "terms"}
+        choices = Vocabulary.of(document["choices"], document.get("terms", {}))
         images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
-        return cls(**{**document, "images": images, "choices": tuple(document["choices"])})
+        return cls(**{**fields, "images": images, "choices": choices})
 
 
 def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False) -> tuple[ViewedImage, ...]:

@@ -23,7 +23,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from reveal_bench.findings import canonical_finding
+from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.detection.lint import MOST_ON_IMAGE
 from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box
@@ -208,23 +208,23 @@ def read_labels(plain: str, question: Question, _: AskSettings, is_cut: bool) ->
     if values:
         return _of_names(_names_in(values[-1]), question, is_stated=True)
     text = bare(plain)
-    found = [(rest, is_end) for rest, is_end in statements(text, _LABEL_KEYS) if _split(rest)]
+    found = [(rest, is_end) for rest, is_end in statements(text, _LABEL_KEYS) if _split(rest, question.choices)]
     if is_cut and (not found or found[-1][1]):
         return Reply("cut_off")
     if found:
-        return _of_names(_split(found[-1][0]), question, is_stated=True)
+        return _of_names(_split(found[-1][0], question.choices), question, is_stated=True)
     names, lines = list[str](), list(lines_of(text))
     ticked = [match for line in lines if (match := _TICKED.fullmatch(line)) and _label(match["name"], question.choices)]
     if ticked:
         return _of_names([m["name"] for m in ticked if m["said"].lower() in _YES], question, is_stated=True)
     for line in reversed(lines):
-        if _of_names(_split(line), question).status != "answered":
+        if _of_names(_split(line, question.choices), question).status != "answered":
             break
-        names += _split(line)
+        names += _split(line, question.choices)
     if names:
         return _of_names(names, question)
     if lines and not is_refusal(plain):
-        return _of_names(_split(lines[-1]), question)
+        return _of_names(_split(lines[-1], question.choices), question)
     return Reply("refused" if lines else "unclear")
 
 
@@ -247,8 +247,10 @@ def _names_in(value: Any) -> list[str]:
     return [key for key, v in named.items() if v in _YES] + odd
 
 
-def _split(line: str) -> list[str]:
-    parts = re.split(r"[,;、，]|\band\b|\bund\b", re.sub(r"[\[\]\"{}]", " ", line[:5000]))
+def _split(line: str, choices: Sequence[str]) -> list[str]:
+    """The names of a list in words; an "and" within a name, as in "Lines and tubes", parts nothing."""
+    listed = re.split(r"[,;、，]", re.sub(r"[\[\]\"{}]", " ", line[:5000]))
+    parts = [part for one in listed for part in ([one] if _label(one, choices) else re.split(r"\band\b|\bund\b", one))]
     return [part.strip(" .'\t:-") for part in parts if part.strip(" .'\t:-")]
 
 
@@ -271,6 +273,8 @@ def _of_names(names: list[str], question: Question, *, is_stated: bool = False) 
             unknown.append(name[:80])
     if unknown:
         return Reply("unclear", note=f"no labels of the benchmark: {'; '.join(unknown[:5])}")
+    if lone := conflict(found, question.choices):
+        return Reply("unclear", note=f"says {lone}, and names {', '.join(sorted(found - {lone}))}")
     if says_none and found:
         return Reply("unclear", note=f"says none, and names {', '.join(sorted(found))}")
     if not (found or says_none or is_stated):
@@ -279,7 +283,7 @@ def _of_names(names: list[str], question: Question, *, is_stated: bool = False) 
     return Reply("answered", labels=tuple(label for label in question.choices if label in found), note=note)
 
 
-def _label(name: str, choices: tuple[str, ...]) -> str | None:
+def _label(name: str, choices: Sequence[str]) -> str | None:
     """The label that a name is, also with a remark in brackets: "Pleural effusion (left)"."""
     without = re.sub(r"\s{0,3}\([^()]{0,80}\)", "", name[:300]).strip(" '")
     return canonical_finding(name[:300], choices) or canonical_finding(without, choices)

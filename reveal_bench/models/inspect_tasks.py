@@ -190,7 +190,7 @@ class Asking:
 
     def _sample(self, question: Question, epoch: int) -> Sample:
         shots = [asdict(shot.used) for shot in self.shots[question.id]]
-        metadata = {"question": asdict(question), "shots": shots, "first_epoch": epoch}
+        metadata = {"question": question.document(), "shots": shots, "first_epoch": epoch}
         return Sample(input=question.id, id=_safe(question.id), metadata=metadata)
 
 

@@ -159,7 +159,7 @@ def _row(pictures: Path, question: Question, shots: Sequence[Shot], messages: Se
         "id": question.id,
         "sent": hashlib.sha256(sent.encode()).hexdigest(),
         "messages": sent,
-        "question": json.dumps(asdict(question)),
+        "question": json.dumps(question.document()),
         "shots": json.dumps(used),
     }
 

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import alone_in
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.controls import mirrored_question
@@ -118,6 +119,7 @@ _LINES = {
         'the list. If none is there, it reads "Findings: none"'
     ),
 }
+_LONE = " (never together with another)"
 _OTHER_LINE = 'the word "{Form}", a colon, and {n} numbers with commas between them, as in "{Form}: {names}"'
 _OWN_LINE = 'the word "{Form}", a colon, and its coordinates'
 _ABSENT_LINES = {form: f' If the finding is absent, it reads "{form.capitalize()}: absent".' for form in _PLACES}
@@ -236,7 +238,9 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
     thinks = settings.style == "chain-of-thought"
     if question.form == "labels":
         template, films = _OTHER_LABELS if _is_paraphrased(settings) else _LABELS, _films(question)
-        choices = "\n".join(f"- {choice}" for choice in question.choices)
+        choices = "\n".join(
+            f"- {choice}" + _LONE * (choice in alone_in(question.choices)) for choice in question.choices
+        )
         body = template.format(films=films, Films=_capital(films), choices=choices)
         line, thinking = _LINES["labels"], _THINK_LABELS
     else:

@@ -74,6 +74,7 @@ RULES: dict[str, str] = {
     "duplicate-study": "a study is predicted once",
     "mixed-kinds": "all lines give labels, or all give probabilities",
     "duplicate-label": "a label stands once",
+    "label-not-alone": "a label that excludes the others, such as No finding, stands alone",
     "missing-labels": "the probabilities of all labels are given",
     "missing-studies": "every study is predicted (a warning when missing studies are allowed)",
     # one task

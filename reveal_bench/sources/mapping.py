@@ -14,6 +14,11 @@
       sex: {column: Sex, values: {Female: F, Male: M}}
     split: {column: Set, values: {dev: development}}
 
+    findings:                             # of one's own; without the key, REVEAL-CXR's twelve
+      - Rib fracture
+      - {name: Pneumothorax, synonyms: [PTX]}
+      - {name: No finding, stands_alone: true}
+
 Further keys: `patient_key: {column: ...}` where the headers do not tell patients apart; `ids: {study: COLUMN, patient:
 COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
 `require_deidentified: true`; `other_studies: left out` if the images hold studies that shall not be in the set, which
@@ -33,7 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.findings import REVEAL_LABELS, canonical_finding, hint
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import REVEAL_LABELS, Vocabulary, canonical_finding, hint
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
 from reveal_bench.sources.source import BuildError, Problem
 
@@ -48,6 +54,7 @@ __all__ = [
     "hint",
     "is_split_name",
     "read_mapping",
+    "which_labels",
 ]
 
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
@@ -65,9 +72,12 @@ FROM_HEADER = ("age", "sex")
 
 SPLIT_NAME = "the name of a split: letters, digits, _ and dots, but not `all`"
 NULLS = ("", "null", "~", "Null", "NULL")
+FINDING_KEYS = ("name", "synonyms", "stands_alone")
+FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
+"""Answers list findings with commas between them, and "macro" is the average over all."""
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
-    "source", "require_deidentified", "other_studies",
+    "source", "require_deidentified", "other_studies", "findings",
 )  # fmt: skip
 
 
@@ -111,6 +121,12 @@ class StudyMapping:
     source: str | None
     require_deidentified: bool
     leaves_out_others: bool = False
+    findings: tuple[str, ...] = REVEAL_LABELS
+
+    @property
+    def has_own_findings(self) -> bool:
+        """Whether it names findings of its own."""
+        return isinstance(self.findings, Vocabulary)
 
     @property
     def columns(self) -> list[str]:
@@ -176,9 +192,12 @@ class _Parser:
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file, self.problems = file, problems
+        self.findings: tuple[str, ...] = REVEAL_LABELS
 
     def parse(self, content: dict[str, Any]) -> StudyMapping:
         self._only(content, KEYS, "mapping")
+        if "findings" in content:
+            self.findings = self._own_findings(content["findings"])
         key = self._mapping(content.get("study_key"), "study_key", ("column", "matches"))
         matches = str(key.get("matches", KEY_FACTS[0]))
         if matches not in KEY_FACTS:
@@ -209,7 +228,41 @@ class _Parser:
             source=content.get("source") or None,
             require_deidentified=self._flag(content.get("require_deidentified", "false"), "require_deidentified"),
             leaves_out_others=others == "left out",
+            findings=self.findings,
         )
+
+    def _own_findings(self, content: Any) -> Vocabulary:
+        """Findings with their terms, in the order given."""
+        if not isinstance(content, list) or not content:
+            self._fail(
+                "findings", f"must be a list of names, or of mappings with {', '.join(FINDING_KEYS)}", _shown(content)
+            )
+            return Vocabulary()
+        names: list[str] = []
+        terms: dict[str, dict[str, Any]] = {}
+        for entry in content:
+            given = self._mapping({"name": entry} if isinstance(entry, str) else entry, "findings", FINDING_KEYS)
+            name = self._text(given.get("name"), "findings.name")
+            if name and not FINDING_NAME.fullmatch(name):
+                self._fail(
+                    "findings.name",
+                    "must begin with a letter or digit, and have at most 80 characters but no , ; or |, and not be macro",
+                    repr(name[:90]),
+                )
+            synonyms, alone = given.get("synonyms", []), given.get("stands_alone", "false")
+            if not isinstance(synonyms, list) or not all(isinstance(text, str) and text for text in synonyms):
+                self._fail(f"findings.{name}.synonyms", "must be a list of texts", _shown(synonyms))
+                synonyms = []
+            term: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
+            if self._flag(alone, f"findings.{name}.stands_alone"):
+                term["stands_alone"] = True
+            names.append(name)
+            terms |= {name: term} if term else {}
+        try:
+            return Vocabulary.of(names, terms)
+        except ArgumentError as error:
+            self._fail("findings", error.rule, str(error.value))
+            return Vocabulary(names)
 
     def _labels(self, content: Any) -> LabelRule:
         forms = ("wide", "list", "json")
@@ -235,10 +288,10 @@ class _Parser:
     def _wide(self, content: Any) -> dict[str, str]:
         columns: dict[str, str] = {}
         for column, label in self._mapping(content, "labels.wide", None).items():
-            known = canonical_finding(str(label), REVEAL_LABELS)
+            known = canonical_finding(str(label), self.findings)
             if known is None:
-                rule = f"must be one of the twelve labels ({', '.join(REVEAL_LABELS)})"
-                self._fail(f"labels.wide.{column}", rule, hint(str(label), REVEAL_LABELS))
+                rule = f"must be one of {which_labels(self.findings)} ({', '.join(self.findings)})"
+                self._fail(f"labels.wide.{column}", rule, hint(str(label), self.findings))
             elif known in columns.values():
                 self._fail(f"labels.wide.{column}", "must be a label of one column only", repr(known))
             else:
@@ -298,6 +351,11 @@ class _Parser:
 
     def _fail(self, field: str, rule: str, value: str) -> None:
         self.problems.append(Problem(self.file, None, field, rule, value))
+
+
+def which_labels(findings: Sequence[str]) -> str:
+    """What messages call the findings of a mapping."""
+    return "the mapping's findings" if isinstance(findings, Vocabulary) else "the twelve labels"
 
 
 def folded(text: str) -> str:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import own_benchmark
 from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
@@ -403,9 +404,10 @@ def finish_reading(
     return Reading(
         splits,
         warnings,
-        extras=[label_terms()],
+        extras=[] if joining.mapping.has_own_findings else [label_terms()],
         set_aside=joining.tree.set_aside,
         synthetic=is_synthetic(joining.root),
+        benchmark=own_benchmark("own-findings", joining.mapping.findings) if joining.mapping.has_own_findings else None,
     )
 
 

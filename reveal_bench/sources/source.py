@@ -29,6 +29,8 @@ from reveal_bench.kinds.tasks.records import TaskRecord
 if TYPE_CHECKING:
     from datasets import Features
 
+    from reveal_bench.benchmarks import Benchmark
+
 __all__ = [
     "SYNTHETIC_MARKER",
     "BuildError",
@@ -166,6 +168,7 @@ class Reading:
     extras : further configs
     set_aside : (path relative to the download, reason) of every file that is not part of the dataset
     synthetic : whether the download says of itself that it is made up
+    benchmark : what the records are of, where the download names its own findings; else the builder's
     """
 
     splits: Mapping[str, Iterable[Record]]
@@ -173,6 +176,7 @@ class Reading:
     extras: Sequence[Extra] = ()
     set_aside: Sequence[tuple[str, str]] = ()
     synthetic: bool = False
+    benchmark: Benchmark | None = None
 
 
 @dataclass(frozen=True, slots=True)

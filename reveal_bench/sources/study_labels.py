@@ -2,17 +2,18 @@
 
 Every text must be known to the mapping or to a vocabulary: what is not is a problem with the row, the column, the text
 and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present; beside a label they are a
-problem, and so is a blank cell of labels: a study without labels must say so.
+problem, and so is a blank cell of labels: a study without labels must say so. Where a mapping has findings of its own,
+one of these texts may be among them, and is then a label.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reveal_bench.findings import REVEAL_LABELS, canonical_finding
+from reveal_bench.findings import REVEAL_LABELS, canonical_finding, conflict
 from reveal_bench.kinds.findings.records import AGREEMENTS, UNKNOWN, age_band
 from reveal_bench.sources.mapping import (
     SPLIT_NAME,
@@ -22,6 +23,7 @@ from reveal_bench.sources.mapping import (
     folded,
     hint,
     is_split_name,
+    which_labels,
 )
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
@@ -101,8 +103,10 @@ Fail = Callable[[str, str, str], None]
 """Called with (column, rule, value) of what is wrong with a cell."""
 
 
-def labels_of_cell(entries: Iterable[object], column: str, fail: Fail) -> tuple[str, ...]:
-    """The labels that the entries of a cell name, in the order of REVEAL_LABELS; `fail` is called for what is wrong.
+def labels_of_cell(
+    entries: Iterable[object], column: str, fail: Fail, vocabulary: Sequence[str] = REVEAL_LABELS
+) -> tuple[str, ...]:
+    """The labels that the entries of a cell name, in the order of `vocabulary`; `fail` is called for what is wrong.
 
     Spelling is that of :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` stands alone.
     """
@@ -110,28 +114,26 @@ def labels_of_cell(entries: Iterable[object], column: str, fail: Fail) -> tuple[
     if "" in entries:
         fail(column, 'must name labels, or "None" for a study without any', "a blank")
         return ()
-    known, unknown = spelled_labels(entries)
+    known, unknown = spelled_labels(entries, vocabulary)
     for text in unknown:
-        fail(column, "must be one of the twelve labels", hint(text, REVEAL_LABELS))
+        fail(column, f"must be one of {which_labels(vocabulary)}", hint(text, vocabulary))
     twice = sorted({label for label in known if known.count(label) > 1})
     if twice:
         fail(column, "must name each label once", f"{', '.join(twice)} again")
     if known and len(known) + len(unknown) < len(entries):
         fail(column, 'must not have "None" beside a label', ", ".join(map(str, entries))[:200])
-    return tuple(label for label in REVEAL_LABELS if label in known)
+    return tuple(label for label in vocabulary if label in known)
 
 
-def spelled_labels(entries: Iterable[object]) -> tuple[list[str], list[str]]:
+def spelled_labels(entries: Iterable[object], vocabulary: Sequence[str] = REVEAL_LABELS) -> tuple[list[str], list[str]]:
     """Texts of labels -> canonical labels, and the texts that are none; texts of :data:`NO_LABEL` give nothing."""
     known, unknown = [], []
     for entry in entries:
-        if isinstance(entry, str) and folded(entry) in NO_LABEL:
-            continue
-        label = canonical_finding(entry, REVEAL_LABELS) if isinstance(entry, str) else None
-        if label is None:
-            unknown.append(entry if isinstance(entry, str) else json.dumps(entry))
-        else:
+        label = canonical_finding(entry, vocabulary) if isinstance(entry, str) else None
+        if label is not None:
             known.append(label)
+        elif not (isinstance(entry, str) and folded(entry) in NO_LABEL):
+            unknown.append(entry if isinstance(entry, str) else json.dumps(entry))
     return known, unknown
 
 
@@ -176,7 +178,7 @@ class _Row:
         return LabelledStudy(
             row=self.row.number,
             key=key,
-            labels=self._labels(),
+            labels=self._consistent(self._labels()),
             agreement=agreement,
             n_agree_all=n_agree_all,
             split=self._split(),
@@ -255,6 +257,12 @@ class _Row:
             self.fail(column, rule, repr(text[:80]))
         return text
 
+    def _consistent(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """`labels`, after noting one that must stand alone and does not."""
+        if lone := conflict(labels, self.mapping.findings):
+            self.fail(lone, "must stand alone", ", ".join(labels))
+        return labels
+
     def _labels(self) -> tuple[str, ...]:
         rule = self.mapping.labels
         if rule.form == "wide":
@@ -269,7 +277,7 @@ class _Row:
             entries = [entry.strip() for entry in cell.split(rule.separator)] if cell else [""]
         else:
             entries = self._json(cell)
-        return labels_of_cell(entries, rule.column, self.fail)
+        return labels_of_cell(entries, rule.column, self.fail, self.mapping.findings)
 
     def _json(self, cell: str) -> list[object]:
         try:
@@ -290,4 +298,4 @@ class _Row:
             elif rule.cells.get(text) != "absent" and text not in ABSENT:
                 rule_text = "must be 1 or 0, yes or no, or in the mapping's `cells`"
                 self.fail(column, rule_text, repr(text) if text else "a blank cell")
-        return tuple(label for label in REVEAL_LABELS if label in present)
+        return tuple(label for label in self.mapping.findings if label in present)

@@ -26,7 +26,7 @@ from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
 from reveal_bench.entries.report import LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.entries.tables import parse_number
-from reveal_bench.findings import canonical_finding
+from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
 __all__ = ["findings_to_jsonl", "lint_findings"]
@@ -213,6 +213,8 @@ class _Checker:
         known = [label for label in labels if label is not None]
         for label in sorted({label for label in known if known.count(label) > 1}):
             self._error(entry, "duplicate-label", "labels", "a label may stand only once", label)
+        if lone := conflict(known, self._manifest.labels):
+            self._error(entry, "label-not-alone", "labels", f"{lone} must not stand beside another label", names)
         return tuple(known)
 
     def _probabilities(self, entry: Entry) -> dict[str, float] | None:

@@ -20,6 +20,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import conflict
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
 from reveal_bench.kinds.images import VIEWS, Developed
 from reveal_bench.kinds.rows import (
@@ -161,6 +162,8 @@ def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
         yield "label_vector", f"must be {vector}, as `labels` say", str(row["label_vector"])
     if row["labels"] != sorted(set(row["labels"])):
         yield "labels", "must be in order, each once", str(row["labels"])
+    if lone := conflict((findings[code] for code in row["labels"]), findings):
+        yield "labels", f"must not have {lone} beside another", str(row["labels"])
     n_agree = row["n_agree_all"]
     if n_agree is not None and not 0 <= n_agree <= 3:
         yield "n_agree_all", "must lie in 0 to 3", str(n_agree)
