@@ -244,11 +244,8 @@ class _Parser:
             given = self._mapping({"name": entry} if isinstance(entry, str) else entry, "findings", FINDING_KEYS)
             name = self._text(given.get("name"), "findings.name")
             if name and not FINDING_NAME.fullmatch(name):
-                self._fail(
-                    "findings.name",
-                    "must begin with a letter or digit, and have at most 80 characters but no , ; or |, and not be macro",
-                    repr(name[:90]),
-                )
+                rule = "must begin with a letter or digit, have at most 80 characters but no , ; or |, and not be macro"
+                self._fail("findings.name", rule, repr(name[:90]))
             synonyms, alone = given.get("synonyms", []), given.get("stands_alone", "false")
             if not isinstance(synonyms, list) or not all(isinstance(text, str) and text for text in synonyms):
                 self._fail(f"findings.{name}.synonyms", "must be a list of texts", _shown(synonyms))
