@@ -318,6 +318,23 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LABEL_METRICS,
         ),
         Benchmark(
+            name="own-boxes",
+            title="Own boxes",
+            source="pictures of one's own, with boxes of findings that their mapping names",
+            kind="localization",
+            findings=(),
+            asks="present",
+            metrics=BOX_METRICS,
+            sources=(
+                Source(
+                    "own-boxes",
+                    section="Boxes of your own",
+                    holds="boxes, and readers",
+                    options=("pictures", "mapping", "id_key", "workers"),
+                ),
+            ),
+        ),
+        Benchmark(
             name="rexecution",
             title="ReXecution",
             source="paper 001; the tasks, answers and ratings are the user's own, on pictures of MIMIC-CXR-JPG",
@@ -361,6 +378,7 @@ DRAWN_BY_INSTANCE = (
     "rsna-pneumonia",
     "siim-acr",
     "padchest-gr",
+    "own-boxes",
 )
 """Benchmarks of localization whose sources draw each instance by itself: detection can be asked of them too."""
 

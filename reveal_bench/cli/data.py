@@ -130,7 +130,7 @@ def inspect(
     workers: Workers = None,
 ) -> None:
     """Show what a download holds, which builder fits, and what does not match."""
-    builder = _builder(root, source)
+    builder = _builder(root, source, mapping)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     found = builder.inspect(root, **_options(builder, **given, workers=_cores(workers)))
     typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
@@ -212,7 +212,7 @@ def build(
     from reveal_bench.sources import BuildError
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
-    builder = _builder(root, source)
+    builder = _builder(root, source, mapping)
     of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=_cores(workers))
@@ -298,11 +298,11 @@ def _task_build(tasks: TaskEngine) -> TaskBuild:
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
 
 
-def _builder(root: Path, source: str | None) -> Builder:
+def _builder(root: Path, source: str | None, mapping: Path | None) -> Builder:
     from reveal_bench.sources import BUILDERS, detect_builder
 
     if source is None:
-        return detect_builder(root)
+        return detect_builder(root, mapping)
     if source not in BUILDERS:
         raise ValueError(f"`--source` must be one of {', '.join(BUILDERS)}, got {source!r}")
     return BUILDERS[source]

@@ -19,6 +19,7 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import SOURCES
 from reveal_bench.dicom.files import is_dicom
+from reveal_bench.sources.own_boxes import is_of_boxes
 from reveal_bench.sources.source import Builder, BuildError, Inspection, Problem, Reading
 
 __all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]
@@ -39,8 +40,8 @@ BUILDERS: dict[str, Builder] = {name: _builder(name) for name in SOURCES}
 """Name of a source -> the functions that read it."""
 
 
-def detect_builder(root: Path) -> Builder:
-    """The builder whose download `root` is.
+def detect_builder(root: Path, mapping: Path | None = None) -> Builder:
+    """The builder whose download `root` is; a `mapping` of boxes that lies elsewhere tells, too.
 
     Raises
     ------
@@ -50,6 +51,8 @@ def detect_builder(root: Path) -> Builder:
     root = Path(root)
     if not root.exists():
         raise ArgumentError("root", "must exist", root)
+    if mapping is not None and is_of_boxes(mapping):
+        return BUILDERS["own-boxes"]
     confidence = {name: builder.detect(root) for name, builder in BUILDERS.items()}
     best = max(confidence, key=lambda name: confidence[name])
     if confidence[best] <= 0:

@@ -103,7 +103,7 @@ class BoxSource(Generic[Parsed]):
         counts = self.count(self.parse(files, faults, warnings))
         synthetic = is_synthetic(root, files.values())
         warnings += [] if synthetic else count_warnings(counts, self.published)
-        shown = {role: p.relative_to(root).as_posix() if root.is_dir() else p.name for role, p in files.items()}
+        shown = {r: p.relative_to(root).as_posix() if root in p.parents else p.name for r, p in files.items()}
         return Inspection(
             self.name, root, shown, counts, self.published, faults.problems, warnings, synthetic=synthetic
         )

@@ -49,10 +49,12 @@ __all__ = [
     "VOCABULARIES",
     "ColumnRule",
     "LabelRule",
+    "MappingParser",
     "StudyMapping",
     "folded",
     "hint",
     "is_split_name",
+    "load_mapping",
     "read_mapping",
     "which_labels",
 ]
@@ -144,11 +146,20 @@ def read_mapping(path: Path) -> StudyMapping:
         With everything that is wrong with it.
     """
     problems: list[Problem] = []
-    content = _load(path, problems)
-    mapping = _Parser(path.name, problems).parse(content) if isinstance(content, dict) else None
+    content = load_mapping(path, problems)
+    mapping = None if content is None else MappingParser(path.name, problems).parse(content)
     if mapping is None or problems:
-        raise BuildError(problems or [Problem(path.name, None, "file", "must be a YAML mapping", "something else")])
+        raise BuildError(problems)
     return mapping
+
+
+def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
+    """The keys of a YAML mapping, every scalar as text; None after noting in `problems` that it is none."""
+    content = _load(path, problems)
+    if not isinstance(content, dict):
+        problems += [] if problems else [Problem(path.name, None, "file", "must be a YAML mapping", "something else")]
+        return None
+    return content
 
 
 def is_split_name(text: str) -> bool:
@@ -187,7 +198,7 @@ def _load(path: Path, problems: list[Problem]) -> Any:
     return None
 
 
-class _Parser:
+class MappingParser:
     """Plain YAML -> StudyMapping; everything that is wrong goes to `problems`."""
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
@@ -195,6 +206,7 @@ class _Parser:
         self.findings: tuple[str, ...] = REVEAL_LABELS
 
     def parse(self, content: dict[str, Any]) -> StudyMapping:
+        """A mapping of studies."""
         self._only(content, KEYS, "mapping")
         if "findings" in content:
             self.findings = self._own_findings(content["findings"])

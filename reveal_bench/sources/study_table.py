@@ -1,4 +1,4 @@
-"""A table of studies in any of the usual forms: csv, tsv, xlsx, json, jsonl.
+"""A table of studies in any of the usual forms: csv, tsv, xlsx, json, jsonl, parquet.
 
 Every cell is text, so that no identifier ever passes through a number: blank cells are "", numbers keep their digits.
 Cells of JSON files that hold a list stay lists. A row knows its place: the line of a text file, the row of a sheet, the
@@ -19,12 +19,13 @@ from typing import Any
 
 from reveal_bench.files import parse_json
 from reveal_bench.findings import hint
+from reveal_bench.kinds.folder import read_rows
 from reveal_bench.sources.source import Problem
 
 __all__ = ["TABLE_SUFFIXES", "Cell", "StudyTable", "TableRow", "missing_columns", "read_table"]
 
 Cell = str | list[Any]
-TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl")
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")
 SEPARATORS = ",;\t|"
 MOST_EXACT = 10**15
 """From here on a number in a sheet may have lost digits."""
@@ -112,6 +113,8 @@ def read_table(
             return reading.grid(_sheet_rows(path, sheet, reading))
         if suffix in (".csv", ".tsv"):
             return reading.grid(_separated_rows(path, "\t" if suffix == ".tsv" else None))
+        if suffix == ".parquet":
+            return reading.entries(enumerate(read_rows(path), start=1))
         text = path.read_text(encoding="utf-8-sig")
         return reading.entries(_json_lines(text, reading) if suffix == ".jsonl" else _json_list(text, reading))
     except FileNotFoundError:

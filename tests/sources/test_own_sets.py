@@ -1,10 +1,14 @@
 """Sets of one's own: the worked examples of docs/sources.md, from files to datasets, scores and answers of models."""
 
+import csv
 import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from reveal_bench.cli import app
@@ -18,9 +22,10 @@ from reveal_bench.models.answers import read_reply
 from reveal_bench.models.prompts import prompt_text
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.predictions import lint_findings
-from reveal_bench.sources import BuildError
+from reveal_bench.sources import BuildError, own_boxes
+from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import read
-from tests.sources.reveal_trees import KEY, write_tree
+from tests.sources.reveal_trees import KEY, write_film, write_tree
 
 DOCS = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
 FINDINGS = ("Rib fracture", "Lines and tubes", "Pneumothorax", "No finding")
@@ -119,3 +124,115 @@ def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
     assert type(info.findings) is Vocabulary
     with pytest.raises(ValueError, match="`terms` must be of findings, got 'Edema'"):
         Vocabulary.of(["COPD"], {"Edema": {}})
+
+
+BOXES, BOX_MAPPING = (example("Boxes of your own", form) for form in ("csv", "yaml"))
+COCO = {
+    "images": [{"id": i, "file_name": f"film{i}.png"} for i in (1, 2, 3)],
+    "categories": [{"id": 1, "name": "nodule"}, {"id": 2, "name": "PTX"}],
+    "annotations": [
+        {"image_id": 1, "category_id": 1, "bbox": [10, 20, 20, 24]},
+        {"image_id": 1, "category_id": 2, "bbox": [2, 2, 10, 28]},
+        {"image_id": 3, "category_id": 1, "bbox": [40, 40, 10, 20]},
+    ],
+}
+
+
+def write_boxes(root, boxes=BOXES, mapping=BOX_MAPPING, suffix=".png"):
+    """Three films of 64 x 80 pixels, and what the example says of them."""
+    root.mkdir(exist_ok=True)
+    for i in (1, 2, 3):
+        if suffix == ".png":
+            Image.new("L", (64, 80), 40 * i).save(root / f"film{i}.png")
+        else:
+            write_film(root / f"film{i}{suffix}", f"1.2.{i}", shape=(80, 64))
+    (root / "mapping.yaml").write_text(mapping)
+    if isinstance(boxes, str):
+        (root / "boxes.csv").write_text(boxes)
+    return root
+
+
+def drawn(records):
+    return [(r.image_id, r.label_status, [(a.finding, a.boxes_xywh) for a in r.annotations]) for r in records]
+
+
+DRAWN = [
+    ("film1", {"Nodule": 1, "Pneumothorax": 1}, [("Nodule", ((10, 20, 20, 24),)), ("Pneumothorax", ((2, 2, 10, 28),))]),
+    ("film2", {"Nodule": 0, "Pneumothorax": 0}, []),
+    ("film3", {"Nodule": 1, "Pneumothorax": 0}, [("Nodule", ((40, 40, 10, 20),))]),
+]
+FRACTIONS = """image,finding,x,y,w,h
+film1,Nodule,0.15625,0.25,0.3125,0.3
+film1,PTX,0.03125,0.025,0.15625,0.35
+film2,No finding,,,,
+film3,Nodule,0.625,0.5,0.15625,0.25
+"""
+AS_FRACTIONS = BOX_MAPPING.replace("xyxy: [x1, y1, x2, y2]", "xywh: [x, y, w, h]").replace("pixels", "normalised")
+
+
+def test_boxes_of_a_table_of_fractions_of_parquet_and_of_coco_are_the_same(tmp_path):
+    given = {"a": (BOXES, BOX_MAPPING, ".png"), "b": (FRACTIONS, AS_FRACTIONS, ".dcm")}
+    for name, one in given.items():
+        assert drawn(own_boxes.read(write_boxes(tmp_path / name, *one)).splits["test"]) == DRAWN
+    coco = write_boxes(
+        tmp_path / "coco", None, "boxes: boxes.json\nids: public\n" + BOX_MAPPING.splitlines()[-2] + "\n"
+    )
+    (coco / "boxes.json").write_text(json.dumps(COCO))
+    assert drawn(own_boxes.read(coco).splits["test"]) == DRAWN
+    parquet = write_boxes(tmp_path / "parquet", None, BOX_MAPPING.replace("boxes.csv", "boxes.parquet"))
+    rows = list(csv.DictReader(BOXES.splitlines()))
+    pq.write_table(pa.Table.from_pylist(rows), parquet / "boxes.parquet")
+    assert drawn(own_boxes.read(parquet).splits["test"]) == DRAWN
+
+
+def test_own_boxes_become_localization_and_detection(tmp_path):
+    root = write_boxes(tmp_path / "set")
+    for task in ("localization", "detection"):
+        run("build", root, "--out", tmp_path / task, "--task", task)
+        assert "no problems" in run("validate", tmp_path / task, "--no-load").output
+    path = tmp_path / "p.jsonl"
+    boxes = [("film1", "PTX", [2, 2, 10, 28]), ("film3", "nodule", [0, 0, 5, 5])]
+    lines = [json.dumps({"image_id": i, "finding": f, "box": b, "score": 0.5}) + "\n" for i, f, b in boxes]
+    path.write_text("".join(lines))
+    found = score_file(path, tmp_path / "detection", split="test", allow_missing=True).estimates
+    ap = {e.finding: e.value for e in found if e.metric == "ap_50"}
+    assert ap == {"Nodule": 0, "Pneumothorax": 1, "macro": 0.5}
+
+
+def test_readers_boxes_stay_apart_and_ids_are_hashes(tmp_path):
+    mapping = BOX_MAPPING.replace("ids: public", "reader: {column: who}")
+    boxes = BOXES + "film3.png,Bea,nodule,41,40,51,60\n"
+    root = write_boxes(tmp_path, boxes, mapping)
+    with pytest.raises(ValueError, match="`id_key` must be given, a secret to make ids with, or the mapping must say"):
+        own_boxes.read(root)
+    first, _, third = own_boxes.read(root, id_key=KEY).splits["test"]
+    assert first.image_id == keyed_id(KEY, "image", "film1")
+    assert first.picture.name == f"{first.image_id}.png"
+    assert (first.label_status, third.label_status) == (
+        {"Nodule": None, "Pneumothorax": None}, {"Nodule": 1, "Pneumothorax": 0},
+    )  # fmt: skip
+    assert [(a.reader, a.reader_id) for a in third.annotations] == [("individual", "Ada"), ("individual", "Bea")]
+    (root / "mapping.yaml").write_text(mapping.replace("{column: who}", "{column: who, reference: Bea}"))
+    records = own_boxes.read(root, id_key=KEY).splits["test"]
+    assert [record.label_status["Nodule"] for record in records] == [0, 0, 1]
+    assert [(a.reader, a.reader_id) for a in records[2].annotations] == [("ground_truth", None), ("individual", "Ada")]
+
+
+BOX_FAULTS = {
+    ("30,44", "90,44"): "boxes.csv:2: `x1, y1, x2, y2` must lie in the image of 64 x 80 pixels, got 10, 20, 90, 44",
+    (",PTX,2", ",PNX,2"): "boxes.csv:3: `finding` must be one of the mapping's findings, got 'PNX'",
+    ("film3.png", "film4.png"): "boxes.csv:5: `picture` must be there for film4, got no such file",
+    ("40,40", "a,40"): "boxes.csv:5: `x1, y1, x2, y2` must be four finite numbers, got 'a', '40', '50', '60'",
+    ("coordinates: pixels", ""): "mapping.yaml: `coordinates` must be pixels or normalised, got None",
+    ("in the table", "some"): "mapping.yaml: `images` must be in the table, all pictures, or a mapping",
+    ("images: in the table\n", ""): "boxes.csv:4: `finding` must name a finding, unless the mapping says images",
+    ("[x1, y1, x2, y2]", "[x1, y1]"): "mapping.yaml: `xyxy` or xywh, one of them, must list four columns",
+    ("column: image", "column: img"): "mapping.yaml: `column` must be a column of boxes.csv, got 'img'",
+}
+
+
+@pytest.mark.parametrize(("change", "problem"), BOX_FAULTS.items())
+def test_what_is_wrong_with_own_boxes_is_named(tmp_path, change, problem):
+    root = write_boxes(tmp_path, BOXES.replace(*change), BOX_MAPPING.replace(*change))
+    with pytest.raises(BuildError, match=re.escape(problem)):
+        own_boxes.read(root)
