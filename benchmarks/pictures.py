@@ -25,7 +25,7 @@ SETTLED = 1500
 
 def of_board(browser: Any, address: str) -> None:
     """The first screen, to the end of its table."""
-    page = browser.new_page(viewport={"width": 1280, "height": 946})
+    page = browser.new_page(viewport={"width": 1280, "height": 968})
     page.goto(address)
     page.locator("#board tbody tr").first.wait_for()
     page.wait_for_load_state("networkidle")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.cli import app
+from reveal_leaderboard.store.boards import register_version
 from typer.testing import CliRunner
 
 from tests.conftest import in_child
@@ -163,6 +164,14 @@ def test_a_refresh_of_a_version_that_is_not_there(operator: Operator) -> None:
         said = operator.run("admin", "refresh", BENCHMARK, "--to", "9.9.9", *switch, code=1)
         assert said.startswith("error: ")
         assert "9.9.9" in said
+
+
+def test_a_switch_with_nothing_ranked_says_so(operator: Operator) -> None:
+    with operator.board.store.write() as connection:
+        register_version(connection, "empty", "1.0.0", "holdout", {})
+        register_version(connection, "empty", "1.1.0", "holdout", {})
+    said = operator.run("admin", "refresh", "empty", "--to", "1.1.0", "--switch")
+    assert said == "empty shows 1.1.0 now; no submission was ranked before or is now\n"
 
 
 def test_an_audit_finds_what_was_changed(operator: Operator) -> None:

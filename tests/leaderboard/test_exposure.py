@@ -102,8 +102,8 @@ def test_bits_of_answers_by_hand() -> None:
     assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59 of them: the same count again
     fine = ReleasePolicy(band_resolution=(0.01, 0.01, 0.01))
     assert answer_bits([few], None, fine) == pytest.approx(math.log2(60))
-    assert answer_bits([many], 668) == pytest.approx(math.log2(101))  # 0.00 ... 1.00 in a macro; not log2(669)
-    assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(101))
+    assert answer_bits([many], 668) == pytest.approx(math.log2(151))  # 51 values, and 100 edges of a macro's 0.01
+    assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(151))
     assert answer_bits([], 668) == 0
 
 
@@ -114,7 +114,9 @@ def test_bits_in_labels_by_hand() -> None:
     assert label_bits([few], None) == pytest.approx(math.log2(math.comb(60, 30)))
     point = Figure("point_hit", "Edema", 0.5, None, None, "60-119", "")
     box = Figure("box_iou", "Edema", 0.5, None, None, "60-119", "")
-    assert label_bits([point], 668) == label_bits([point, box], 668) == 60  # whether a known place is right
+    assert label_bits([point], 668) == 60  # whether a known place is right
+    assert label_bits([point, box], 668) == 75  # overlap needs 2.5 times the 30 cases that a hit rate does
+    assert label_bits([Figure("box_iou", "Edema", 0.5, None, None, "30-59", "")], 668) == 30  # shown by an earlier rule
 
 
 def test_nothing_scored() -> None:

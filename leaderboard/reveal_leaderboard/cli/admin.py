@@ -108,9 +108,12 @@ def refresh(
             typer.echo(f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left")
             return
         changes = refresh.switch_version(connection, benchmark, to, who=_who())
-    show_table(
-        ((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now")
-    )
+    unranked = "" if changes.changes else "; no submission was ranked before or is now"
+    typer.echo(f"{benchmark} shows {to} now{unranked}")
+    if changes.changes:
+        show_table(
+            ((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now")
+        )
     if changes.dropped:
         typer.echo(f"not on the new board: {', '.join(changes.dropped)}")
 

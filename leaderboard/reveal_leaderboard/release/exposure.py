@@ -7,7 +7,8 @@ has cases, so it tells at most log2(n + 1) bits; an IoU tells at most what its r
 a label all tell the same count. A score that the ladder held back tells one bit. Labels hold log2 of the number of ways
 in which they could lie: which n of N studies have the finding. Of marked places they hold one bit per case, whether the
 place that a good model names is right: teams who have two places for each case need to know no more of it. Numbers of
-cases are those of the bands, not the exact ones.
+cases are those of the bands, not the exact ones, and no fewer than overlap needs where it is shown. A figure of marked
+places is counted with its part in the average, which is rounded more finely.
 
 Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
 both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
@@ -47,10 +48,10 @@ import sqlalchemy as sa
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
-from reveal_bench.kinds.localization.released import HITS, OVERLAPS
+from reveal_bench.kinds.localization.released import FOR_OVERLAP, HITS, OVERLAPS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
-from reveal_leaderboard.release.rounding import Rounding
+from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
@@ -151,8 +152,11 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
     bits = calls = 0.0
     for figure in figures:
         least, most = _band(figure.n)
-        # Without the factor of places: a finding shows in its macro, too, about as finely as that
-        steps = math.log2(1 / Rounding(policy).step_of(least) + 1)
+        own, plain = (
+            Rounding(policy).step_of(least, of_places=coarse) for coarse in (is_of_places(figure.metric), False)
+        )
+        # A finding shows in its macro, too, about as finely as without the factor: both grids lie over each other
+        steps = math.log2(1 / own + 1 + (1 / plain if own != plain else 0))
         most = most or n_cases
         count = math.inf if most is None else math.log2(most + 1)
         if figure.metric in HITS:
@@ -164,18 +168,22 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
     return bits + calls
 
 
-def label_bits(figures: Sequence[Figure], n_cases: int | None) -> float:
-    """Fewest bits that the labels of one finding hold, by the band of its figures.
+def label_bits(figures: Sequence[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
+    """Fewest bits that the labels of one finding hold, by the band of its figures and by which are shown.
 
     Parameters
     ----------
     figures : of one finding, at least one
     n_cases : studies of the split, for labels of studies; None if that is not known
+    policy : by which they were shown: overlap only where there are cases enough
     """
     least, most = _band(figures[0].n)
     if any(figure.metric in RELEASED_PER_LABEL for figure in figures):
         n = n_cases or 2 * least
         return min(_log2_choose(n, least), _log2_choose(n, min(most or n - least, n - least)))
+    enough = math.ceil(FOR_OVERLAP * policy.min_cell)
+    if any(figure.metric in OVERLAPS for figure in figures) and (most is None or most >= enough):
+        least = max(least, enough)
     return least * CASE_BITS
 
 
@@ -294,7 +302,7 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
         macros = [figure for figure in row.score.figures if figure.metric in IN_MACROS]
         if macros:
             out[MACRO] += HELD_BITS if row.is_held else sum(_macro_bits(figure, policy) for figure in macros)
-    held = {finding: label_bits(list(figures.values()), n_cases) for finding, figures in seen.items()}
+    held = {finding: label_bits(list(figures.values()), n_cases, policy) for finding, figures in seen.items()}
     held[MACRO] = _log2_choose(n_cases or 2 * policy.min_cell, policy.min_cell)
     return {finding: (bits, held[finding]) for finding, bits in out.items()}
 
