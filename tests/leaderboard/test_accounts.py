@@ -99,7 +99,7 @@ def test_a_person_makes_one_team(accounts: Accounts) -> None:
     lab = team_of(accounts, jane)
     accounts.add_member(lab, bob, "owner", "cli")
     accounts.remove_member(lab, jane, me(jane))
-    with pytest.raises(NotPermittedError, match="you made a team already"):
+    with pytest.raises(NotPermittedError, match="you have already created a team"):
         team_of(accounts, jane, "Another")  # a fresh team would have a fresh quota
     with pytest.raises(NotPermittedError, match="for someone else"):
         accounts.create_team("Another", owner=jane, who=me(bob))

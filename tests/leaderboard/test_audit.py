@@ -101,7 +101,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
     "receipts-without-end": (
         lambda c: c.execute(chains.delete().where(chains.c.name == "receipts")),
         "receipts",
-        "has no end written down",
+        "has no recorded end",
     ),
     "score-raised": (swap_scores, "scores", "`released` is not what its receipt says"),
     "score-removed": (lambda c: c.execute(scores.delete()), "scores", "there is a receipt without a score"),
@@ -123,7 +123,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
     "refund-forged": (
         lambda c: c.execute(ledger.update().where(ledger.c.kind == "charged").values(kind="refunded", amount=-2)),
         "ledger",
-        "is refunded with the amount -2, which cannot be",
+        "is refunded with the amount -2, which is impossible",
     ),
     "never-charged": (
         lambda c: c.execute(ledger.delete().where(ledger.c.kind == "charged")),
@@ -338,7 +338,7 @@ def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> N
         other = {"events": (kept["events"][0], "0" * 64), "receipts": (99, "0" * 64)}
         told = [problem.text for problem in audit(connection, kept=other).problems]
     assert told == [
-        f"number {kept['events'][0]} has another hash than the one that was kept: the chain was written anew",
+        f"number {kept['events'][0]} has another hash than the one that was kept: the chain was rewritten",
         "the chain ends before number 99, whose hash was kept: what was there is lost",
     ]
     with pytest.raises(ValueError, match="must be a report as `audit --json` prints it"):

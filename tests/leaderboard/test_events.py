@@ -66,7 +66,7 @@ def test_an_undone_transaction_leaves_no_gap(engine: sa.Engine) -> None:
         ("UPDATE events SET id = 6 WHERE id = 5", ["event 5 is missing", "event 6 was changed", "must end with"]),
         ("UPDATE events SET hash = 'x', why = '' WHERE id = 2", ["event 2 was changed", "event 3 does not follow"]),
         ("UPDATE chains SET length = 4 WHERE name = 'events'", ["the chain must end with event 4"]),
-        ("DELETE FROM chains", ["no end written down"]),
+        ("DELETE FROM chains", ["no recorded end"]),
     ],
     ids=["why", "at", "from", "middle", "first", "last", "all", "moved", "rehashed", "shortened", "no end"],
 )

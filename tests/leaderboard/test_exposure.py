@@ -125,7 +125,9 @@ def test_nothing_scored() -> None:
     with engine.begin() as connection:
         found = exposure(connection, BENCHMARK, VERSION, load_settings())
     assert (found.n_scored, found.level, found.finding, found.share) == (0, "low", None, 0)
-    assert found.sentence == "0 of 150 submissions are used, by 0 teams. Nothing was let out. Nothing needs to be done."
+    assert (
+        found.sentence == "0 of 150 submissions are used, by 0 teams. Nothing was released. Nothing needs to be done."
+    )
 
 
 def test_the_most_exposed_finding_and_group(rows: Rows) -> None:

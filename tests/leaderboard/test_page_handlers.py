@@ -158,7 +158,7 @@ def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
     wire = mine._Handlers(world.services)
     own = "".join(wire.show(asking(world, world.ada), world.north.id, IMAGES))
     assert "Mine" in own
-    assert "left to your organization: 9 of 10" in own
+    assert "left for your organization: 9 of 10" in own
     others = "".join(wire.show(asking(world, world.ada), world.south.id, IMAGES))
     assert "Theirs" not in others
     assert "Bo" not in others
@@ -208,7 +208,7 @@ def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
 def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
     team_id = world.south.id if team == "south" else None
     told, _ = mine._TokenHandlers(world.services).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
-    assert "No token was made" in told
+    assert "No token was created" in told
     assert world.accounts.tokens_of(world.ada) == []
 
 

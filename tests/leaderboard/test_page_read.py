@@ -125,7 +125,7 @@ def test_a_reader_of_the_own_team_is_shown_nothing(page: Page) -> None:
     both = room.actor(both.user)
     assert "Nothing is left" in page.open(both)[0]
     told, shown, *_ = page.save(both, answer_id, 1, 1, 1, 1, None, None)
-    assert "nobody scores answers of a team of their own" in told
+    assert "readers must not score answers of their own team" in told
     assert shown == ""
     _, shown, *_ = page.save(both, answer_id, None, None, None, None, None, None)
     assert "Prompt" not in shown
@@ -172,6 +172,6 @@ def test_the_last_rating_ends_the_reading(page: Page) -> None:
         while form["visible"]:
             pictures = (3, 3) if "effusion" in shown else (None, None)
             told, shown, form, answer_id, *_ = page.save(reader, answer_id, 3, 3, 3, 3, *pictures)
-    assert "read to the end" in told
+    assert "completely scored" in told
     assert "Nothing is left for you to read." in told
     assert room.status(submission) == "queued"

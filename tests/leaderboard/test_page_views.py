@@ -41,7 +41,7 @@ SUBMISSION = Submission(
     sha256="0" * 64, size=1, id="abc", status="scored", created_at=0.0, is_chosen=True, team="Team",
 )  # fmt: skip
 BALANCE = Balance(
-    10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left to your organization: 3 of 10, 1 of them today."
+    10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left for your organization: 3 of 10, 1 of them today."
 )
 
 
@@ -184,7 +184,7 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
            "told_apart": True}  # fmt: skip
     none = {**row, "finding": "Edema", "value": 0.0, "low": None, "high": None, "told_apart": False}
     markup = compare_view({"rows": [row, none], "note": XSS}, entry("A", 0.7), entry(XSS, 0.6))
-    assert "1 of 2 differences told apart" in markup
+    assert "1 of 2 differences significant" in markup
     assert "+5 to +20" in markup
     assert "+10" in text_of(markup)
     assert "no interval, see below" in text_of(markup)
@@ -195,8 +195,8 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("tiers", "is_apart", "told"),
     [
-        (("A", "B"), False, "Their tiers differ all the same"),
-        (("A", "A"), True, "They share a tier all the same"),
+        (("A", "B"), False, "Their tiers differ nevertheless"),
+        (("A", "A"), True, "They share a tier nevertheless"),
         (("A", "B"), True, None),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_comparison_explains_tiers_that_say_something_else(
            "told_apart": is_apart}  # fmt: skip
     a, b = (replace(entry("Net", 0.7), rank=1, rank_low=1, rank_high=2, tier=tier) for tier in tiers)
     markup = compare_view({"rows": [row], "note": ""}, a, b)
-    assert ("all the same" in markup) is (told is not None)
+    assert ("nevertheless" in markup) is (told is not None)
     assert told is None or told in markup
 
 

@@ -78,7 +78,7 @@ def test_a_dead_workers_job_goes_to_another_and_the_zombie_is_refused(world: Wor
     assert world.kinds(submission) == ["reserved", "charged"]
     events = world.store.events_of(submission.id)
     assert [event.to_status for event in events][-3:] == ["scoring", "scoring", "scored"]
-    assert events[-2].why == "the worker before went silent"
+    assert events[-2].why == "the previous worker stopped answering"
 
 
 def test_a_job_that_stops_three_workers_is_set_aside_and_refunded(world: World) -> None:

@@ -195,7 +195,7 @@ def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:
         assert library.next(now) is None
         with library.store.read() as connection:
             assert readable(connection, now, found[0].id, POLICY) is None
-        with pytest.raises(NotPermittedError, match="nobody scores answers of a team of their own"):
+        with pytest.raises(NotPermittedError, match="readers must not score answers of their own team"):
             library.rate(now, found[0])
     local = Actor(both.user, now.memberships, both.scopes, "local")
     assert library.next(local) is not None
@@ -245,7 +245,7 @@ def test_a_rating_may_be_changed_until_the_end(library: Library) -> None:
     for answer in found:
         library.rate(one, answer)
         library.rate(two, answer)
-    with pytest.raises(NotAllowedError, match="waits for readers no longer"):
+    with pytest.raises(NotAllowedError, match="no longer waits for readers"):
         library.rate(one, found[0])
     with library.store.read() as connection:
         assert last_rated(connection, one, BENCHMARK, POLICY) is None
@@ -295,7 +295,7 @@ def test_withdrawn_while_it_is_read_costs_nothing_and_is_not_read_on(library: Li
     assert library.store.withdraw(submission.id, who="user:user1").status == "withdrawn"
     assert (library.kinds(submission), library.spent()) == (["reserved", "refunded"], 0)
     assert library.next(library.actor("two")) is None
-    with pytest.raises(NotAllowedError, match="waits for readers no longer"):
+    with pytest.raises(NotAllowedError, match="no longer waits for readers"):
         library.rate(one, found[1])
     assert library.problems() == ()
 

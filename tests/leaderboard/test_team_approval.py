@@ -81,7 +81,7 @@ def test_only_administrators_approve(accounts: Accounts, who: str) -> None:
 def test_who_waits_makes_no_other_team_meanwhile(accounts: Accounts) -> None:
     jane = person(accounts, "jane")
     team_of(accounts, jane, is_asked=True)
-    with pytest.raises(NotPermittedError, match="you made a team already"):
+    with pytest.raises(NotPermittedError, match="you have already created a team"):
         team_of(accounts, jane, "Another", is_asked=True)
 
 

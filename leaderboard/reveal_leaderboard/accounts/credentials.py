@@ -275,11 +275,11 @@ def _check_may_hold(connection: sa.Connection, user: User, team: Team, scopes: t
     table = tables.tokens
     role = next((m.role for m in memberships_of(connection, user.id) if m.team.id == team.id), None)
     if role is None:
-        raise TokenError(f"team must be one of yours that is open, got {team.name!r}")
+        raise TokenError(f"team must be an open team of yours, got {team.name!r}")
     if role == "reader" and "submit" in scopes:
         raise TokenError(f"scopes: a reader of {team.name} does not submit, got submit")
     if "admin" in scopes and not is_admin(connection, user.id):
         raise TokenError("scopes: admin is for administrators, got admin")
     alive = [table.c.user_id == user.id, table.c.revoked_at.is_(None), table.c.expires_at > now]
     if connection.execute(sa.select(sa.func.count()).select_from(table).where(*alive)).scalar_one() >= MAX_TOKENS:
-        raise TokenError(f"there may be {MAX_TOKENS} tokens alive at once: revoke one first")
+        raise TokenError(f"at most {MAX_TOKENS} tokens may be valid at once: revoke one first")

@@ -89,7 +89,7 @@ def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
     try:
         check_right(connection, row.who, team)  # an owner who was taken out must not get in again through a friend
     except NotPermittedError:
-        raise NotPermittedError(f"who invited you owns {team.name} no more: ask for another invitation") from None
+        raise NotPermittedError(f"your inviter no longer owns {team.name}: ask for another invitation") from None
     member = {"team_id": team.id, "user_id": user.id, "role": row.role, "since": moment(connection)}
     connection.execute(tables.members.insert().values(**member))
     _end(connection, invitation_id, "accepted", event_name(user))

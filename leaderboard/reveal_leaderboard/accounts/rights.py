@@ -84,7 +84,7 @@ def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
     connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
     made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]
     if connection.execute(sa.select(sa.func.count()).select_from(tables.events).where(*made)).scalar_one():
-        raise NotPermittedError("you made a team already; ask an administrator for another")
+        raise NotPermittedError("you have already created a team; ask an administrator for another")
 
 
 def lock_team(connection: sa.Connection, team: Team) -> None:

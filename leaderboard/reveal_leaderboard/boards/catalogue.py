@@ -64,7 +64,7 @@ class Catalogue:
             most, least = kind.answers_on(one.n_items), kind.least_items(settings.release.min_cell)
             if one.n_items < least:
                 log.warning(
-                    "%s %s holds out %d %s: with `release.min_cell` = %d no score can be shown of fewer than %d; hold "
+                    "%s %s holds out %d %s: with `release.min_cell` = %d no score of fewer than %d can be shown; hold "
                     "out more, or set it lower (10 at least)",
                     *(one.name, one.version, one.n_items, one.items, settings.release.min_cell, least),
                 )

@@ -28,8 +28,9 @@ __all__ = ["NOTE", "compare_released"]
 SAME = 1e-9
 """Numbers that differ by less are one number."""
 NOTE = (
-    "Differences of the released figures, A - B. Intervals of 95 % are made of the two intervals shown, as if each "
-    "were of patients of its own; mostly they are wider than those of paired differences. Told apart: p at most 0.05 "
+    "Differences of the released figures, A - B. The 95 % intervals are computed from the two intervals shown, as if "
+    "the two were scored on different patients; they are mostly wider than those of paired differences. Significant: p "
+    "at most 0.05 "
     "after Holm's correction over all {n} of them."
 )
 
@@ -74,7 +75,7 @@ def compare_released(
         }
         for one in differences
     ]  # fmt: skip
-    note = NOTE.format(n=len(p_of)) if rows else "Nothing is released of both, so there is nothing to compare."
+    note = NOTE.format(n=len(p_of)) if rows else "They have no released figure in common, so nothing can be compared."
     return {"schema": 2, "kind": kind, "a": ids[0], "b": ids[1], "rows": rows, "note": note}
 
 

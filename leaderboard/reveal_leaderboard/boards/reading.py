@@ -169,7 +169,7 @@ def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores
     policy = settings.of(submission.benchmark).reading
     _permit(actor, policy)
     if submission.team_id in _own_teams(actor):
-        raise NotPermittedError("nobody scores answers of a team of their own")
+        raise NotPermittedError("readers must not score answers of their own team")
     _write(connection, submission, answer, actor.name, scores, who=actor.name)
     return _end_if_complete(connection, submission, policy, who=READERS)
 
@@ -279,7 +279,7 @@ def _write(
     connection: sa.Connection, submission: Submission, answer: StoredAnswer, reader: str, scores: Scores, *, who: str
 ) -> bool:
     if submission.status != "reading" or submission.hidden_at is not None:
-        raise NotAllowedError("this answer waits for readers no longer")
+        raise NotAllowedError("this answer no longer waits for readers")
     return put_rating(connection, answer, reader, scores, who=who)
 
 

@@ -43,11 +43,11 @@ __all__ = ["Custody", "ParseFailed", "ScoreFailed", "cases_file"]
 FailureKind = Literal["too_large", "timeout", "crashed"]
 
 _SENTENCES: dict[FailureKind, str] = {
-    "too_large": "The file needs more memory to read than a check may take. Send it with fewer or smaller masks, or "
+    "too_large": "Reading the file takes more memory than a check may use. Send it with fewer or smaller masks, or "
     "as JSONL, which is read line by line.",
-    "timeout": "The file takes longer to check than a check may take. Send it with fewer or smaller masks or contours.",
-    "crashed": "The file could not be read: the check broke off. Run `reveal-bench lint` on it at home to see why, or "
-    "write it again as JSONL.",
+    "timeout": "Checking the file takes too long. Send it with fewer or smaller masks or contours.",
+    "crashed": "The file could not be read: the check stopped. Run `reveal-bench lint` on it yourself to see why, or "
+    "save it as JSONL.",
 }
 
 

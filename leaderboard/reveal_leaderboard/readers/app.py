@@ -102,7 +102,7 @@ class Session:
     def item(self, token: str) -> str:
         """The item of a token; 404 if there is none on this list."""
         if token not in self.tokens:
-            raise HTTPException(404, "This is not on your list. Load the page again.")
+            raise HTTPException(404, "This is not on your list. Reload the page.")
         return self.tokens[token]
 
 
@@ -271,7 +271,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
         if service.auth.mode != "local":
             raise HTTPException(403, "Your reader name is set by your account.")
         if chosen.reader not in service.readings.readers():
-            raise HTTPException(422, "There is no list of a reader of that name.")
+            raise HTTPException(422, "No reader of that name has a list.")
         answer = RedirectResponse("/", 303)
         answer.set_cookie(CHOSEN, _encoded(chosen.reader), httponly=True, samesite="strict", path="/")
         return answer

@@ -96,12 +96,12 @@ class _Votes:
             raise AnswerError("`details` must be a list of labels, or null")
         unknown = [label for label in details if label not in REVEAL_LABELS]
         if unknown:
-            raise AnswerError(f"labels must be of the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
+            raise AnswerError(f"labels must be among the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
         if len(set(details)) < len(details):
-            raise AnswerError("labels must be named once")
+            raise AnswerError("each label must be named once")
         labels = list(in_order(details))
         if answer == CANNOT_READ:
-            raise AnswerError("labels must not be given of what cannot be read")
+            raise AnswerError("labels must not be given for a study that cannot be read")
         if answer == "agree_all" and labels != list(content["labels"]):
             raise AnswerError("you agree to all labels, but ticked others")
         return answer, said, labels
@@ -177,7 +177,7 @@ class _Rubric:
         _one_of(answer, (SCORED, CANNOT_READ))
         if answer == CANNOT_READ:
             if details is not None:
-                raise AnswerError("scores must not be given of what cannot be read")
+                raise AnswerError("scores must not be given for an answer that cannot be read")
             return answer, _comment(comment), None
         if comment.strip():
             raise AnswerError("scores take no comment: the board keeps none")

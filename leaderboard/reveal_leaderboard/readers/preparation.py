@@ -157,8 +157,8 @@ def _same(data: Path, digest: str, form: str) -> Readings | None:
     if (there.form, there.digest) != (form, digest):
         there.engine.dispose()
         raise UnpreparedError(
-            f"{data} holds readings of something else (form {there.form}): what was assigned has changed since; "
-            "take another data folder"
+            f"{data} holds readings of something else (form {there.form}): what was assigned has changed since; use "
+            f"another data folder"
         )
     return there
 

@@ -314,7 +314,7 @@ class Readings:
         if kind not in MARKS:
             raise ValueError(f"`kind` must be one of {', '.join(MARKS)}, got {kind!r}")
         if reader not in self.readers():
-            raise ValueError(f"there is no list of a reader {reader!r}")
+            raise ValueError(f"there is no list for a reader {reader!r}")
         with self.engine.begin() as connection:
             connection.execute(marks.insert().values(reader=reader, kind=kind, at=moment(connection)))
 

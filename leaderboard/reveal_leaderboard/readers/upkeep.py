@@ -101,7 +101,7 @@ def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing:
     ) -> Sequence[tuple[str, int, str]]:
         stopped = sorted(reader for reader, kind in marks.items() if kind in ("stop", "close"))
         if not stopped:
-            raise ValueError("there is nothing to hand on: no reader has stopped")
+            raise ValueError("there is nothing to reassign: no reader has stopped")
         before = [Assignment(reader, position, item) for reader, position, item in listed]
         votes = [(one.item, one.reader) for one in given if one.answer != CANNOT_READ]
         read = {*votes, *((one.item, one.reader) for one in given if one.reader not in stopped)}
@@ -110,7 +110,7 @@ def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing:
         if after.missing and not allow_missing:
             raise ValueError(
                 f"{len(after.missing):,} readings find no reader with room, the first of {after.missing[0]}: raise "
-                "capacities or add readers; or give these readings up (allow_missing)"
+                "capacities or add readers; or drop these readings (allow_missing)"
             )
         found.append(HandedOn(version, after.n_moved, after.missing))
         return [(one.reader, one.position, one.study_id) for one in after.assignments]

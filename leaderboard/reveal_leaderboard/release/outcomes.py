@@ -196,7 +196,7 @@ def _look_alikes(
             found.setdefault("probing" if is_own else "near_duplicate", []).append(row.submission_id)
     words = {
         "duplicate": "the same predictions as {n} submissions of other teams, the first is {first}",
-        "near_duplicate": "nearly the predictions of {n} submissions of other teams, the first is {first}",
-        "probing": "nearly the predictions of {n} submissions of the same team, the first is {first}",
+        "near_duplicate": "nearly the same predictions as {n} submissions of other teams, the first is {first}",
+        "probing": "nearly the same predictions as {n} submissions of the same team, the first is {first}",
     }
     return [(kind, ids[0], words[kind].format(n=len(ids), first=ids[0])) for kind, ids in found.items()]

@@ -242,7 +242,7 @@ def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> It
     if found is None and length:
         yield f"the chain ends before number {length}, whose hash was kept: what was there is lost"
     elif length and found != head:
-        yield f"number {length} has another hash than the one that was kept: the chain was written anew"
+        yield f"number {length} has another hash than the one that was kept: the chain was rewritten"
 
 
 def _told(step: Callable[[], Iterable[str]]) -> Iterator[str]:
@@ -294,7 +294,7 @@ class _Chain:
             n, head = receipt.id, receipt.hash
         end = connection.execute(sa.select(chains.c.length, chains.c.head).where(chains.c.name == "receipts")).first()
         if end is None:
-            yield "the chain of receipts has no end written down"
+            yield "the chain of receipts has no recorded end"
         elif tuple(end) != (n, head):
             yield f"the chain must end with receipt {end.length} ({end.head[:12]}), it ends with {n}"
 
@@ -307,7 +307,7 @@ class _Chain:
         row = (receipt.id, receipt.submission_id, receipt.version, receipt.part, receipt.key_id, receipt.previous)
         names = ("number", "submission", "version", "part", "key_id", "previous")
         if row != tuple(said[name] for name in names):
-            yield f"receipt {receipt.id} stands in a row that says something else"
+            yield f"receipt {receipt.id} does not match its row"
         self.of[receipt.submission_id, receipt.version, receipt.part] = said
         self.keys.setdefault(said["key_id"], said["public_key"])
         yield from self._follow_key(receipt, said)
@@ -388,7 +388,7 @@ def _statuses(connection: sa.Connection) -> Iterator[str]:
         if is_hidden != (row.hidden_at is not None):
             yield f"{name} is {'' if is_hidden else 'not '}hidden by its events, its row says otherwise"
     for subject in sorted(stand):
-        yield f"there are events of {subject.replace(':', ' ')}, which is not there"
+        yield f"there are events of {subject.replace(':', ' ')}, which does not exist"
 
 
 def _follow(steps: list[Any]) -> tuple[str | None, bool, bool]:
@@ -423,7 +423,7 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
     for row in connection.execute(sa.select(ledger).order_by(ledger.c.id)):
         is_right = row.amount < 0 if row.kind == "granted" else row.amount == AMOUNTS[row.kind]
         if not is_right or (row.submission_id is None) != (row.kind == "granted"):
-            yield f"ledger row {row.id} is {row.kind} with the amount {row.amount}, which cannot be"
+            yield f"ledger row {row.id} is {row.kind} with the amount {row.amount}, which is impossible"
         if row.submission_id is not None:
             sendings[row.submission_id][row.sending].add(row.kind)
             of[row.submission_id].add((row.team_id, row.benchmark, row.version))

@@ -262,6 +262,6 @@ def _check_files(source: Path, manifest: Mapping[str, Any]) -> None:
     for name, facts in manifest["files"].items():
         path = source / name
         if not path.is_file():
-            raise BackupError(f"the backup is not whole: {name} is missing")
+            raise BackupError(f"the backup is incomplete: {name} is missing")
         if _facts(path) != facts or (_is_blob(name) and facts["sha256"] != path.name):
             raise BackupError(f"the backup is damaged: {name} is not what its manifest says")

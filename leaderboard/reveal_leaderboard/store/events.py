@@ -139,11 +139,11 @@ def verify_events(connection: sa.Connection) -> list[str]:
         facts = asdict(event)
         del facts["hash"]
         if _hash(facts) != event.hash:
-            problems.append(f"event {event.id} was changed: its hash is another")
+            problems.append(f"event {event.id} was changed: its hash differs")
         n, head = event.id, event.hash
     chain = connection.execute(sa.select(chains.c.length, chains.c.head).where(chains.c.name == CHAIN)).one_or_none()
     if chain is None:
-        problems.append("the chain of events has no end written down")
+        problems.append("the chain of events has no recorded end")
     elif (chain.length, chain.head) != (n, head):
         problems.append(f"the chain must end with event {chain.length} ({chain.head[:12]}), it ends with {n}")
     return problems
@@ -157,7 +157,7 @@ def record_all(connection: sa.Connection) -> None:
 
 
 def verify_records(connection: sa.Connection) -> Iterator[str]:
-    """What does not stand as its last event left it, one sentence each; nothing of a database from before records."""
+    """What is not as its last event left it, one sentence each; nothing of a database from before records."""
     if not _has_records(connection):
         return
     query = sa.select(events.c.subject, events.c.record).where(events.c.record.is_not(None)).order_by(events.c.id)
@@ -166,9 +166,9 @@ def verify_records(connection: sa.Connection) -> Iterator[str]:
         if subject not in left:
             yield f"no event knows {subject.replace(':', ' ')}"
         elif record_of(connection, subject) != left.pop(subject):
-            yield f"{subject.replace(':', ' ')} does not stand as its last event left it"
+            yield f"{subject.replace(':', ' ')} is not as its last event left it"
     for subject in left:
-        yield f"{subject.replace(':', ' ')} is not there any more"
+        yield f"{subject.replace(':', ' ')} no longer exists"
 
 
 def _has_records(connection: sa.Connection) -> bool:

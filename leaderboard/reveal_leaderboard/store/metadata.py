@@ -149,7 +149,7 @@ def read_metadata(text: str) -> Metadata:
     try:
         fields = parse_json(text, repeated)
         if repeated:
-            raise ValueError("a field must stand only once in an object")
+            raise ValueError("each field must occur only once in an object")
         return Metadata.model_validate(fields)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)

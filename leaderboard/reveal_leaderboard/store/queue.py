@@ -222,7 +222,7 @@ class Queue:
             connection.execute(jobs.update().where(table.id == job.id).values(**changes))
             if job.kind == "score":
                 before = "queued" if job.status == "queued" else "scoring"
-                why = "" if job.status == "queued" else "the worker before went silent"
+                why = "" if job.status == "queued" else "the previous worker stopped answering"
                 _move(connection, job.subject, before, "scoring", who=f"worker:{worker}", why=why)
         return replace(job, **changes)
 

@@ -237,10 +237,10 @@ def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: 
     if not left:
         return f"Your organization has used all its scored submissions for this version of the benchmark: {total}."
     if not board_left:
-        return "All scored submissions that this version of the benchmark has for everybody together are used."
+        return "All scored submissions to this version, which all organizations share, are used."
     if not left_today:
-        return f"Your organization has used all its submissions of today: {per_day}; the next day starts at 00:00 UTC."
-    return f"Scored submissions left to your organization: {left} of {total}, {min(left, left_today)} of them today."
+        return f"Your organization has used all its submissions for today: {per_day}; the next day starts at 00:00 UTC."
+    return f"Scored submissions left for your organization: {left} of {total}, {min(left, left_today)} of them today."
 
 
 def _last(connection: sa.Connection, submission_id: str) -> sa.Row[Any] | None:

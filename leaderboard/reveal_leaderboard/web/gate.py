@@ -396,7 +396,7 @@ class _Body:
         return {"type": "http.disconnect"}
 
 
-NO_ROOM = "The server's disk is full, or may only be read. Nothing was kept or charged. Try again later."
+NO_ROOM = "The server's disk is full or read-only. Nothing was kept or charged. Try again later."
 
 
 class NoTraces:

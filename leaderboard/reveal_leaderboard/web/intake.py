@@ -123,7 +123,7 @@ class Intake:
             )
             report = parsed.report
             if not report.ok:
-                log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256, extra=facts)
+                log.info("refused at intake: %d errors, sha256 %s", report.n_errors, incoming.sha256, extra=facts)
                 return Outcome(report)
             new = NewSubmission(
                 benchmark=published.name,

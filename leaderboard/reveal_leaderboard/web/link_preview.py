@@ -40,7 +40,7 @@ SITE = "REVEAL leaderboard"
 ENTRY = "/entry"
 GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')
 TITLE, HEAD, BODY = (re.compile(tag) for tag in (rb"<title>[^<]*</title>", rb"<head[^>]*>", rb"<body[^>]*>"))
-WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is what this one says first; see also /api/v1/leaderboard."
+WITHOUT_SCRIPTS = "These pages need JavaScript. It begins as follows; see also /api/v1/leaderboard."
 STILL = (
     "<style>@keyframes rv-show{to{visibility:visible}}"
     "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"

@@ -39,7 +39,7 @@ class Services:
 
     Attributes
     ----------
-    confinement : how this process is kept from what it has no business with, for ``/readyz``
+    confinement : how this process is confined, for ``/readyz``
     metrics : renders ``/metrics``; None where they are off
     metrics_token : whoever asks for ``/metrics`` must bear it; without one, only this machine may ask
     galleries : cases to look at

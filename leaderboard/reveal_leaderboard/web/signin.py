@@ -206,7 +206,7 @@ def _clear(answer: Response, auth: Auth, name: str) -> None:
 def _trouble(provider: Provider, error: ProviderError, status: int = 502) -> Response:
     number = f"INC-{secrets.token_hex(4).upper()}"
     log.warning("%s: sign-in with %s: %s", number, provider.issuer, error)
-    text = f"{provider.label} could not confirm who you are. Try again; if it stays so, tell the operators the number."
+    text = f"{provider.label} could not confirm who you are. Try again; if it persists, tell the operators the number."
     return _page(status, "Sign-in did not work", text, number)
 
 

@@ -289,7 +289,7 @@ class Worker:
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Bring answers to tasks before readers or, once these are done, release what they gave."""
         if job.kind == "rescore":
-            raise RefusedError("The tasks of another version are other questions: they must be answered and read anew.")
+            raise RefusedError("Another version has other tasks: they must be answered and scored again.")
         with self.store.read() as connection:
             is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
             answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
@@ -338,7 +338,7 @@ class Worker:
         if not parsed.report.ok:
             raise RefusedError(f"The file does not pass the linter: {parsed.report.verdict}.")
         if is_of_other_version and not parsed.report.n_predictions:
-            raise RefusedError("The file answers nothing of what this version asks.")
+            raise RefusedError("The file answers none of this version's questions.")
         return parsed
 
     def _outcome(self, canonical: Path, submission: Submission, holdout: Holdout, **options: Any) -> ScoredOutcome:

@@ -205,7 +205,7 @@ BAD_SCORES: dict[str, tuple[dict[str, Any], str, str, Any, str]] = {
     "another": (CONTENT, "scored", "", FULL | {"content": 4}, "scores must be of the criteria, got 'content'"),
     "a list": (CONTENT, "scored", "", [4] * 6, "`details` must be the scores by criterion"),
     "nothing": (CONTENT, "scored", "", None, "`details` must be the scores by criterion"),
-    "unread": (CONTENT, "cannot_read", "", FULL, "scores must not be given of what cannot be read"),
+    "unread": (CONTENT, "cannot_read", "", FULL, "scores must not be given for an answer that cannot be read"),
     "vote": (CONTENT, "agree_all", "", FULL, "the answer must be one of scored, cannot_read"),
     "comment": (CONTENT, "scored", "good", FULL, "scores take no comment"),
 }

@@ -54,18 +54,18 @@ FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")
 SUMMARY = """\
 Send prediction files to benchmarks for chest radiographs, follow them to their scores, and read the boards.
 
-Figures are fractions as released: rounded, with 95 % intervals, findings with few cases left out. Moments are UTC.
-Errors are problem documents (RFC 9457); what a `type` means, its address tells. Tokens are made on the page of your
-submissions and sent as `Authorization: Bearer TOKEN`. Requests that change something may be repeated: uploads bear an
-`Idempotency-Key`. After 429 and 503, wait for the seconds that `Retry-After` gives."""
+Figures are fractions as released: rounded, with 95 % intervals, findings with few cases left out. Times are UTC. Errors
+are problem documents (RFC 9457); the address in `type` explains each. Create tokens on the page of your submissions and
+send them as `Authorization: Bearer TOKEN`. Requests that change something may be repeated: uploads carry an
+`Idempotency-Key`. After 429 and 503, wait as many seconds as `Retry-After` says."""
 
 
 TAGS = [
     {"name": "submissions", "description": "Send, follow, withdraw; receipts."},
     {"name": "boards", "description": "Benchmarks, manifests, boards, comparisons."},
-    {"name": "account", "description": "Who is asking, what they sent and spent, their tokens."},
+    {"name": "account", "description": "Your account, submissions, budget and tokens."},
     {"name": "receipts", "description": "Keys with which receipts are checked."},
-    {"name": "health", "description": "For those who run the board."},
+    {"name": "health", "description": "For administrators of the board."},
     {"name": "problems", "description": "What the types of errors mean."},
 ]
 

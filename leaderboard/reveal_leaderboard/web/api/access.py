@@ -42,7 +42,7 @@ __all__ = [
 PREFIX = "/api/v1"
 
 SIGN_IN = [
-    Security(HTTPBearer(auto_error=False, scheme_name="token", description="a token of the page of your submissions")),
+    Security(HTTPBearer(auto_error=False, scheme_name="token", description="from the page of your submissions")),
     Security(APIKeyCookie(name="__Host-reveal", auto_error=False, scheme_name="session", description="after /login")),
 ]
 """The ways to say who is asking, for the description of the API; :func:`permitted` does the work."""

@@ -48,7 +48,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 VISIBLE = r"^[!-~]+$"
 Name = Annotated[str, Query(max_length=100, examples=["chexlocalize"])]
-Version = Annotated[str | None, Query(max_length=100, pattern=VISIBLE, description="the one on the board unless given")]
+Version = Annotated[str | None, Query(max_length=100, pattern=VISIBLE, description="by default the one on the board")]
 Id = Annotated[str, Query(pattern=r"^[0-9a-f]{1,32}$")]
 
 

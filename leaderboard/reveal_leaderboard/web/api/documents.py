@@ -270,7 +270,7 @@ class BenchmarkDocument(Document):
     split: str
     state: Annotated[str, one_of("open", "paused", "closed", means="whether it takes submissions")]
     state_why: str
-    synthetic: Annotated[bool, Field(description="whether the data are made up")]
+    synthetic: Annotated[bool, Field(description="whether the data are synthetic")]
     findings: list[str]
     n_items: Annotated[int, Field(description="images, studies or tasks that the scored split asks for")]
     items: Annotated[str, one_of(*(kind.items for kind in KINDS.values()))]
@@ -324,7 +324,7 @@ class MetricDocument(Document):
 
 
 class EntryDocument(Document):
-    """A submission on the board. Members of a tier are not told apart: their order claims nothing."""
+    """A submission on the board. Members of a tier do not differ significantly: their order means nothing."""
 
     submission_id: Id
     model: str
@@ -537,7 +537,7 @@ class Readiness(Document):
     """Whether the server can work, and who works for it."""
 
     status: Literal["ready"]
-    confinement: Annotated[str, Field(description="how this process is kept from what it has no business with")]
+    confinement: Annotated[str, Field(description="how this process is confined")]
     benchmarks: list[str]
     queued: int
     live_workers: Annotated[int, Field(description="workers seen within 60 seconds")]

@@ -24,7 +24,7 @@ __all__ = ["health_routes", "key_routes"]
 LIVE_SECONDS = 60.0
 LEAST_ROOM = 64 << 20
 """Bytes that the disk of uploads must have left."""
-NO_ROOM = "Uploads have no room: their disk is nearly full, or may only be read."
+NO_ROOM = "There is no room for uploads: their disk is nearly full or read-only."
 OPERATOR = Security(
     HTTPBearer(auto_error=False, scheme_name="operator", description="REVEAL_METRICS_TOKEN of the server")
 )

@@ -45,11 +45,11 @@ PROBLEMS: Mapping[str, Kind] = {
         401,
         "Sign in",
         "The request needs a signed-in person or a token, or the token sent is unknown, expired or revoked. "
-        "Tokens are made on the page of your submissions and sent as `Authorization: Bearer TOKEN`.",
+        "Create tokens on the page of your submissions and send them as `Authorization: Bearer TOKEN`.",
     ),
     "scope": Kind(403, "The token may not do this", "The token lacks the scope that the request needs."),
     "session-only": Kind(
-        403, "Only in the browser", "A token cannot make or revoke tokens, nor answer invitations: sign in on the page."
+        403, "Only in the browser", "A token cannot manage tokens or answer invitations: sign in on the page."
     ),
     "not-a-member": Kind(
         403,
@@ -61,7 +61,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "not-found": Kind(
         404,
         "There is no such thing here",
-        "Nothing here has this address or id, or it is not yours to see: the two are not told apart.",
+        "Nothing here has this address or id, or it is not yours to see: the answer does not say which.",
     ),
     "unknown-benchmark": Kind(
         404, "No such benchmark", "This board does not serve that benchmark, or not in that version."
@@ -90,13 +90,13 @@ PROBLEMS: Mapping[str, Kind] = {
     ),
     "too-large": Kind(413, "Too large", "The request is larger than this server takes."),
     "lint": Kind(
-        422, "The linter refuses the file", "`report` lists every fault with its line. Nothing was queued or charged."
+        422, "The linter refuses the file", "`report` lists every problem with its line. Nothing was queued or charged."
     ),
     "metadata": Kind(422, "Metadata refused", "`errors` lists field, rule and value. Nothing was queued or charged."),
     "unreadable": Kind(
         422,
         "The file took too much to read",
-        "Reading the file took more time or memory than a file may, or broke off. Nothing was queued or charged.",
+        "Reading the file took more time or memory than is allowed, or stopped. Nothing was queued or charged.",
     ),
     "invalid": Kind(
         422, "Request refused", "`errors` lists the parts of the request that break a rule. Nothing was done."
@@ -104,9 +104,9 @@ PROBLEMS: Mapping[str, Kind] = {
     "quota": Kind(
         429,
         "No scored submission left",
-        "The team's budget is spent for now; `balance` is its account, with the time at which more is given.",
+        "The team's budget is used up for now; `balance` shows it, and when there is more.",
     ),
-    "rate": Kind(429, "Too many requests", "Wait for the seconds that `Retry-After` gives."),
+    "rate": Kind(429, "Too many requests", "Wait as many seconds as `Retry-After` says."),
     "incident": Kind(
         500, "Something went wrong on our side", "It is noted under the incident number that `detail` gives."
     ),

@@ -82,7 +82,7 @@ UPLOAD = {
 
 ScoredVersion = Annotated[
     str | None,
-    Query(max_length=100, pattern=r"^[!-~]+$", description="one that has a score; the newest unless given"),
+    Query(max_length=100, pattern=r"^[!-~]+$", description="one that has a score; by default the newest"),
 ]
 
 

@@ -28,10 +28,10 @@ LEAD = "How scores are made, what is shown of them, and what is not."
 HOW = (
     ("A file is checked first", "The check knows only what is asked, never an answer. So it may say everything about "
      "your file, line by line, and checking is free."),
-    ("It is scored apart", "A worker reads the upload in one confined process and scores it in another. The one that "
+    ("Scored separately", "A worker reads the upload in one confined process and scores it in another. The one that "
      "sees your file does not see the references; the one that sees the references sees plain arrays of numbers. This "
      "server holds neither references nor exact figures."),
-    ("Less than all is shown", "Rounded figures, with intervals, of findings with enough cases. What is not shown is "
+    ("Not everything is shown", "Rounded figures, with intervals, of findings with enough cases. What is not shown is "
      "not in any average either. Every scored submission is charged to a small budget."),
     ("A new best must be better", "A score that does not beat the earlier best of the same team by a step shows the "
      "earlier figures again, and says so."),
@@ -40,8 +40,8 @@ HOW = (
 )  # fmt: skip
 
 NEW_TEAMS = {
-    "open": "Whoever signs in may make a team, and a new team may submit at once.",
-    "asked": "Whoever signs in may make a team; it may submit once the maintainers have approved it.",
+    "open": "Anyone who signs in may create a team, and a new team may submit at once.",
+    "asked": "Anyone who signs in may create a team; it may submit once the maintainers have approved it.",
 }
 
 PAPERS = {

@@ -83,7 +83,7 @@ class Acts:
             return message("bad", "Not done.", str(error.args[0]) if error.args else str(error))
         except Exception:
             log.exception("an act of the admin page failed")
-            return message("bad", "Not done.", "The fault is in the server’s log.")
+            return message("bad", "Not done.", "The error is in the server’s log.")
 
     def set_state(self, request: gr.Request, benchmark: str, state: str, why: str) -> str:
         """Open, pause or close a board."""
@@ -279,7 +279,7 @@ class Panels:
             return make()
         except Exception:
             log.exception("the panel %s could not be drawn", name)
-            return message("bad", "This cannot be read now.", "The fault is in the server’s log.")
+            return message("bad", "This cannot be read now.", "The error is in the server’s log.")
 
     def _boards(self) -> str:
         with self.services.store.read() as connection:

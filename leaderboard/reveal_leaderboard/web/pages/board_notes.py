@@ -38,8 +38,9 @@ PAGE = "board.html"
 MOST_ROWS = 40
 BESIDE = ("human", "chance")  # kinds of published rows that stand beside the entries wherever there is little room
 RANK_SENTENCE = (
-    "Entries with the same letter cannot be told apart on this many patients, so they share a place and a range: with "
-    "95 % confidence, for all entries at once, the true rank lies within it. The order inside a tier claims nothing."
+    "Entries with the same letter do not differ significantly on this many patients, so they share a place and a "
+    "range: with 95 % confidence, for all entries at once, the true rank lies within it. The order within a tier means "
+    "nothing."
 )
 
 
@@ -175,7 +176,7 @@ def _heat_map(
     ]
     if not any(row.cells for row in table if row.kind == "submission"):
         return ""
-    note = f"Rest the pointer on a figure for its 95 % interval.{cut}"
+    note = f"Point at a figure for its 95 % interval.{cut}"
     return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 

@@ -224,7 +224,7 @@ def _entry_cell(entry: Entry, column: _Column, board: Standings) -> _Cell:
     if column.finding in entry.score.hidden:
         return figure, "–", f"fewer than {board.min_cell} cases: not shown", column.label, chance
     if has_metric:
-        return figure, "–", "shown on average, or of findings with more cases", column.label, chance
+        return figure, "–", "shown on average, or for findings with more cases", column.label, chance
     return figure, "n/a", "not in the file, or not shown: the page of the entry says why", column.label, chance
 
 

@@ -33,11 +33,11 @@ from reveal_leaderboard.web.services import Services
 __all__ = ["build", "compare_view"]
 
 LEAD = (
-    "Differences of the figures that are shown of both entries, with intervals made of those of the two: a comparison "
-    "tells nothing new about the held-out labels."
+    "Differences of the figures shown for both entries, with intervals computed from those of the two: a comparison "
+    "reveals nothing new about the held-out labels."
 )
 CHOOSE = message("info", "Choose two entries.", "Their differences are then shown per finding.")
-NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
+NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the current version."
 
 log = logging.getLogger(__name__)
 
@@ -177,23 +177,23 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated:
     wanted = None if primary is None else (primary.metric, primary.finding)
     macro = next((row for row in rows if (row["metric"], row["finding"]) == wanted), None)
     told = sum(bool(row["told_apart"]) for row in rows)
-    counted = f"{told} of {plural(len(rows), 'difference')} told apart" if told else "No difference is told apart"
+    counted = f"{told} of {plural(len(rows), 'difference')} significant" if told else "No difference is significant"
     n_tested = sum(row["low"] is not None for row in rows)
     counted += f", after Holm’s correction over all {n_tested} tested on this page." if n_tested > 1 else "."
     if macro is None or macro["value"] is None:
         return counted, ""
     words, unit = (_rated_points, "") if is_rated else (_points, " points")
     ends = "" if macro["low"] is None else f" ({words(macro['low'])} to {words(macro['high'])})"
-    apart = "told apart" if macro["told_apart"] else "not told apart"
+    apart = "significant" if macro["told_apart"] else "not significant"
     title = METRICS[str(macro["metric"])].title
     headline = f"Macro {title}: A − B is {words(macro['value'])}{unit}{ends}, {apart}."
     if a.tier is None or b.tier is None or (a.tier != b.tier) == bool(macro["told_apart"]):
         return headline, counted
     why = (
-        "Their tiers differ all the same: tiers test the macro alone, in all pairs of entries, and may also part two "
-        "because one of them is told apart from a third."
+        "Their tiers differ nevertheless: tiers test the macro alone, over all pairs of entries, and may also separate "
+        "two because one of them differs significantly from a third."
         if a.tier != b.tier
-        else "They share a tier all the same: tiers are corrected for all pairs of entries of the board."
+        else "They share a tier nevertheless: tiers are corrected for all pairs of entries of the board."
     )
     return headline, f"{counted} {why}"
 

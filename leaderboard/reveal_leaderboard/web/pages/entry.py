@@ -33,7 +33,7 @@ STATES = {"linted": "checked"}  # the event log's words that a reader may not kn
 
 PLACES_NOTE = (
     "Released cases, over their mean film: the stronger the colour, the more of the finding's cases have a mark there. "
-    "Left the entry's answers, right the references."
+    "Left: the entry's answers; right: the references."
 )
 
 log = logging.getLogger(__name__)
@@ -218,7 +218,7 @@ def _score_parts(
             parts.append(draw(PAGE, "downloads", result))
     parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
     if len(scores) > 1:
-        parts += [part("Versions", note="A refresh scores every entry anew; each version keeps its own figures.")]
+        parts += [part("Versions", note="A refresh scores every entry again; each version keeps its own figures.")]
         parts.append(_versions(submission, score, scores))
     return parts
 

@@ -120,7 +120,7 @@ def _database(connection: sa.Connection) -> HealthPart:
 def _incidents(connection: sa.Connection, now: float) -> HealthPart:
     query = sa.select(sa.func.count()).where(jobs.c.incident.is_not(None), jobs.c.ended_at >= now - DAY)
     n = connection.execute(query).scalar_one()
-    told = "Each stands below with its number, by which the worker’s journal has it." if n else "None within a day."
+    told = "Each is listed below with its number, as in the worker’s log." if n else "None within a day."
     return HealthPart("Incidents", "watch" if n else "good", str(n), told)
 
 
@@ -139,7 +139,7 @@ def _webhooks(connection: sa.Connection, now: float) -> HealthPart:
     n_waiting = connection.execute(sa.select(sa.func.count()).where(table.status == "waiting")).scalar_one()
     told = f"{n_failed} failed within a day, {n_tried} are tried again: see reveal-leaderboard webhooks."
     if not n_failed and not n_tried:
-        return HealthPart("Webhooks", "good", f"{n_waiting} waiting", "Every message was taken at once.")
+        return HealthPart("Webhooks", "good", f"{n_waiting} waiting", "Every message was delivered at once.")
     return HealthPart("Webhooks", "watch", f"{n_waiting} waiting", told)
 
 

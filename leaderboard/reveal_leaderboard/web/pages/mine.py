@@ -41,7 +41,7 @@ from reveal_leaderboard.web.services import Services
 
 __all__ = ["account_view", "build", "submissions_view", "tokens_view"]
 
-NOTE = "A token lets a program act for you and one organization, as far as its scopes say, until it ends."
+NOTE = "A token lets a program act for you and one organization, within its scopes, until it expires."
 
 
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
@@ -77,16 +77,18 @@ class _TokenHandlers:
         """A new token, its secret shown this once. Only somebody signed in may make one: a token makes no token."""
         actor = self.services.actor(request)
         if actor is None or actor.via == "token":
-            return message("bad", "No token was made.", "You are not signed in."), self._listed(actor)
+            return message("bad", "No token was created.", "You are not signed in."), self._listed(actor)
         team = _team(actor, team_id)
         if team is None:
-            return message("bad", "No token was made.", "Choose one of your organizations above."), self._listed(actor)
+            return message("bad", "No token was created.", "Choose an organization of yours above."), self._listed(
+                actor
+            )
         try:
             token, secret = self.services.accounts.issue_token(
                 actor.user, team, name=name or "", scopes=[str(scope) for scope in scopes], days=int(days or 0)
             )
         except TokenError as error:
-            return message("bad", "No token was made.", str(error)), self._listed(actor)
+            return message("bad", "No token was created.", str(error)), self._listed(actor)
         return draw(PAGE, "secret", token, secret), self._listed(actor)
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
@@ -116,7 +118,7 @@ def _team(actor: Actor, team_id: str | None) -> Team | None:
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
 SIGN_IN = sign_in("/mine")
-NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to invite you.")
+NO_TEAM = message("info", "You belong to no organization yet.", "Create one below, or ask an owner to invite you.")
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +135,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     gr.HTML(part("Submissions"))
     listed = gr.HTML("", elem_id="submissions", js_on_load=ACTIONS)
-    gr.HTML(
-        part("Ledger", note="Scored submissions: each line says what was set aside, charged or given back, and why.")
-    )
+    gr.HTML(part("Ledger", note="Scored submissions: each line says what was reserved, charged or refunded, and why."))
     ledger = gr.HTML("", elem_id="ledger")
     gr.HTML(part("Team"))
     members = gr.HTML("", elem_id="members", js_on_load=ACTIONS)
@@ -263,7 +263,7 @@ class _Handlers:
             return message("bad", "Not done.", str(error))
         except Exception:
             log.exception("an action of the page of submissions failed")
-            return message("bad", "Not done.", "The fault is on our side and is in the server’s log.")
+            return message("bad", "Not done.", "The error is on our side and is in the server’s log.")
 
     def _own(self, actor: Actor, submission_id: str) -> Submission:
         """A submission of a team for which the actor may submit."""

@@ -27,14 +27,14 @@ from reveal_leaderboard.web.services import Services
 
 __all__ = ["build"]
 
-LEAD = "Score each answer on its own, by the words of the scale. You do not see whose answer it is."
+LEAD = "Score each answer on its own, by the definitions of the scale. You do not see whose answer it is."
 SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
     "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
 )
 NOTHING_LEFT = message("good", "Nothing is left for you to read.", "Later answers will appear here.")
 NO_BOARD = message("info", "No board here is scored by readers.")
-FAULT = message("bad", "Not saved.", "The fault is on our side and is in the server’s log.")
+FAULT = message("bad", "Not saved.", "The error is on our side and is in the server’s log.")
 # After an answer was saved the next one is read from its start: the heading of the task gets the focus.
 TO_THE_TASK = "() => setTimeout(() => document.getElementById('task')?.focus(), 150)"
 
@@ -85,7 +85,7 @@ class _Handlers:
                 raise _AgainError(_in_words(str(error)), scores) from None
             except NotAllowedError as error:
                 return message("bad", "Not saved.", f"{error}."), self._next(actor, str(benchmark))
-            more = "With it, a submission is read to the end." if is_over else ""
+            more = "With it, a submission is completely scored." if is_over else ""
             return message("good", "Saved.", more), self._next(actor, str(benchmark))
 
         return self._page(request, benchmark, do, again=answer_id)
@@ -98,7 +98,7 @@ class _Handlers:
             with self.services.store.read() as connection:
                 last = reading.last_rated(connection, actor, str(benchmark), policy)
             if last is None:
-                told = message("info", "There is nothing to change.", "A submission that is read to the end stays so.")
+                told = message("info", "There is nothing to change.", "A completely scored submission stays as it is.")
                 return told, self._next(actor, str(benchmark))
             return message("info", "These are your last scores.", "Change them and save."), last
 

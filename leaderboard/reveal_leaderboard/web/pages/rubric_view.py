@@ -35,12 +35,12 @@ TITLES = {
 COLUMNS = ((RATING, MACRO), *((RATING, name) for name in REPORTED), (CORRECT, CONTENT), (AGREEMENT, MACRO))
 LEGEND = (
     "Mean of the readers’ scores from 1 (poor) to 5 (excellent); in figures: value, then low–high of the 95 % interval "
-    "from patients drawn anew. The line runs from 1 to 5.",
+    "from resampled patients. The line runs from 1 to 5.",
     "Overall: the mean of process, execution, synthesis and language. A task without an answer scores 1 on these.",
-    "Content: the least of process, execution and synthesis. Completely correct: answers whose content is 5.",
+    "Content: the minimum of process, execution and synthesis. Completely correct: answers whose content is 5.",
     "Pictures are scored only where an answer draws boxes, and do not enter the overall score.",
     "Readers’ agreement: quadratic-weighted kappa of all pairs of readers, mean over the four text criteria; 1 is full "
-    "agreement, 0 that of chance. It says how firm a score is, not how good a model is.",
+    "agreement, 0 agreement by chance. It says how reliable a score is, not how good a model is.",
 )
 HEAD = ["Criterion", "Answers", "Mean score, 1 to 5", "Completely correct", "Readers’ agreement, κ"]
 

@@ -47,7 +47,7 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
         ]
         rows.append(("Macro" if finding == MACRO else finding, _count(score, finding, metrics, titles), cells))
     source = f" Human readers: {authors(human.citation)}, {human.place}." if human and humans else ""
-    first = "Value, then its 95\u00a0% interval from patients drawn anew. Cases are told in bands."
+    first = "Value, then its 95\u00a0% interval from resampled patients. Numbers of cases are given in bands."
     how = rounding(score.policy, score.figures[0].metric)
     note = " ".join([first, how, *_on_average_only(score, titles, metrics), score.note]) + source
     columns = [(titles[name], name in humans) for name in metrics]
@@ -186,7 +186,7 @@ def _place(waiting: Waiting | None) -> str:
 
 def _expected(waiting: Waiting | None, what: str = "It should start") -> str:
     if waiting is None or waiting.expected_seconds is None:
-        return "When it starts is not known yet." if what.endswith("start") else ""
+        return "The start time is not known yet." if what.endswith("start") else ""
     return f"{what} {duration(waiting.expected_seconds)}."
 
 

@@ -449,4 +449,4 @@ class _Handlers:
 
 
 def _our_fault(what: str) -> str:
-    return message("bad", what, "The fault is on our side and is in the server’s log. Please try again.")
+    return message("bad", what, "The error is on our side and is in the server’s log. Please try again.")
