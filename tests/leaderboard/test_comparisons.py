@@ -93,7 +93,10 @@ def test_a_metric_of_one_system_alone_is_not_compared() -> None:
 def test_nothing_shown_is_nothing_compared() -> None:
     score = release(pointer(0.5, 1), ReleasePolicy(min_cell=1000))
     document = compare_released(score, score, LOCALIZATION)
-    assert (document["rows"], document["note"]) == ([], "no released figure in common, so there is nothing to compare.")
+    assert (document["rows"], document["note"]) == (
+        [],
+        "They have no released figure in common, so nothing can be compared.",
+    )
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
