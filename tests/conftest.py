@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # No test reaches beyond loopback; Hugging Face libraries read these when they are imported.
 _CACHE = tempfile.TemporaryDirectory(prefix="reveal-bench-hf-")
@@ -29,6 +30,7 @@ import numpy.typing as npt  # noqa: E402
 import pytest  # noqa: E402
 import typer.testing  # noqa: E402
 from hypothesis import settings as hypothesis_settings  # noqa: E402
+from xdist.scheduler import LoadFileScheduling  # noqa: E402
 
 from reveal_bench.benchmarks import BENCHMARKS  # noqa: E402
 from reveal_bench.dataset.build import build_folder  # noqa: E402
@@ -53,6 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow = {item.path for item in items if item.get_closest_marker("processes") is not None}
     items.sort(key=lambda item: item.path not in slow)
+
+
+class _Lanes(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """Each file is of one process; so are all of ``tests/models``, whose library takes seconds to import."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return "models" if scope.startswith("tests/models/") else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Lanes:
+    """Asked where tests run in several processes."""
+    return _Lanes(config, log)
 
 
 def pytest_collection_finish() -> None:

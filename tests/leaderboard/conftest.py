@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +41,7 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate, made_once
 from tests.leaderboard.databases import database_kind, database_url, empty_database_url, engine
+from tests.leaderboard.forked import Forked
 
 __all__ = ["database_kind", "database_url", "empty_database_url", "engine"]
 
@@ -244,26 +243,23 @@ def keep_kernels(data: Path) -> None:
 
 
 @contextmanager
-def running(*arguments: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``python -m reveal_leaderboard ARGUMENTS`` until the block ends."""
-    command = [sys.executable, "-m", "reveal_leaderboard", *map(str, arguments)]
+def running(*arguments: str | Path, log: Path) -> Iterator[Forked]:
+    """``reveal-leaderboard ARGUMENTS`` until the block ends."""
     if "--data" in arguments:
         keep_kernels(Path(arguments[arguments.index("--data") + 1]))
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ)
+    process = Forked([str(word) for word in arguments], log)
     try:
         yield process
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def wait_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_ready(url: str, process: Forked, log: Path) -> None:
     """Wait until a server answers; if it ends before, its log is told."""
 
     def answers() -> bool:
@@ -281,7 +277,7 @@ class Server:
 
     url: str
     data: Path
-    process: subprocess.Popen[bytes]
+    process: Forked
     log: Path
     board: Board
 
@@ -295,7 +291,7 @@ class Server:
             where = self.url + "/api/v1/submissions"
             return httpx.post(where, data=fields, files=files, timeout=60, verify=False, **options)
 
-    def worker(self, *options: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    def worker(self, *options: str) -> AbstractContextManager[Forked]:
         holdout = f"{BENCHMARK}={self.board.holdout}"
         arguments = ("worker", "--data", self.data, "--holdout", holdout, *options)
         return running(*arguments, log=self.log.with_name("worker.log"))

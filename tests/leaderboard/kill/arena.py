@@ -12,9 +12,7 @@ mean nothing, so that each is stored by itself.
 
 from __future__ import annotations
 
-import atexit
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -24,7 +22,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -37,15 +34,13 @@ from reveal_leaderboard.store.tables import jobs, ledger, receipts, results, sco
 
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, keep_kernels, wait_until
+from tests.leaderboard.forked import FORKS
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
 from tests.leaderboard.kill.victim import run
 
 __all__ = ["PATIENCE", "Arena", "Player", "Send", "arena"]
 
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["reveal_leaderboard.web.app", "reveal_leaderboard.worker.worker"])
-atexit.register(forkserver._forkserver._stop)  # type: ignore[attr-defined]  # it ends, and is waited for, with the tests
 N_FILES = 3
 LEASE_SECONDS = 3.0
 PATIENCE = 240.0
@@ -112,8 +107,8 @@ class Arena:
         options = ["--data", str(self.data), "--database", self.url, "--blobs", self.blobs.url, *map(str, words)]
         scratch, log = self.root / "scratch", self.root / f"{command}.log"
         scratch.mkdir(exist_ok=True)
-        bucket = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-        process = FORKS.Process(target=run, args=(desk, log, scratch, [command, *options], bucket), daemon=True)
+        environ = {**os.environ, "TMPDIR": str(scratch)}
+        process = FORKS.Process(target=run, args=(desk, log, environ, [command, *options]), daemon=True)
         process.start()
         assert process.pid is not None
         player = Player(process, process.pid, desk)

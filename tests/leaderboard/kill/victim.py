@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tests.leaderboard.forked import begin
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import leaves
 
@@ -257,21 +256,12 @@ def wrap_blobs(seams: Seams) -> None:
     wrap(Store, "add_submission", add)
 
 
-def run(desk: Desk, log: Path, scratch: Path, words: Sequence[str], bucket: Mapping[str, str]) -> None:
-    """Run a command of the leaderboard in this process, which was forked for it, with `scratch` for temporary files.
-
-    Parameters
-    ----------
-    bucket : variables of the environment that say where a bucket is
-    """
-    os.environ.update(bucket)
+def run(desk: Desk, log: Path, environ: Mapping[str, str], words: Sequence[str]) -> None:
+    """Run a command of the leaderboard in this process, which was forked for it."""
     from reveal_leaderboard import cli
     from reveal_leaderboard.web import app
 
-    with log.open("ab") as output:
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(output.fileno(), stream.fileno())
-    os.environ["TMPDIR"], tempfile.tempdir = str(scratch), None
+    begin(log, environ)
     seams = Seams(desk)
     for part in (wrap_transactions, wrap_queue, wrap_custody, wrap_blobs):
         part(seams)
