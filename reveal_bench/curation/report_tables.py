@@ -98,7 +98,7 @@ def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list
     if suffix == ".parquet":
         return _parquet(path, columns, fail)
     if suffix not in TABLE_SUFFIXES:
-        fail("suffix", f"must be one of {', '.join((*TABLE_SUFFIXES, '.parquet'))}", suffix or "none")
+        fail("suffix", f"must be one of {', '.join(TABLE_SUFFIXES)}", suffix or "none")
         return None
     return read_table(path, path.name, problems, sheet=sheet)
 

@@ -108,6 +108,7 @@ def read_rows(
     leave_out : columns, or fields of them such as ``annotations.polygons``, that are not read
     at_once : rows that are held
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:  # `pq.read_table` loads pyarrow.dataset, and with it pandas
@@ -115,6 +116,7 @@ def read_rows(
             columns = [leaf for leaf in _leaves(file) if not any(_is_part(leaf, left) for left in leave_out)]
         for batch in file.iter_batches(at_once, columns=columns, use_threads=False):
             yield from batch.to_pylist()
+    pa.default_memory_pool().release_unused()  # Arrow keeps tens of MiB of what it decoded into
 
 
 def _leaves(file: Any) -> list[str]:

@@ -29,6 +29,9 @@ from tests.results.schemas import CITATION
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_it_is_in_the_form_and_names_nobody_that_the_card_does_not(name: str, synthetic: bool) -> None:
     text = render_citation(BENCHMARKS[name], version="1.0.0", synthetic=synthetic)
+    if name.startswith("own-"):  # nobody but its makers know whom to cite
+        assert text is None
+        return
     assert text is not None
     document = yaml.safe_load(text)
     jsonschema.Draft7Validator(CITATION).validate(document)

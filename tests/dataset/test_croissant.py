@@ -134,8 +134,11 @@ def test_rai_fields_have_the_prose_of_the_card():
             assert "{{" not in document[name]
             assert "|" not in document[name]
         assert document["version"] == "2.0.0"
-        assert document["license"].startswith("https://")
-        assert document["citeAs"].startswith("@")
+        if benchmark.name.startswith("own-"):  # whose terms and authors nobody but its makers know
+            assert document["license"] == "unknown"
+        else:
+            assert document["license"].startswith("https://")
+            assert document["citeAs"].startswith("@")
         made_up = json.loads(render_croissant(benchmark, [config], synthetic=True, **options))
         assert made_up["description"].startswith("SYNTHETIC")
         assert made_up["license"] == "https://spdx.org/licenses/Apache-2.0"

@@ -26,6 +26,7 @@ from tests.conftest import ROOT
 from tests.kinds.toy import TUBES, Toy
 from tests.kinds.toy.scoring import METRIC
 from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, wait_until
+from tests.leaderboard.forked import started
 
 N = 120
 """Films; every third tube is in a wrong place, and two films are of one patient."""
@@ -139,7 +140,7 @@ def test_on_a_board(root: Path, registered: None, monkeypatch: pytest.MonkeyPatc
     """Two uploads to a server on SQLite; the worker's confined children lint and score them; the table has both."""
     monkeypatch.setenv("PYTHONPATH", str(root / "packages"))
     monkeypatch.chdir(root)  # `python -m` looks here first
-    with serve(Board(root / "public", root / "private"), root) as server:
+    with serve(Board(root / "public", root / "private"), root, start=started) as server:
         sent = {}
         for file in answer_files(root, "holdout"):
             metadata = {**METADATA, "model": {"name": file.stem}, "organization": f"Laboratory {file.stem}"}
@@ -147,7 +148,8 @@ def test_on_a_board(root: Path, registered: None, monkeypatch: pytest.MonkeyPatc
             assert answer.status_code == 202, answer.text
             sent[file.stem] = answer.json()["id"]
         holdout = f"tubes={root / 'private'}"
-        with running("worker", "--data", server.data, "--holdout", holdout, log=root / "worker.log"):
+        where = ("--data", server.data, "--holdout", holdout)
+        with running("worker", *where, log=root / "worker.log", start=started):
             scored = [server.wait_scored(identifier) for identifier in sent.values()]
             assert [document["status"] for document in scored] == ["scored", "scored"], scored
 

@@ -41,7 +41,7 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate, made_once
 from tests.leaderboard.databases import database_kind, database_url, empty_database_url, engine
-from tests.leaderboard.forked import Forked
+from tests.leaderboard.forked import Forked, Process
 
 __all__ = ["database_kind", "database_url", "empty_database_url", "engine"]
 
@@ -243,11 +243,13 @@ def keep_kernels(data: Path) -> None:
 
 
 @contextmanager
-def running(*arguments: str | Path, log: Path) -> Iterator[Forked]:
+def running(
+    *arguments: str | Path, log: Path, start: Callable[[Sequence[str], Path], Process] = Forked
+) -> Iterator[Process]:
     """``reveal-leaderboard ARGUMENTS`` until the block ends."""
     if "--data" in arguments:
         keep_kernels(Path(arguments[arguments.index("--data") + 1]))
-    process = Forked([str(word) for word in arguments], log)
+    process = start([str(word) for word in arguments], log)
     try:
         yield process
     finally:
@@ -259,7 +261,7 @@ def running(*arguments: str | Path, log: Path) -> Iterator[Forked]:
             process.wait()
 
 
-def wait_ready(url: str, process: Forked, log: Path) -> None:
+def wait_ready(url: str, process: Process, log: Path) -> None:
     """Wait until a server answers; if it ends before, its log is told."""
 
     def answers() -> bool:
@@ -277,7 +279,7 @@ class Server:
 
     url: str
     data: Path
-    process: Forked
+    process: Process
     log: Path
     board: Board
 
@@ -291,7 +293,7 @@ class Server:
             where = self.url + "/api/v1/submissions"
             return httpx.post(where, data=fields, files=files, timeout=60, verify=False, **options)
 
-    def worker(self, *options: str) -> AbstractContextManager[Forked]:
+    def worker(self, *options: str) -> AbstractContextManager[Process]:
         holdout = f"{BENCHMARK}={self.board.holdout}"
         arguments = ("worker", "--data", self.data, "--holdout", holdout, *options)
         return running(*arguments, log=self.log.with_name("worker.log"))
@@ -306,13 +308,15 @@ class Server:
 
 
 @contextmanager
-def serve(board: Board, root: Path, *options: str) -> Iterator[Server]:
+def serve(
+    board: Board, root: Path, *options: str, start: Callable[[Sequence[str], Path], Process] = Forked
+) -> Iterator[Server]:
     """The real server over `board`, with its data below `root`."""
     port, log, settings = free_port(), root / "server.log", root / "settings.toml"
     settings.write_text("[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 1000\n", encoding="utf-8")
     where = ("--data", root / "data", "--settings", settings, "--port", str(port))
     arguments = ("serve", "--benchmark", board.folder, *where, *options)
-    with running(*arguments, log=log) as process:
+    with running(*arguments, log=log, start=start) as process:
         server = Server(f"http://127.0.0.1:{port}", root / "data", process, log, board)
         wait_ready(server.url, process, log)
         yield server

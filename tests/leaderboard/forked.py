@@ -17,7 +17,7 @@ from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
-__all__ = ["FORKS", "Forked", "begin"]
+__all__ = ["FORKS", "Forked", "Process", "begin", "started"]
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["reveal_leaderboard.web.app", "reveal_leaderboard.worker.worker"])
@@ -60,6 +60,15 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def started(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """``python -m reveal_leaderboard WORDS``, for tests that change what it imports."""
+    with log.open("ab") as output:
+        return subprocess.Popen([sys.executable, "-m", "reveal_leaderboard", *words], stdout=output, stderr=output)
+
+
+Process = Forked | subprocess.Popen[bytes]
 
 
 def _live(words: Sequence[str], log: Path, environ: Mapping[str, str]) -> None:

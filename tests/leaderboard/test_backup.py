@@ -211,7 +211,7 @@ def test_a_damaged_backup_is_not_restored(filled: FilledBoard, tmp_path: Path) -
     with pytest.raises(BackupError, match=f"damaged: blobs/{upload.name} is not what its manifest says"):
         restore(folder, url, blobs)
     upload.unlink()
-    with pytest.raises(BackupError, match=f"not whole: blobs/{upload.name} is missing"):
+    with pytest.raises(BackupError, match=f"incomplete: blobs/{upload.name} is missing"):
         restore(folder, url, blobs)
     upload.write_bytes(whole)
     (folder / "manifest.json").write_text(manifest.replace("blobs/", "../blobs/"))

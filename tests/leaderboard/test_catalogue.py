@@ -78,7 +78,7 @@ def test_a_budget_too_large_or_a_holdout_too_small_is_warned_of(
     Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_policy()
     assert n < 500
     assert [message.split(";")[0] for message in caplog.messages] == [
-        f"{BENCHMARK} 1.0.0 holds out {n} images: with `release.min_cell` = 500 no score can be shown of fewer than 500"
+        f"{BENCHMARK} 1.0.0 holds out {n} images: with `release.min_cell` = 500 no score of fewer than 500 can be shown"
     ]
     # A label needs as many studies without it as with it, and so does a finding of detection on images
     assert [KINDS[name].least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]

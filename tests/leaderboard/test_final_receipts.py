@@ -113,7 +113,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str]] = {
     ),
     "receipt-moved": (
         lambda c: c.execute(table.update().where(table.c.part == "final").values(version="0.9.0")),
-        "receipt 6 stands in a row that says something else",
+        "receipt 6 does not match its row",
     ),
 }
 

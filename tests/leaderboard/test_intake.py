@@ -144,7 +144,7 @@ def test_a_check_that_breaks_off_keeps_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(intake.custody, "parse", broken)
-        with pytest.raises(ParseFailed, match="The file"):
+        with pytest.raises(ParseFailed, match="Reading the file"):
             send(intake, write_file())
     assert stored(intake) == []
 

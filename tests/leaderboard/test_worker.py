@@ -32,7 +32,7 @@ from sqlalchemy.exc import OperationalError
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
-from tests.leaderboard.forked import Forked
+from tests.leaderboard.forked import Process
 
 
 class Desk:
@@ -62,7 +62,7 @@ class Desk:
         assert outcome.submission is not None
         return outcome.submission
 
-    def worker(self, *options: str) -> AbstractContextManager[Forked]:
+    def worker(self, *options: str) -> AbstractContextManager[Process]:
         holdout = f"{BENCHMARK}={self.board.holdout}"
         arguments = ("worker", "--data", self.data, "--holdout", holdout, "--vault", self.vault, *options)
         return running(*arguments, log=self.root / "worker.log")

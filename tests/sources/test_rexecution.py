@@ -283,8 +283,8 @@ def test_scaled_pictures_are_refused(copy: Path) -> None:
 def test_two_task_files_are_one_too_many(copy: Path) -> None:
     (copy / "tasks.json").write_text("[]")
     problems = refused(copy, keep_going=True)
-    assert problems == ["copy: `tasks` must be one file, tasks.csv, tasks.tsv, tasks.xlsx, tasks.json, tasks.jsonl, "
-                        "got tasks.csv, tasks.json"]  # fmt: skip
+    forms = ", ".join(f"tasks{suffix}" for suffix in (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet"))
+    assert problems == [f"copy: `tasks` must be one file, {forms}, got tasks.csv, tasks.json"]
 
 
 def test_a_folder_without_tasks(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def small(scratch: Path) -> Iterator[Custody]:
 def test_what_needs_too_much_gets_a_fixed_sentence(small: Custody, board: Board, tmp_path: Path) -> None:
     large = tmp_path / "large.jsonl"
     large.write_bytes(b" " * (60 << 20))
-    with pytest.raises(ParseFailed, match=r"^The file needs more memory to read than a check may take\.") as caught:
+    with pytest.raises(ParseFailed, match=r"^Reading the file takes more memory than a check may use\.") as caught:
         small.parse(large, board.manifest, name="large")
     assert caught.value.kind == "too_large"
 

@@ -13,7 +13,7 @@ from reveal_leaderboard.cli import app
 from typer.testing import CliRunner
 
 from tests.leaderboard.conftest import ASKING, free_port, running, wait_ready, wait_until
-from tests.leaderboard.forked import Forked
+from tests.leaderboard.forked import Process
 from tests.leaderboard.leak.hospital import Hospital
 from tests.leaderboard.leak.wire import Wire
 
@@ -27,14 +27,14 @@ class Deployment:
     hospital: Hospital
     root: Path
     wire: Wire
-    server: Forked
+    server: Process
 
     @property
     def data(self) -> Path:
         return self.root / "data"
 
     @contextmanager
-    def worker(self, *options: str) -> Iterator[Forked]:
+    def worker(self, *options: str) -> Iterator[Process]:
         """A worker for all holdouts, its temporary files below `root`."""
         arguments: list[str | Path] = ["worker", "--data", self.data, "--settings", self.root / "settings.toml"]
         arguments += ["--vault", self.hospital.vault, *options]
