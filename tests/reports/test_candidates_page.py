@@ -25,6 +25,7 @@ def test_what_is_selected_is_saved(width: int, scheme: str, tmp_path: Path) -> N
         page.fill("[data-id='501-1'] [data-column=prior_study_id]", "500")
         page.fill("[data-id='501-1'] [data-column=clarity]", "5")
         page.keyboard.press("Tab")
+        page.wait_for_timeout(1000)  # a browser stores what a page keeps a moment later
         page.reload()  # what was chosen is kept
         page.click("#breakdown summary")
         assert page.inner_text("#chosen") == "1 of 2 studies have a task"
