@@ -21,14 +21,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.sources.source import (
     BuildError,
-    Extra,
     Inspection,
     Pixels,
     Problem,
@@ -36,10 +34,8 @@ from reveal_bench.sources.source import (
     finish,
     is_synthetic,
 )
+from reveal_bench.sources.study_labels import reader_labels
 from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
-
-if TYPE_CHECKING:
-    from datasets import Features
 
 __all__ = ["PUBLISHED", "REFERENCES", "detect", "inspect", "read"]
 
@@ -133,19 +129,10 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> R
         splits.setdefault(said.split, []).append(record)
     if not splits:
         raise BuildError([Problem(".", None, "rows", "must leave a study without a problem", "none")])
-    said_by_readers = [
-        {"study_id": study_id, "reader": reader, "labels": list(labels)}
-        for reader, studies in found.readers.items()
-        for study_id, labels in studies.items()
-    ]
-    extras = [Extra("readers", _reader_features, said_by_readers, key="study_id")] if said_by_readers else []
-    return Reading(splits, warnings, extras=extras, synthetic=is_synthetic(Path(root)))
-
-
-def _reader_features() -> Features:
-    from datasets import Features, List, Value
-
-    return Features({"study_id": Value("string"), "reader": Value("string"), "labels": List(Value("string"))})
+    by_readers = (
+        (study_id, reader, labels) for reader, studies in found.readers.items() for study_id, labels in studies.items()
+    )
+    return Reading(splits, warnings, extras=reader_labels(by_readers), synthetic=is_synthetic(Path(root)))
 
 
 def _tables_of(root: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@
       # or  json: {column: labels}
     agreement: {column: Agreement, values: {"3 of 3": three_of_three, "2 of 3": two_of_three}}
     n_agree_all: {column: N}
+    # or  reader: {column: Reader}         a row per study and reader: the labels of more than half of them
     demographics:
       age: {column: Age}                  # in years; or age: {from: header}
       sex: {column: Sex, values: {Female: F, Male: M}}
@@ -79,7 +80,7 @@ FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
 """Answers list findings with commas between them, and "macro" is the average over all."""
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
-    "source", "require_deidentified", "other_studies", "findings",
+    "source", "require_deidentified", "other_studies", "findings", "reader",
 )  # fmt: skip
 
 
@@ -118,7 +119,7 @@ class StudyMapping:
     key_matches: str
     labels: LabelRule
     rules: Mapping[str, ColumnRule]
-    """agreement, n_agree_all, age, age_band, sex, race, patient_class, split, patient_key: those that are given."""
+    """agreement, n_agree_all, reader, age, age_band, sex, race, patient_class, split, patient_key: those given."""
     ids: Mapping[str, str]
     source: str | None
     require_deidentified: bool
@@ -216,9 +217,12 @@ class MappingParser:
             self._fail("study_key.matches", f"must be one of {', '.join(KEY_FACTS)}", hint(matches, KEY_FACTS))
         rules: dict[str, ColumnRule] = {
             name: self._rule(content[name], name, AGREEMENTS if name == "agreement" else None)
-            for name in ("agreement", "n_agree_all", "split", "patient_key")
+            for name in ("agreement", "n_agree_all", "reader", "split", "patient_key")
             if name in content
         }
+        if "reader" in rules and (counted := rules.keys() & {"agreement", "n_agree_all"}):
+            rule = "must not be given where the mapping names the column of readers: agreement is counted"
+            self._fail(min(counted), rule, "both")
         demographics = self._mapping(content.get("demographics", {}), "demographics", ("age", *VOCABULARIES))
         if {"age", "age_band"} <= demographics.keys():
             self._fail("demographics", "must have one of `age` and `age_band`", "both")

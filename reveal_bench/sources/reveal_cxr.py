@@ -10,8 +10,8 @@ Without a mapping, `inspect` suggests one and `read` refuses: a guess is never u
 
 What becomes what
 -----------------
-* One record per row of the table; rows and studies must fit one to one: what does not is a problem of the row, or of
-  the first file of the study.
+* One record per row of the table, or per study where the table has a row per reader; they and the studies of the
+  images must fit one to one: what does not is a problem of the row, or of the first file of the study.
 * Splits are those that the mapping names; without them there is one, "test".
 * Files that are no original radiograph, and doubles, are set aside and listed with the reason.
 * Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Nothing else
@@ -49,7 +49,7 @@ from reveal_bench.sources.source import (
     finish,
     is_synthetic,
 )
-from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies
+from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies, reader_labels
 from reveal_bench.sources.study_table import StudyTable, read_table
 
 if TYPE_CHECKING:
@@ -160,6 +160,10 @@ class Namer:
         self._made_of.setdefault(kind, set()).add(uid)
         return keyed_id(self.key, kind, uid)
 
+    def study_id(self, joined: Joined) -> str:
+        """The study's public id, or its keyed one."""
+        return joined.row.ids.get("study") or self.name("study", joined.study.uid)
+
     def problems(self, file: str) -> list[Problem]:
         """Ids that two identifiers share."""
         if self.key is None:
@@ -199,7 +203,7 @@ def make_records(
             **_header_facts(mapping, pair, file, problems),
             **row.facts,
         }
-        study_id = row.ids.get("study") or namer.name("study", study.uid)
+        study_id = namer.study_id(pair)
         if rows_of.setdefault(study_id, row.row) != row.row:
             value = f"{study_id!r} again, first in row {rows_of[study_id]}"
             problems.append(Problem(file, row.row, "study_id", "must be of one study only", value))
@@ -401,10 +405,18 @@ def finish_reading(
     finish(problems, warnings, keep_going=keep_going)
     if not splits:
         raise BuildError([Problem(file, None, "rows", "must leave a study without a problem", "none")])
+    kept = {record.study_id for records in splits.values() for record in records}
+    said = (
+        (study_id, reader, labels)
+        for pair in joining.joined
+        if (study_id := namer.study_id(pair)) in kept
+        for reader, labels in pair.row.readings.items()
+    )
+    terms = [] if joining.mapping.has_own_findings else [label_terms()]
     return Reading(
         splits,
         warnings,
-        extras=[] if joining.mapping.has_own_findings else [label_terms()],
+        extras=[*terms, *reader_labels(said)],
         set_aside=joining.tree.set_aside,
         synthetic=is_synthetic(joining.root),
         benchmark=own_benchmark("own-findings", joining.mapping.findings) if joining.mapping.has_own_findings else None,

@@ -4,14 +4,19 @@ Every text must be known to the mapping or to a vocabulary: what is not is a pro
 and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present; beside a label they are a
 problem, and so is a blank cell of labels: a study without labels must say so. Where a mapping has findings of its own,
 one of these texts may be among them, and is then a label.
+
+Where the mapping names the column of readers, the rows of a study make one: a label is present if more than half of the
+study's readers gave it. Of three readers it is counted how many gave exactly these labels (paper 004, section 2.4).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding, conflict
 from reveal_bench.kinds.findings.records import AGREEMENTS, UNKNOWN, age_band
@@ -25,8 +30,11 @@ from reveal_bench.sources.mapping import (
     is_split_name,
     which_labels,
 )
-from reveal_bench.sources.source import Problem
+from reveal_bench.sources.source import Extra, Problem
 from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
+
+if TYPE_CHECKING:
+    from datasets import Features
 
 __all__ = [
     "NO_LABEL",
@@ -35,6 +43,7 @@ __all__ = [
     "check_columns",
     "labelled_studies",
     "labels_of_cell",
+    "reader_labels",
     "spelled_labels",
 ]
 
@@ -49,13 +58,16 @@ PUBLIC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """It becomes a part of file names."""
 
 N_OF_AGREEMENT = {"two_of_three": 2, "three_of_three": 3}
+_AGREEMENT_OF = {n: word for word, n in N_OF_AGREEMENT.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledStudy:
-    """A row of the table, understood. `key` is the study key; None where the mapping leaves a fact to the headers.
+    """A row of the table, or all rows of a study, understood.
 
-    `facts` has age_band, sex, race and patient_class, those that the table tells of this study.
+    `key` is the study key; None where the mapping leaves a fact to the headers. `facts` has age_band, sex, race and
+    patient_class, those that the table tells of this study; `readings` what each reader said, where the table has
+    readers.
     """
 
     row: int
@@ -67,6 +79,7 @@ class LabelledStudy:
     facts: dict[str, str] = field(default_factory=dict)
     patient_key: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
+    readings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def check_columns(mapping: StudyMapping, table: StudyTable, problems: list[Problem]) -> bool:
@@ -79,24 +92,43 @@ def check_columns(mapping: StudyMapping, table: StudyTable, problems: list[Probl
 def labelled_studies(
     mapping: StudyMapping, table: StudyTable, problems: list[Problem]
 ) -> tuple[list[LabelledStudy], set[str]]:
-    """Every row without a problem, and the study keys of the others."""
-    found: list[LabelledStudy] = []
+    """Every study whose rows have no problem, and the study keys of the others."""
+    found: dict[str, LabelledStudy] = {}
     faulty: set[str] = set()
-    first_row: dict[str, int] = {}
     for row in table.rows:
-        reader = _Row(mapping, table.file, row)
-        study = reader.read()
-        if study.key in first_row:
-            value = f"{study.key!r} again, first in row {first_row[study.key]}"
-            reader.fail(mapping.key_column, "must occur in one row only", value)
-        elif study.key:
-            first_row[study.key] = row.number
-        problems += reader.problems
-        if reader.problems:
+        parser = _Row(mapping, table.file, row)
+        study = parser.read()
+        if study.key:
+            first = found.setdefault(study.key, study)
+            if first is not study:
+                parser.join(first, study)
+        problems += parser.problems
+        if parser.problems:
             faulty.add(study.key)
-        else:
-            found.append(study)
-    return [study for study in found if study.key not in faulty], faulty
+    studies = (study for key, study in found.items() if key not in faulty)
+    return [_agreed(study, mapping.findings) if study.readings else study for study in studies], faulty
+
+
+def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
+    """The study with the labels of more than half of its readers."""
+    votes = Counter(label for labels in study.readings.values() for label in labels)
+    labels = tuple(label for label in findings if 2 * votes[label] > len(study.readings))
+    if len(study.readings) != 3:
+        return replace(study, labels=labels)
+    n = sum(said == labels for said in study.readings.values())
+    return replace(study, labels=labels, n_agree_all=n, agreement=_AGREEMENT_OF.get(n))
+
+
+def reader_labels(said: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
+    """The table `readers` from (study_id, reader, labels); none without any."""
+    rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in said]
+    return [Extra("readers", _reader_features, rows, key="study_id")] if rows else []
+
+
+def _reader_features() -> Features:
+    from datasets import Features, List, Value
+
+    return Features({"study_id": Value("string"), "reader": Value("string"), "labels": List(Value("string"))})
 
 
 Fail = Callable[[str, str, str], None]
@@ -171,21 +203,41 @@ class _Row:
         agreement = self._word(rules["agreement"], AGREEMENTS) if "agreement" in rules else None
         n_agree_all = self._n_agree_all(agreement)
         if agreement is None and n_agree_all is not None:
-            agreement = next((word for word, n in N_OF_AGREEMENT.items() if n == n_agree_all), None)
+            agreement = _AGREEMENT_OF.get(n_agree_all)
         facts = {name: self._word(rules[name], words) for name, words in VOCABULARIES.items() if self._has(name)}
         if self._has("age"):
             facts["age_band"] = self._age_band(rules["age"])
+        labels = self._consistent(self._labels())
         return LabelledStudy(
             row=self.row.number,
             key=key,
-            labels=self._consistent(self._labels()),
+            labels=labels,
             agreement=agreement,
             n_agree_all=n_agree_all,
             split=self._split(),
             facts={name: word for name, word in facts.items() if word is not None},
             patient_key=self._needed("patient_key", rules["patient_key"].column) if "patient_key" in rules else None,
             ids={name: self._public_id(name, column) for name, column in self.mapping.ids.items()},
+            readings={self._needed("reader", rules["reader"].column): labels} if "reader" in rules else {},
         )
+
+    def join(self, first: LabelledStudy, study: LabelledStudy) -> None:
+        """Add what a reader said in this row, `study`, to the study's first row."""
+        if "reader" not in self.mapping.rules:
+            value = f"{study.key!r} again, first in row {first.row}"
+            rule = "must occur in one row only, unless the mapping names the column of its `reader`"
+            self.fail(self.mapping.key_column, rule, value)
+            return
+        for reader, labels in study.readings.items():
+            if reader in first.readings:
+                value = f"{reader!r} again for {study.key!r}"
+                self.fail(self.mapping.rules["reader"].column or "", "must occur once for a study", value)
+            first.readings[reader] = labels
+        told = {name: getattr(study, name) for name in ("split", "facts", "patient_key", "ids")}
+        for name, value in told.items():
+            if value != getattr(first, name):
+                rule = f"must be the same in every row of {study.key!r}"
+                self.fail(name, rule, f"{value}, and {getattr(first, name)} in row {first.row}")
 
     def _has(self, name: str) -> bool:
         return name in self.mapping.rules and not self.mapping.rules[name].from_header

@@ -15,6 +15,7 @@ from reveal_bench.cli import app
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.findings import Vocabulary
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.findings.cases import label_readings
 from reveal_bench.kinds.findings.records import read_studies, read_study_manifest
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.questions import Question
@@ -116,6 +117,57 @@ def test_what_is_wrong_with_own_findings_is_named(tmp_path, change, problem):
     root = write_tree(tmp_path, table=TABLE.replace(*change), mapping=MAPPING.replace(*change), name="labels.csv")
     with pytest.raises(BuildError, match=re.escape(problem)):
         read(root, id_key=KEY)
+
+
+READERS, READERS_MAPPING = (example("Several readers", form) for form in ("csv", "yaml"))
+READERS_MAPPING += "other_studies: left out\n"
+
+
+def test_rows_of_several_readers_become_a_study(tmp_path):
+    write_tree(tmp_path / "set", table=READERS, mapping=READERS_MAPPING, name="labels.csv")
+    run("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
+    studies = read_studies(tmp_path / "out", "test")
+    assert [(s.labels, s.n_agree_all, s.agreement) for s in studies] == [
+        (("Pneumothorax",), 2, "two_of_three"),
+        ((), 2, "two_of_three"),
+    ]
+    first, second = (s.study_id for s in studies)
+    assert label_readings(tmp_path / "out", "test", studies) == {
+        "A": {first: ("Pleural effusion", "Pneumothorax"), second: ()},
+        "B": {first: ("Pneumothorax",), second: ("COPD",)},
+        "C": {first: ("Pneumothorax",), second: ()},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "n", "agreement"),
+    [
+        ("1.2.1,A,COPD\n1.2.1,B,None\n", (), None, None),  # a half is not more than a half
+        ("1.2.1,A,COPD\n1.2.1,B,Aneurysm\n1.2.1,C,None\n", (), 1, None),
+        ("1.2.1,A,COPD\n1.2.1,B,COPD\n1.2.1,C,COPD\n", ("COPD",), 3, "three_of_three"),
+        ("1.2.1,A,COPD;Aneurysm\n1.2.1,B,COPD\n1.2.1,C,Aneurysm\n", ("Aneurysm", "COPD"), 1, None),
+        ("1.2.1,A,COPD\n", ("COPD",), None, None),
+    ],
+)
+def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
+    write_tree(tmp_path, table="study,reader,labels\n" + rows, mapping=READERS_MAPPING, name="labels.csv")
+    (study,) = read(tmp_path, id_key=KEY).splits["test"]
+    assert (study.labels, study.n_agree_all, study.agreement) == (labels, n, agreement)
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "problem"),
+    [
+        ("1.2.1,A", "", "labels.csv:3: `reader` must occur once for a study, got 'A' again for '1.2.1'"),
+        ("1.2.1,", "", "labels.csv:3: `reader` must not be blank, as it gives the reader"),
+        ("1.2.1,B", "agreement: {column: labels}", "`agreement` must not be given where the mapping names the column"),
+        ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),
+    ],
+)
+def test_what_is_wrong_with_rows_of_readers_is_named(tmp_path, change, more, problem):
+    write_tree(tmp_path, table=READERS.replace("1.2.1,B", change), mapping=READERS_MAPPING + more, name="labels.csv")
+    with pytest.raises(BuildError, match=re.escape(problem)):
+        read(tmp_path, id_key=KEY)
 
 
 def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
