@@ -163,7 +163,7 @@ class BootstrapMeans:
     Attributes
     ----------
     values : float array (n_groups,), replicates : float array (n_resamples, n_groups)
-        Mean over defined rows; NaN where there is none.
+        Mean over defined rows; NaN where there is none. See :func:`bootstrap_columns` for replicates without means.
     n, n_undefined : int arrays (n_groups,)
     sums, rows : float arrays (n_units, n_groups)
         What each unit holds: the sum of its defined rows, and their number.
@@ -338,8 +338,14 @@ def bootstrap_columns(
     n_groups: int,
     n_units: int,
     blocks: Iterable[Counts],
+    with_means: bool = True,
 ) -> list[BootstrapMeans]:
     """:func:`bootstrap_means` of each of `columns`, which have the same cases; all of a block of counts at once.
+
+    Parameters
+    ----------
+    with_means : whether replicates are means; else they are 1 wherever there is one, which is all that the jackknife
+        asks of them and a fraction of the work
 
     Raises
     ------
@@ -347,10 +353,14 @@ def bootstrap_columns(
         As :func:`bootstrap_means`.
     """
     held = [_sums_and_rows(values, groups, units, (n_units, n_groups)) for values in columns]
-    resampled = [[weighted_sums(counts, own) for own in held] for counts in blocks]
+    asked = [own if with_means else own[:, n_groups:] for own in held]
+    keys = [own.tobytes() for own in asked]  # most metrics are defined in the same cases
+    distinct = dict(zip(keys, asked, strict=True))
+    resampled = [{key: weighted_sums(counts, own) for key, own in distinct.items()} for counts in blocks]
     means = []
-    for own, drawn in zip(held, zip(*resampled, strict=True), strict=True):
-        replicates = np.concatenate([_divide(part[:, :n_groups], part[:, n_groups:]) for part in drawn])
+    for own, key in zip(held, keys, strict=True):
+        drawn = [found[key] for found in resampled]
+        replicates = np.concatenate([_divide(part[:, :n_groups], part[:, -n_groups:]) for part in drawn])
         sums, rows = own[:, :n_groups], own[:, n_groups:]
         n = rows.sum(axis=0).astype(np.int64)
         n_undefined = np.bincount(groups, minlength=n_groups) - n

@@ -83,11 +83,26 @@ def test_many_patients_are_drawn_in_blocks_and_nothing_changes(
     blocks = list(blocks_of_counts(n_units, Resampling(50, 3)))
     assert [len(block) for block in blocks] == [16, 16, 16, 2]
     assert np.array_equal(np.concatenate(blocks), counts)
-    found = bootstrap_columns([hits, shares], groups, units, n_groups=n_groups, n_units=n_units, blocks=blocks)
+    shape = {"n_groups": n_groups, "n_units": n_units}
+    found = bootstrap_columns([hits, shares], groups, units, blocks=blocks, **shape)
     for got, values in zip(found, (hits, shares), strict=True):
         wanted = bootstrap_means(values, groups, units, n_groups=n_groups, counts=counts)
         assert np.array_equal(got.replicates, wanted.replicates)
         assert np.array_equal(got.values, wanted.values)
+
+
+def test_without_means_replicates_tell_which_are_defined(rng: np.random.Generator) -> None:
+    columns = [np.where(rng.random(12) < 0.5, NAN, rng.random(12)) for _ in range(2)]
+    groups, units, counts = rng.integers(0, 3, 12), rng.integers(0, 4, 12), resampling_counts(4, Resampling(60))
+    how: dict[str, Any] = {"n_groups": 3, "n_units": 4, "blocks": [counts]}
+    plain = bootstrap_columns([*columns, columns[0]], groups, units, with_means=False, **how)
+    for got, values in zip(plain, [*columns, columns[0]], strict=True):
+        wanted = bootstrap_means(values, groups, units, n_groups=3, counts=counts)
+        assert np.isnan(wanted.replicates).any()
+        assert not np.isnan(wanted.replicates).all()
+        assert np.array_equal(got.replicates, np.where(np.isnan(wanted.replicates), NAN, 1), equal_nan=True)
+        assert np.array_equal(got.sums, wanted.sums)
+        assert np.array_equal(got.values, wanted.values, equal_nan=True)
 
 
 def test_figures_of_labels_and_raters_are_those_of_one_draw_held_at_once(

@@ -519,7 +519,8 @@ def summarize(
     check_interval(resampling.interval, resampling.n_resamples)
     chosen = tuple(rows.findings if findings is None else findings)
     names = [name for name in METRICS if name in rows.values] if metrics is None else list(metrics)
-    (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen)
+    with_means = resampling.interval != "jackknife"
+    (means,) = resample_systems([rows], resampling, metrics=names, findings=chosen, with_means=with_means)
     estimates = []
     for name in names:
         recipe = resampling.signature(name, METRICS[name].version)
@@ -528,9 +529,16 @@ def summarize(
 
 
 def resample_systems(
-    systems: Sequence[CaseRows], resampling: Resampling, *, metrics: Sequence[str], findings: Sequence[str]
+    systems: Sequence[CaseRows],
+    resampling: Resampling,
+    *,
+    metrics: Sequence[str],
+    findings: Sequence[str],
+    with_means: bool = True,
 ) -> list[dict[str, BootstrapMeans]]:
     """Means per finding of several systems on one split, on the data and in the same replicates.
+
+    `with_means` is that of :func:`~reveal_bench.metrics.bootstrap.bootstrap_columns`.
 
     Returns
     -------
@@ -562,6 +570,7 @@ def resample_systems(
         kept, groups, codes = code_cases(rows.case_findings, of_case, findings=findings, units=units)
         blocks = blocks_of_counts(len(units), resampling)
         columns = [rows.values[name][kept] for name in metrics]
-        means = bootstrap_columns(columns, groups, codes, n_groups=len(findings), n_units=len(units), blocks=blocks)
+        how: dict[str, Any] = {"n_groups": len(findings), "n_units": len(units), "with_means": with_means}
+        means = bootstrap_columns(columns, groups, codes, blocks=blocks, **how)
         results.append(dict(zip(metrics, means, strict=True)))
     return results
