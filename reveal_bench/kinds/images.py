@@ -35,7 +35,8 @@ class PictureFile:
     name : file name to publish, without folders
     shown : path relative to the download, for messages
     kind : {"picture", "dicom", "png16"}
-        JPEG or 8-bit PNG whose bytes pass unchanged; DICOM; PNG of 16 bits, which becomes one of 8.
+        JPEG or PNG, whose bytes pass unchanged unless it is grey of 16 bits; DICOM; PNG that must be of 16 bits, which
+        become 8.
     member : name inside the zip archive `path`, or None
     """
 

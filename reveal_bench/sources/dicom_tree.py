@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
-from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES, folded
+from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, spelled_labels
 from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, read_table
@@ -35,11 +35,12 @@ FRONTAL = ("AP", "PA")
 
 @dataclass(frozen=True, slots=True)
 class TreeImage:
-    """One image: its file, its header, and its path for messages."""
+    """One image: its file, its header, and its path for messages; a picture that is no DICOM has a bare header."""
 
     file: DicomFile
     header: Header
     shown: str
+    is_dicom: bool = True
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -85,7 +86,7 @@ class StudyTree:
     set_aside : (path, reason) of readable files that are not part of the dataset
     problems : of files; those of an image have its study's UID in `problem_studies`
     problem_studies : UIDs of studies that have a problem
-    n_others : suffix -> files that are not DICOM
+    n_others : suffix -> files that are neither DICOM nor a table or a mapping
     """
 
     studies: dict[str, TreeStudy] = field(default_factory=dict)
@@ -117,7 +118,9 @@ def read_tree(
     scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
     tree = StudyTree()
     tree.set_aside = [(file.shown(scan.root), reason) for file, reason in scan.set_aside]
-    tree.n_others.update(PurePosixPath(file.member or file.path.name).suffix or "no suffix" for file in scan.others)
+    suffixes = (PurePosixPath(file.member or file.path.name).suffix for file in scan.others)
+    expected = (*TABLE_SUFFIXES, ".yaml")
+    tree.n_others.update(suffix or "no suffix" for suffix in suffixes if suffix.lower() not in expected)
     for file, reason in scan.unreadable:
         tree.problems.append(Problem(file.shown(scan.root), None, "file", "must be readable DICOM", reason))
     n_secondary = sum(set_aside(header) is not None for _, header in scan.headers)
@@ -212,6 +215,7 @@ _WORDS: dict[str, dict[str, str]] = {
     "age_band": {},
 }
 _UNKNOWN_WORDS = ("", "unknown", "not reported", "not available", "n/a", "na", "u", "unk")
+_READER = re.compile(r"reader|rater|radiologist|annotator", re.IGNORECASE)
 _NAMES = {"sex": r"sex|gender", "race": r"race|ethnic", "patient_class": r"class|setting|in.?patient"}
 
 
@@ -295,6 +299,9 @@ def _guess(table: StudyTable, tree: StudyTree) -> Guess | None:
     content: dict[str, Any] = {"table": table.file, "study_key": {"column": column, "matches": fact}}
     rest = {name: texts for name, texts in cells.items() if name != column}
     labels, notes, used = _labels(table, rest)
+    if not used and (own := _own_findings(rest)):
+        content["findings"] = own
+        labels, notes, used = {"wide": {name: name for name in own}}, [], set(own)
     content["labels"] = labels
     rest = {name: texts for name, texts in rest.items() if name not in used}
     agreement = _agreement(rest)
@@ -308,9 +315,13 @@ def _guess(table: StudyTable, tree: StudyTree) -> Guess | None:
     if n_matched < len(tree.studies):
         notes.append(f"{column} matches {n_matched:,} of {len(tree.studies):,} studies by {fact}")
     if len(set(cells[column])) < len(cells[column]):
-        rule = "a study must stand in one, with what its readers agreed on"
-        notes.append(f"{column} has the same value in several rows: {rule}")
-        n_matched = 0
+        reader = next((name for name in rest if _READER.search(name) and all(rest[name])), None)
+        if reader is not None:
+            content["reader"] = {"column": reader}
+        else:
+            rule = "a study must stand in one, or a column must name the reader of each row"
+            notes.append(f"{column} has the same value in several rows: {rule}")
+            n_matched = 0
     return Guess(table, content, n_matched, len(tree.studies), bool(used), notes)
 
 
@@ -356,6 +367,16 @@ def _labels(table: StudyTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
             if any(entries) and _share(entry for entry in entries if entry) > 0.6:
                 return {"list": {"column": column, "separator": separator}}, [], {column}
     return {"list": {"column": OPEN, "separator": ";"}}, ["No column of labels was found"], set()
+
+
+def _own_findings(cells: dict[str, list[str]]) -> list[str]:
+    """Columns that may be findings of one's own, at least two: their cells say yes and no, and nothing else."""
+    found = [
+        column
+        for column, texts in cells.items()
+        if set(map(folded, texts)) <= PRESENT | ABSENT and FINDING_NAME.fullmatch(column)
+    ]
+    return found if len(found) > 1 else []
 
 
 def _share(entries: Iterator[Any]) -> float:

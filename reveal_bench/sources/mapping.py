@@ -23,7 +23,8 @@
 Further keys: `patient_key: {column: ...}` where the headers do not tell patients apart; `ids: {study: COLUMN, patient:
 COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
 `require_deidentified: true`; `other_studies: left out` if the images hold studies that shall not be in the set, which
-are a problem otherwise. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
+are a problem otherwise; `pictures: true` if they are PNG or JPEG files, each `file` or each `folder` a study, whichever
+the key matches. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
 
 A text on the left of `values` is a cell's (case does not matter); on the right stands a word of ours, or null for
 unknown. Without `values` the cells themselves must be our words. A blank cell means unknown, but never for labels.
@@ -45,6 +46,7 @@ from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_C
 from reveal_bench.sources.source import BuildError, Problem
 
 __all__ = [
+    "FINDING_NAME",
     "KEY_FACTS",
     "SPLIT_NAME",
     "VOCABULARIES",
@@ -64,6 +66,9 @@ KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "Patient
 """What a study key may match: a fact of the headers, a folder's name above the images, an image's file name without
 suffix. Not the accession number: it is never read."""
 
+BY_PATH = ("file", "folder")
+"""Those of them that need no header."""
+
 VOCABULARIES: dict[str, tuple[str, ...]] = {
     "age_band": AGE_BANDS,
     "sex": SEXES,
@@ -81,6 +86,7 @@ FINDING_NAME = re.compile(r"(?!macro$)[^\W_][^,;|\n\r\t]{0,79}", re.IGNORECASE)
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
     "source", "require_deidentified", "other_studies", "findings", "reader",
+    "pictures",
 )  # fmt: skip
 
 
@@ -124,6 +130,7 @@ class StudyMapping:
     source: str | None
     require_deidentified: bool
     leaves_out_others: bool = False
+    of_pictures: bool = False
     findings: tuple[str, ...] = REVEAL_LABELS
 
     @property
@@ -229,6 +236,12 @@ class MappingParser:
         for name, rule in demographics.items():
             rules[name] = self._rule(rule, f"demographics.{name}", VOCABULARIES.get(name))
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
+        of_pictures = self._flag(content.get("pictures", "false"), "pictures")
+        if of_pictures and matches not in BY_PATH:
+            self._fail("study_key.matches", f"must be {' or '.join(BY_PATH)}, as pictures have no header", matches)
+        for name in ("age", "sex") if of_pictures else ():
+            if name in rules and rules[name].from_header:
+                self._fail(f"demographics.{name}", "must name a column, as pictures have no header", "header")
         others = content.get("other_studies", "problem")
         if others not in ("problem", "left out"):
             self._fail("other_studies", "must be problem or left out", _shown(others))
@@ -244,6 +257,7 @@ class MappingParser:
             source=content.get("source") or None,
             require_deidentified=self._flag(content.get("require_deidentified", "false"), "require_deidentified"),
             leaves_out_others=others == "left out",
+            of_pictures=of_pictures,
             findings=self.findings,
         )
 

@@ -29,7 +29,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 from reveal_bench.arguments import ArgumentError
@@ -52,15 +52,15 @@ from reveal_bench.sources.boxes import (
     read_box,
 )
 from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
-from reveal_bench.sources.pictures import picture_size
+from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.reveal_cxr import MAPPING_NAME, UNDIVIDED, Namer
 from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, Reading, read_json
-from reveal_bench.sources.study_labels import NO_LABEL, PUBLIC_ID
+from reveal_bench.sources.study_labels import NO_LABEL, PUBLIC_ID, image_stem
 from reveal_bench.sources.study_table import missing_columns, read_table
 
 __all__ = ["BoxMapping", "detect", "inspect", "is_of_boxes", "read", "read_box_mapping"]
 
-DICOM, PICTURES = (".dcm", ".dicom"), (".png", ".jpg", ".jpeg")
+DICOM = (".dcm", ".dicom")
 KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
 OF_COCO = ("boxes", "images", "findings", "ids")
 LISTED, PICTURED = "in the table", "all pictures"
@@ -235,7 +235,7 @@ class _Own:
             _coco_rows(files["boxes"], faults) if mapping.is_coco else (_box_rows(files, mapping, faults), [])
         )
         for row in listed:
-            tables.images.setdefault(_stem(row["image"]), _Image(row))
+            tables.images.setdefault(image_stem(row["image"]), _Image(row))
         for row in rows:
             _add_box(row, tables, faults)
         return tables
@@ -336,7 +336,7 @@ def _box_rows(files: Mapping[str, Path], mapping: BoxMapping, faults: Faults) ->
 def _read_images(path: Path, named: Mapping[str, str], tables: _Tables, faults: Faults) -> None:
     columns = [named[name] for name in ("column", "patient", "split") if name in named]
     for row in _rows(path, None, columns, tables.mapping.file, faults):
-        name = _stem(row[named["column"]])
+        name = image_stem(row[named["column"]])
         patient, split = (row[named[key]] if key in named else default for key, default in
                           (("patient", ""), ("split", UNDIVIDED)))  # fmt: skip
         if not name or name in tables.images:
@@ -377,7 +377,7 @@ def _coco_rows(path: Path, faults: Faults) -> tuple[list[TableRow], list[TableRo
 def _add_box(row: TableRow, tables: _Tables, faults: Faults) -> None:
     mapping = tables.mapping
     column, finding_column = mapping.image or "image", mapping.finding
-    name, said = _stem(row[column]), row[finding_column]
+    name, said = image_stem(row[column]), row[finding_column]
     if not name:
         faults.add(row.problem(column, "must name an image", "a blank cell"), None)
         return
@@ -401,18 +401,12 @@ def _add_box(row: TableRow, tables: _Tables, faults: Faults) -> None:
         drawn.append((finding, row))
 
 
-def _stem(name: str) -> str:
-    """The name of an image without folder and the suffix of pictures."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    return path.stem if path.suffix.lower() in (*DICOM, *PICTURES) else path.name
-
-
 def _films(build: BoxBuild[_Tables]) -> tuple[PictureFolder, dict[str, Header]]:
     """Pictures, and headers of DICOM files, by what images are called in the table."""
     place = build.root if build.pictures is None else Path(build.pictures)
     films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True)
     if not films.paths:
-        return PictureFolder.below(place, PICTURES), {}
+        return PictureFolder.below(place, SUFFIXES), {}
     is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
     wanted = films.paths if is_by_uid else films.paths.keys() & build.parsed.images.keys()
     if build.parsed.mapping.images == PICTURED:

@@ -2,8 +2,8 @@
 
 :func:`develop` is the one way from a :class:`reveal_bench.kinds.images.PictureFile` to published bytes:
 JPEG and 8-bit PNG pass unchanged but for metadata, DICOM goes through the pipeline of
-:mod:`reveal_bench.dicom`, PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published 8-bit
-grey values, row by row, as Pillow decodes them.
+:mod:`reveal_bench.dicom`, grey PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published
+8-bit grey values, row by row, as Pillow decodes them.
 
 Metadata are EXIF, comments, text chunks, thumbnails, and whatever follows the end: they can hold names, dates and
 paths. They are cut out without touching the coded pixels: a file that has none
@@ -29,9 +29,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from PIL.Image import Image
 
-__all__ = ["CLEANED", "ORIGINAL", "PNG16", "develop", "grey_of_16_bits", "picture_size", "without_metadata"]
+__all__ = ["CLEANED", "ORIGINAL", "PNG16", "SUFFIXES", "develop", "grey_of_16_bits", "picture_size", "without_metadata"]
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+"""Of pictures that are not DICOM, in lower case."""
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_GREY_OF_16_BITS = b"\x10\x00"
+"""Bit depth and colour type in a PNG file's first chunk, the bytes 24 and 25."""
 _PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs"}
 _JPEG_KEPT_APP = {0xE0: (b"JFIF\0",), 0xE2: (b"ICC_PROFILE\0",), 0xEE: (b"Adobe",)}
 """APPn markers that may stay, with the beginnings that their contents must have."""
@@ -144,7 +149,7 @@ def develop(picture: PictureFile) -> Developed:
         dicom = develop_dicom(DicomFile(picture.path, picture.member))
         return Developed(dicom.data, picture.name, dicom.size, dicom.source_sha256, dicom.pixel_sha256, dicom.pipeline)
     data = _file_bytes(picture)
-    if picture.kind == "png16":
+    if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == _GREY_OF_16_BITS):
         return _from_png16(picture, data)
     published = without_metadata(data)
     size, pixel_sha256 = _decode(published, picture.path)

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import own_benchmark
@@ -39,6 +39,7 @@ from reveal_bench.sources.boxes import count_warnings
 from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, guess_mapping, read_tree, tables_below
 from reveal_bench.sources.ids import IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import KEY_FACTS, StudyMapping, read_mapping
+from reveal_bench.sources.picture_tree import read_pictures
 from reveal_bench.sources.source import (
     BuildError,
     Extra,
@@ -267,6 +268,8 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
     assert header.sop_uid is not None
     image_id = namer.name("image", header.sop_uid) if namer.key is not None else f"{study_id}_image{number}"
     path: Path = image.file.path
+    suffix = ".png" if image.is_dicom else path.suffix.lower()
+    kind: Literal["dicom", "picture"] = "dicom" if image.is_dicom else "picture"
     return StudyImage(
         image_id=image_id,
         view=header.view,
@@ -282,7 +285,7 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
         exposure_mas=header.exposure_mas,
         spacing_mm=header.spacing_mm,
         spacing_source=header.spacing_source,
-        picture=PictureFile(path, f"{image_id}.png", image.shown, kind="dicom", member=image.file.member),
+        picture=PictureFile(path, f"{image_id}{suffix}", image.shown, kind=kind, member=image.file.member),
     )
 
 
@@ -474,9 +477,12 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         except BuildError as error:
             early = error.problems
     require_deidentified = read is not None and read.require_deidentified
-    tree = read_tree(
-        root, workers=workers, require_deidentified=require_deidentified, include_secondary=include_secondary
-    )
+    if read is not None and read.of_pictures:
+        tree = read_pictures(root, one_per_study=read.key_matches == "file")
+    else:
+        tree = read_tree(
+            root, workers=workers, require_deidentified=require_deidentified, include_secondary=include_secondary
+        )
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
         base = _folder_of_table(root, mapping, read)
@@ -489,7 +495,8 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         else:
             joining.table = None
     if not tree.studies and not tree.problems:
-        joining.problems.append(Problem(".", None, "images", "must be DICOM radiographs", "none"))
+        rule = "must be DICOM radiographs, or PNG and JPEG files if the mapping says `pictures: true`"
+        joining.problems.append(Problem(".", None, "images", rule, "none"))
     if joining.claims:
         joining.warnings += count_warnings(joining.counts, PUBLISHED)
     return joining

@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding, conflict
@@ -30,6 +31,7 @@ from reveal_bench.sources.mapping import (
     is_split_name,
     which_labels,
 )
+from reveal_bench.sources.pictures import SUFFIXES
 from reveal_bench.sources.source import Extra, Problem
 from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
 
@@ -41,6 +43,7 @@ __all__ = [
     "LabelledStudy",
     "age_of",
     "check_columns",
+    "image_stem",
     "labelled_studies",
     "labels_of_cell",
     "reader_labels",
@@ -185,6 +188,18 @@ def age_of(text: str) -> float | None:
     return float(match[1]) if match is not None else None
 
 
+def image_stem(name: str) -> str:
+    """The name of an image without its folder, and without its suffix if that is one of images.
+
+    Examples
+    --------
+    >>> image_stem("films/a.png"), image_stem("1.2.3")
+    ('a', '1.2.3')
+    """
+    path = PurePosixPath(name.replace("\\", "/"))
+    return path.stem if path.suffix.lower() in (".dcm", ".dicom", *SUFFIXES) else path.name
+
+
 class _Row:
     """One row under a mapping."""
 
@@ -198,6 +213,8 @@ class _Row:
     def read(self) -> LabelledStudy:
         rules = self.mapping.rules
         key = self.row.text(self.mapping.key_column)
+        if self.mapping.key_matches == "file":
+            key = image_stem(key)
         if not key:
             self.fail(self.mapping.key_column, "must name the study", "a blank cell")
         agreement = self._word(rules["agreement"], AGREEMENTS) if "agreement" in rules else None

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from reveal_bench.kinds.findings.records import read_studies, read_study_manifes
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
+from reveal_bench.models.pictures import Pictures
 from reveal_bench.models.prompts import prompt_text
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.predictions import lint_findings
@@ -168,6 +170,70 @@ def test_what_is_wrong_with_rows_of_readers_is_named(tmp_path, change, more, pro
     write_tree(tmp_path, table=READERS.replace("1.2.1,B", change), mapping=READERS_MAPPING + more, name="labels.csv")
     with pytest.raises(BuildError, match=re.escape(problem)):
         read(tmp_path, id_key=KEY)
+
+
+PICTURES_MAPPING = """table: labels.csv
+pictures: true
+study_key: {column: image, matches: MATCHES}
+patient_key: {column: patient}
+findings: [Fracture, Tube]
+labels: {wide: {Fracture: Fracture, Tube: Tube}}
+"""
+
+
+def write_pictures(root, matches, rows):
+    """Two films: grey of 8 bits as JPEG, and of 16 bits as PNG."""
+    for name, film in (("a/1.jpg", np.full((6, 8), 9, np.uint8)), ("b/2.png", np.full((8, 6), 512, np.uint16))):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(film + np.arange(film.shape[1], dtype=film.dtype)).save(root / name)
+    (root / "labels.csv").write_text("image,patient,Fracture,Tube\n" + rows)
+    (root / "mapping.yaml").write_text(PICTURES_MAPPING.replace("MATCHES", matches))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("matches", "rows"), [("file", "a/1.jpg,P,1,0\n2,P,no,yes\n"), ("folder", "a,P,1,0\nb,P,no,yes\n")]
+)
+def test_studies_may_be_pictures(tmp_path, matches, rows):
+    write_pictures(tmp_path / "set", matches, rows)
+    run("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
+    studies = read_studies(tmp_path / "out", "test")
+    assert [study.labels for study in studies] == [("Fracture",), ("Tube",)]
+    assert studies[0].patient_id == studies[1].patient_id
+    assert [(i.width, i.height, i.view) for s in studies for i in s.images] == [(8, 6, "UNKNOWN"), (6, 8, "UNKNOWN")]
+    deep = Pictures(tmp_path / "out", "test").open(studies[1].images[0].image_id)
+    assert np.asarray(deep)[0].tolist() == [0, 51, 102, 153, 204, 255]  # from 512 to 517, not all of them white
+
+
+PICTURE_FAULTS = {
+    ("matches: file", "matches: PatientID"): "`study_key.matches` must be file or folder, as pictures have no header",
+    ("pictures: true", "pictures: true\ndemographics: {sex: {from: header}}"): "`demographics.sex` must name a column",
+    ("pictures: true\n", ""): "must be DICOM radiographs, or PNG and JPEG files if the mapping says `pictures: true`",
+}
+
+
+@pytest.mark.parametrize(("change", "problem"), PICTURE_FAULTS.items())
+def test_what_is_wrong_with_studies_of_pictures_is_named(tmp_path, change, problem):
+    root = write_pictures(tmp_path, "file", "1,P,1,0\n2,P,0,1\n")
+    (root / "mapping.yaml").write_text(PICTURES_MAPPING.replace("MATCHES", "file").replace(*change))
+    with pytest.raises(BuildError, match=re.escape(problem)):
+        read(root, id_key=KEY)
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path):
+    root = write_pictures(tmp_path, "file", "1,P,1,0\n2,P,0,1\n")
+    (root / "b" / "2.png").write_bytes(b"none")
+    with pytest.raises(BuildError, match=r"b/2\.png: `file` must be a PNG or JPEG file, got not a picture"):
+        read(root, id_key=KEY)
+
+
+def test_own_findings_and_readers_are_suggested(tmp_path):
+    rows = "study,Radiologist,Fracture,Tube\n1.2.1,A,1,0\n1.2.1,B,1,0\n1.2.2,A,0,1\n1.2.3,A,0,0\n"
+    write_tree(tmp_path, table=rows, mapping=None, name="labels.csv")
+    with pytest.raises(ValueError, match="must say what the columns") as told:
+        read(tmp_path, id_key=KEY)
+    (tmp_path / "mapping.yaml").write_text(str(told.value).partition("correct it:\n")[2])
+    assert [study.labels for study in read(tmp_path, id_key=KEY).splits["test"]] == [("Fracture",), ("Tube",), ()]
 
 
 def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):

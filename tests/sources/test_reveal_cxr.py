@@ -296,7 +296,7 @@ def test_a_table_of_readers_labels_is_guessed_before_one_of_their_boxes(tmp_path
     (tmp_path / "boxes.csv").write_text(boxes, encoding="utf-8")
     (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
     assert "# Guessed from table.csv" in text
-    assert "# study_uid has the same value in several rows: a study must stand in one, with what its readers" in text
+    assert text.endswith("reader:\n  column: reader\n")
 
 
 def test_no_table_that_fits(tmp_path):

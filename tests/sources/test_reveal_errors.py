@@ -161,7 +161,7 @@ FILES = [
     ),
     (
         lambda root: [path.unlink() for path in root.rglob("*") if path.parent.name in "abc"],
-        r"`images` must be DICOM radiographs, got none",
+        r"`images` must be DICOM radiographs, or PNG and JPEG files",
     ),
 ]
 
