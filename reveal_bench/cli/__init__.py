@@ -23,6 +23,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import (
     analyses,
     board,
+    build,
     convert,
     curate,
     data,
@@ -128,9 +129,9 @@ def _options() -> dict[str, str]:
     return {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
 
 
-app.command()(data.phantom)
-app.command()(data.inspect)
-app.command()(data.build)
+app.command()(build.phantom)
+app.command()(build.inspect)
+app.command()(build.build)
 app.command()(data.validate)
 app.command()(data.diff)
 app.command()(report.report)

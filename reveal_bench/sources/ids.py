@@ -18,7 +18,7 @@ from typing import Literal
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["KEY_BYTES", "IdKind", "check_collisions", "keyed_id", "read_id_key"]
+__all__ = ["KEY_BYTES", "KINDS", "IdKind", "check_collisions", "keyed_id", "read_id_key"]
 
 IdKind = Literal["study", "image", "patient"]
 KINDS: tuple[IdKind, ...] = ("study", "image", "patient")

@@ -202,10 +202,10 @@ class _Tables:
 
 @dataclass(frozen=True)
 class _Own:
-    """One reading: where mapping and tables are, and the secret of ids."""
+    """One reading: where mapping and tables are, and what makes ids."""
 
     mapping: Path | None = None
-    id_key: bytes | None = None
+    namer: Namer = field(default_factory=lambda: Namer(None))
 
     @property
     def source(self) -> BoxSource[_Tables]:
@@ -251,8 +251,8 @@ class _Own:
         build.warnings += films.warnings(tables.images)
         if not headers and not any(image.patient for image in tables.images.values()):
             build.warnings.append(NO_PATIENTS)
-        namer = Namer(None if tables.mapping.has_public_ids else self.id_key)
-        if not tables.mapping.has_public_ids and self.id_key is None:
+        namer = self.namer
+        if not tables.mapping.has_public_ids and namer.key is None:
             rule = "must be given, a secret to make ids with, or the mapping must say `ids: public`"
             raise ArgumentError("id_key", rule, "neither")
         splits: dict[str, list[LocalizationRecord]] = {}
@@ -309,11 +309,11 @@ def read(
     ValueError
         If there is no mapping of boxes, no picture, or no `id_key` where ids have to be made.
     """
-    own = _Own(mapping, id_key)
+    own = _Own(mapping, Namer(id_key))
     how: dict[str, Any] = {"pixels": pixels, "keep_going": keep_going, "pictures": pictures, "workers": workers}
     reading = own.source.read(root, **how)
     named = read_box_mapping(own.find(Path(root))["mapping"])
-    return replace(reading, benchmark=own_benchmark("own-boxes", named.findings))
+    return replace(reading, benchmark=own_benchmark("own-boxes", named.findings), ids=own.namer.ids)
 
 
 def _rows(path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults) -> list[TableRow]:

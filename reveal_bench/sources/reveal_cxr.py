@@ -37,7 +37,7 @@ from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.boxes import count_warnings
 from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, guess_mapping, read_tree, tables_below
-from reveal_bench.sources.ids import IdKind, check_collisions, keyed_id
+from reveal_bench.sources.ids import KINDS, IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import KEY_FACTS, StudyMapping, read_mapping
 from reveal_bench.sources.picture_tree import read_pictures
 from reveal_bench.sources.source import (
@@ -152,14 +152,13 @@ class Namer:
     """
 
     key: bytes | None
-    _made_of: dict[IdKind, set[str]] = field(default_factory=dict)
+    ids: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def name(self, kind: IdKind, uid: str) -> str:
         """The keyed id of `uid`."""
         if self.key is None:
             raise ArgumentError("id_key", "must be given where an id is not public")
-        self._made_of.setdefault(kind, set()).add(uid)
-        return keyed_id(self.key, kind, uid)
+        return self.ids.setdefault((kind, uid), keyed_id(self.key, kind, uid))
 
     def study_id(self, joined: Joined) -> str:
         """The study's public id, or its keyed one."""
@@ -173,8 +172,8 @@ class Namer:
             Problem(
                 file, None, f"{kind}_id", "must differ for different identifiers; take another key", f"{shared} twice"
             )
-            for kind, uids in self._made_of.items()
-            for shared in check_collisions(self.key, kind, uids)
+            for kind in KINDS
+            for shared in check_collisions(self.key, kind, (uid for of, uid in self.ids if of == kind))
         ]
 
 
@@ -423,6 +422,7 @@ def finish_reading(
         set_aside=joining.tree.set_aside,
         synthetic=is_synthetic(joining.root),
         benchmark=own_benchmark("own-findings", joining.mapping.findings) if joining.mapping.has_own_findings else None,
+        ids=namer.ids,
     )
 
 

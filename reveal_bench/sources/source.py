@@ -169,6 +169,7 @@ class Reading:
     set_aside : (path relative to the download, reason) of every file that is not part of the dataset
     synthetic : whether the download says of itself that it is made up
     benchmark : what the records are of, where the download names its own findings; else the builder's
+    ids : (kind, identifier in the download) -> id, of those that were made with a secret; private
     """
 
     splits: Mapping[str, Iterable[Record]]
@@ -177,6 +178,7 @@ class Reading:
     set_aside: Sequence[tuple[str, str]] = ()
     synthetic: bool = False
     benchmark: Benchmark | None = None
+    ids: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

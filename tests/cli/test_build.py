@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from reveal_bench.cli import data
+from reveal_bench.cli.build import cores
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.phantom import write_reveal
 from tests.cli.test_score import call
@@ -80,4 +80,4 @@ def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Pa
 
 def test_two_processes_build_at_least_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert (data._cores(None), data._cores(1), data._cores(5)) == (2, 1, 5)
+    assert (cores(None), cores(1), cores(5)) == (2, 1, 5)

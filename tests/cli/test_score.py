@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench import kernels, numba_kernels
-from reveal_bench.cli import app, data, main
+from reveal_bench.cli import app, build, main
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
 from tests.conftest import ROOT, World, in_child
@@ -40,7 +40,7 @@ def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Comple
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["reveal-bench", *map(str, words)])
-        patch.setattr(data, "_cores", lambda workers: workers or 1)  # each more would import all that a command needs
+        patch.setattr(build, "cores", lambda workers: workers or 1)  # each more would import all that a command needs
         try:
             main()
         except SystemExit as end:

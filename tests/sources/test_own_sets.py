@@ -196,9 +196,15 @@ def write_pictures(root, matches, rows):
 )
 def test_studies_may_be_pictures(tmp_path, matches, rows):
     write_pictures(tmp_path / "set", matches, rows)
-    run("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out")
+    ids = tmp_path / "ids.csv"
+    run("build", tmp_path / "set", "--id-key", tmp_path / "key", "--out", tmp_path / "out", "--id-table", ids)
     studies = read_studies(tmp_path / "out", "test")
     assert [study.labels for study in studies] == [("Fracture",), ("Tube",)]
+    table = {(row["kind"], row["own_id"]): row["id"] for row in csv.DictReader(ids.open())}
+    assert table[("study", "b/2.png" if matches == "file" else "b")] == studies[1].study_id
+    assert table[("image", "b/2.png")] == studies[1].images[0].image_id
+    assert table[("patient", "P")] == studies[1].patient_id
+    assert ids.stat().st_mode & 0o077 == 0
     assert studies[0].patient_id == studies[1].patient_id
     assert [(i.width, i.height, i.view) for s in studies for i in s.images] == [(8, 6, "UNKNOWN"), (6, 8, "UNKNOWN")]
     deep = Pictures(tmp_path / "out", "test").open(studies[1].images[0].image_id)
@@ -218,6 +224,13 @@ def test_what_is_wrong_with_studies_of_pictures_is_named(tmp_path, change, probl
     (root / "mapping.yaml").write_text(PICTURES_MAPPING.replace("MATCHES", "file").replace(*change))
     with pytest.raises(BuildError, match=re.escape(problem)):
         read(root, id_key=KEY)
+
+
+def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
+    root = write_boxes(tmp_path / "set")  # whose ids are public
+    for place, told in ((tmp_path / "out" / "ids.csv", "must not lie in"), (tmp_path / "ids.csv", "public already")):
+        done = CliRunner().invoke(app, ["build", str(root), "--out", str(tmp_path / "out"), "--id-table", str(place)])
+        assert told in str(done.exception)
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path):

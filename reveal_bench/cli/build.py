@@ -1,0 +1,388 @@
+"""Commands from a download to a dataset folder: ``phantom`` and ``inspect``, and ``build``, which makes one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from enum import StrEnum
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
+from reveal_bench.cli.output import Seed
+
+if TYPE_CHECKING:
+    from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.scale.build import TaskBuild
+    from reveal_bench.scale.engine import TaskEngine
+    from reveal_bench.sources import Builder, Problem, Reading
+    from reveal_bench.sources.source import Records
+
+Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
+SourceName = Annotated[
+    str | None,
+    typer.Option(help="Builder to use, found from the files by default: a style of `phantom` or its source."),
+]
+Mapping = Annotated[Path | None, typer.Option(help="YAML file that says what each column means.", exists=True)]
+Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
+Secondary = Annotated[
+    bool | None,
+    typer.Option("--include-secondary", help="Take secondary captures as radiographs too (DICOM sources)."),
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")]
+
+KEEP_GOING = "--keep-going leaves out what has a problem of its own; the same command goes on with what is finished"
+SHOWN = 20
+"""Files set aside that are shown; all of them go to the log."""
+
+
+class Images(StrEnum):
+    """What to do with pixels."""
+
+    EMBED = "embed"
+    WITHHOLD = "withhold"
+
+
+def phantom(
+    out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
+    style: Annotated[
+        str, typer.Option(help="Whose layout: chexlocalize, reveal-cxr, rexecution, ...")
+    ] = "chexlocalize",
+    images: Annotated[int, typer.Option(min=1, help="Images (studies, tasks) to make.")] = 200,
+    val_images: Annotated[
+        int | None, typer.Option(help="Images of CheXlocalize's val split; 35 % of --images by default.")
+    ] = None,
+    seed: Seed = 0,
+    long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,
+    pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or only their annotations.")] = True,
+    anatomy: Annotated[
+        Path | None, typer.Option(help="Also write where the organs are to this file (JSONL), for `report`.")
+    ] = None,
+    counterfactuals: Annotated[
+        Path | None,
+        typer.Option(help="Also write every film without each of its findings to this folder, for `run --control`."),
+    ] = None,
+) -> None:
+    """Write a synthetic download in the layout of a real one: pictures, masks, readers, headers, traps."""
+    from reveal_bench.phantom import LAYOUTS, write_anatomy, write_counterfactuals
+
+    if style not in LAYOUTS:
+        raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
+    further: dict[str, Any] = {}
+    if "pixels" in signature(LAYOUTS[style]).parameters:
+        further["pixels"] = pictures
+    elif not pictures:
+        raise ValueError("`--no-pictures` is only for --style chexlocalize and reveal-pool")
+    if style == "chexlocalize":
+        further["n_val"] = round(0.35 * images) if val_images is None else val_images
+    elif val_images is not None:
+        raise ValueError("`--val-images` is only for --style chexlocalize")
+    for option, given in (("--anatomy", anatomy), ("--counterfactuals", counterfactuals)):
+        if given is not None and style != "chexlocalize":
+            raise ValueError(f"`{option}` is only for --style chexlocalize")
+    with terminal.progress("drawing") as progress:
+        LAYOUTS[style](
+            out,
+            images,
+            seed=seed,
+            long_side=long_side,
+            progress=lambda done, total: progress("drawing", done, total),
+            **further,
+        )
+    typer.echo(f"wrote a synthetic {style} download to {out}")
+    if anatomy is not None:
+        write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)
+        typer.echo(f"wrote where the organs are to {anatomy}")
+    if counterfactuals is not None:
+        with terminal.progress("drawing") as progress:
+            n = write_counterfactuals(
+                counterfactuals,
+                images,
+                n_val=further["n_val"],
+                seed=seed,
+                long_side=long_side,
+                progress=lambda done, total: progress("counterfactuals", done, total),
+            )
+        typer.echo(f"wrote {n:,} films without one of their findings to {counterfactuals}")
+
+
+def inspect(
+    root: Root,
+    source: SourceName = None,
+    pictures: Pictures = None,
+    mapping: Mapping = None,
+    include_secondary: Secondary = None,
+    workers: Workers = None,
+) -> None:
+    """Show what a download holds, which builder fits, and what does not match."""
+    builder = _builder(root, source, mapping)
+    given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    found = builder.inspect(root, **_options(builder, **given, workers=cores(workers)))
+    typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
+    width = max((len(name) for name in (*found.files, *found.counts)), default=0)
+    for role, path in found.files.items():
+        typer.echo(f"  {role:<{width}}  {path}")
+    for name, count in found.counts.items():
+        expected = None if found.synthetic else found.expected.get(name)
+        note = "" if expected in (None, count) else f"   (published: {expected:,})"
+        typer.echo(f"  {name:<{width}}  {count:,}{note}")
+    terminal.warn(found.warnings)
+    if found.problems:
+        for problem in found.problems:
+            typer.secho(f"error: {problem}", fg="red", err=True)
+        raise typer.Exit(1)
+
+
+def build(
+    root: Root,
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
+    source: SourceName = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Build a `detection` benchmark, from a source that draws each instance separately."),
+    ] = None,
+    fuse: Annotated[
+        str | None,
+        typer.Option(help="For detection without a consensus, fuse readers' boxes: union, majority, wbf."),
+    ] = None,
+    fuse_iou: Annotated[float, typer.Option(help="Least IoU at which readers' boxes are the same lesion.")] = 0.5,
+    images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
+    pictures: Pictures = None,
+    mapping: Mapping = None,
+    include_secondary: Secondary = None,
+    id_key: Annotated[
+        Path | None, typer.Option(help="File with the secret key for ids (DICOM sources); created if missing.")
+    ] = None,
+    holdout: Annotated[
+        Path | None, typer.Option(help="Private folder for the holdout's references; no holdout by default.")
+    ] = None,
+    holdout_fraction: Annotated[float, typer.Option(help="Share of the split's patients to make private.")] = 0.5,
+    holdout_split: Annotated[
+        str | None,
+        typer.Option(help="Split to take it from: by default `holdout` if there is one, else the test split."),
+    ] = None,
+    best_of: Annotated[int, typer.Option(min=1, help="Divisions to draw; the best balanced is used.")] = 1,
+    seed: Seed = 0,
+    previous: Annotated[
+        Path | None, typer.Option(help="Earlier version of the dataset: released patients stay released.")
+    ] = None,
+    previous_holdout: Annotated[
+        Path | None, typer.Option(help="Private folder of --previous: private patients stay private.")
+    ] = None,
+    retire_holdout: Annotated[
+        bool,
+        typer.Option("--retire-holdout", help="If the source defines the splits: private patients may be released."),
+    ] = False,
+    version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
+    asks: Annotated[str | None, typer.Option(help="Findings to ask for: only those `present`, or `all`.")] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and list it.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
+    workers: Workers = None,
+    engine: EngineName = Engine.POOL,
+    storage: StoragePlace = None,
+    executor: ExecutorFile = None,
+    task_size: TaskSize = 256,
+    log: Annotated[
+        Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
+    ] = None,
+    id_table: Annotated[
+        Path | None, typer.Option(help="Private CSV to write: the new id of each study, image and patient.")
+    ] = None,
+) -> None:
+    """Turn a download into a Hugging Face dataset folder, with a private holdout on request.
+
+    A build that was interrupted or killed resumes when you repeat the same command.
+    """
+    from reveal_bench.benchmarks import BENCHMARKS, of_task
+    from reveal_bench.dataset.build import BuildLog, build_folder
+    from reveal_bench.sources import BuildError
+
+    root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
+    builder = _builder(root, source, mapping)
+    of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
+    given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    options = _options(builder, **given, workers=cores(workers))
+    for option, private in (("--log", log), ("--id-table", id_table)):
+        _make_private(option, private, out, holdout)
+    if id_key is not None:
+        if "id_key" not in builder.options:
+            raise ValueError(f"--id-key is not for {builder.name}: its ids are public already")
+        options["id_key"] = _read_key(id_key, out)
+    build_log = BuildLog()
+    reading = None
+    try:
+        reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
+        if id_table is not None:
+            _write_ids(id_table, reading)
+        benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
+        splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
+        with (
+            tasks_of(
+                engine, storage, executor, "build", target=out, workers=cores(workers), task_size=task_size
+            ) as tasks,
+            terminal.progress("building") as progress,
+        ):
+            info = build_folder(
+                splits,
+                out,
+                benchmark,
+                version=version,
+                asks=_asks(asks),
+                pixels=images.value if benchmark.has_pictures else "withhold",
+                holdout=holdout,
+                holdout_fraction=holdout_fraction,
+                holdout_split=holdout_split or _holdout_split(builder, reading),
+                best_of=best_of,
+                retire_holdout=retire_holdout,
+                previous=previous,
+                previous_holdout=previous_holdout,
+                seed=seed,
+                synthetic=reading.synthetic,
+                overwrite=overwrite,
+                keep_going=keep_going,
+                workers=cores(workers),
+                extras=reading.extras,
+                log=build_log,
+                progress=progress,
+                engine=None if tasks is None else _task_build(tasks),
+            )
+    except BuildError as error:
+        _write_log(log, error.problems, reading)
+        if reading is not None:
+            terminal.warn(reading.warnings)
+        raise BuildError(error.problems, hint=KEEP_GOING) from None
+    _write_log(log, build_log.left_out, reading)
+    _tell(reading, build_log)
+    for split, facts in info.splits.items():
+        place = f"references only in {holdout}" if facts["references"] == "private" else "public"
+        sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
+        typer.echo(f"{split:<12} {sizes}   {place}".replace("asked", "questions"))
+    if build_log.balance is not None:
+        terminal.print_balance(build_log.balance)
+    public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
+    load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
+    typer.echo(f"wrote {out}{load}")
+
+
+def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
+    """Every split with readers' boxes fused, and the benchmark whose card says so."""
+    from reveal_bench.kinds import KINDS
+    from reveal_bench.sources.source import Records
+
+    kind = KINDS[benchmark.kind]
+    note = kind.fused((), how, iou)[1]
+
+    def made(records: Any) -> Records:
+        return Records(lambda: kind.fused(records, how, iou)[0], len(records))
+
+    return {split: made(records) for split, records in reading.splits.items()}, replace(benchmark, note=note)
+
+
+def _task_build(tasks: TaskEngine) -> TaskBuild:
+    from reveal_bench.scale.build import TaskBuild
+
+    return TaskBuild(tasks)
+
+
+SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
+
+
+def _builder(root: Path, source: str | None, mapping: Path | None) -> Builder:
+    from reveal_bench.sources import BUILDERS, detect_builder
+
+    if source is None:
+        return detect_builder(root, mapping)
+    if source not in BUILDERS:
+        raise ValueError(f"`--source` must be one of {', '.join(BUILDERS)}, got {source!r}")
+    return BUILDERS[source]
+
+
+def cores(workers: int | None) -> int:
+    """Processes to use: at least two, so that a decoder that crashes takes no more than one of them along."""
+    return workers or max(os.cpu_count() or 1, 2)
+
+
+def _make_private(option: str, path: Path | None, out: Path, holdout: Path | None) -> None:
+    """An empty file for its owner alone: it says whose the files of the download are, so it may not join a dataset."""
+    if path is None:
+        return
+    for folder in (out, holdout):
+        if folder is not None and folder.resolve() in (path.resolve(), *path.resolve().parents):
+            raise ValueError(f"{option} must not lie in {folder}, got {path}")
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def _options(builder: Builder, **given: Any) -> dict[str, Any]:
+    """Those of the given options that the builder takes.
+
+    Raises
+    ------
+    ValueError
+        If an option was given that means nothing to the builder.
+    """
+    for name, value in given.items():
+        if value is not None and name not in builder.options and name != "workers":
+            raise ValueError(f"--{name.replace('_', '-')} is not an option of the source {builder.name}")
+    return {name: value for name, value in given.items() if value is not None and name in builder.options}
+
+
+def _read_key(path: Path, out: Path) -> bytes:
+    from reveal_bench.sources.ids import read_id_key
+
+    if out.resolve() in path.resolve().parents:
+        raise ValueError(f"`--id-key` must not lie in the dataset folder, got {path}")
+    is_new = not path.exists()
+    key = read_id_key(path, create=True)
+    if is_new:
+        typer.echo(f"made the secret file {path}: keep it, and keep it private; a refresh needs the same one", err=True)
+    return key
+
+
+def _asks(text: str | None) -> Any:
+    if text not in (None, "present", "all"):
+        raise ValueError(f"`--asks` must be 'present' or 'all', got {text!r}")
+    return text
+
+
+def _holdout_split(builder: Builder, reading: Reading) -> str:
+    from reveal_bench.dataset.build import HOLDOUT
+
+    return HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
+
+
+def _tell(reading: Reading, build_log: Any) -> None:
+    if build_log.resumed:
+        typer.echo(f"{build_log.resumed:,} records were finished by an earlier run", err=True)
+    aside = [f"set aside: {file}: {reason}" for file, reason in reading.set_aside]
+    if len(aside) > SHOWN:
+        aside[SHOWN:] = [f"set aside: {len(aside) - SHOWN:,} more files (--log lists all of them)"]
+    terminal.warn([*reading.warnings, *aside, *(f"left out: {problem}" for problem in build_log.left_out)])
+
+
+def _write_log(path: Path | None, problems: Iterable[Problem], reading: Reading | None) -> None:
+    if path is None:
+        return
+    entries = [{"what": "problem", **asdict(problem)} for problem in problems]
+    if reading is not None:
+        entries += [{"what": "set aside", "file": file, "rule": reason} for file, reason in reading.set_aside]
+        entries += [{"what": "warning", "rule": warning} for warning in reading.warnings]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+
+
+def _write_ids(path: Path, reading: Reading) -> None:
+    """What was made of which identifier of the download."""
+    if not reading.ids:
+        raise ValueError("--id-table is for datasets whose ids are made with --id-key; here they are public already")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["kind", "own_id", "id"])
+        table.writerows([kind, own, made] for (kind, own), made in sorted(reading.ids.items()))
