@@ -326,8 +326,8 @@ def score_report(
     resampling = Resampling.of(protocol)
     if not report.ok:
         raise LintError(report)
-    manifest, records = kind.read_manifest(folder, split), kind.read_references(folder, split)
-    rows = kind.score(report.predictions, records, manifest, protocol, ratings or ())
+    manifest = kind.read_manifest(folder, split)
+    rows = kind.score(report.predictions, kind.each_reference(folder, split), manifest, protocol, ratings or ())
     with_strata = kind.has_strata if strata is None else strata
     parts = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if with_strata else {}
     estimates = rows.estimates(resampling)

@@ -262,6 +262,10 @@ class ScoredKind(ABC):
         """The same with no more than :meth:`score` and :meth:`case` look at."""
         return self.read_records(folder, split)
 
+    def each_reference(self, folder: Path, split: str) -> Iterable[Any]:
+        """The same for :meth:`score`, which may read them as it goes."""
+        return self.read_references(folder, split)
+
     @abstractmethod
     def read_manifest(self, folder: Path, split: str) -> Any:
         """What `split` asks."""
@@ -339,7 +343,7 @@ class ScoredKind(ABC):
     def score(
         self,
         predictions: Sequence[Any],
-        records: Sequence[Any],
+        records: Any,
         manifest: Any,
         protocol: Mapping[str, Any],
         ratings: Sequence[Any] = (),

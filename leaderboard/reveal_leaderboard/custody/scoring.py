@@ -97,7 +97,7 @@ def _score(
     manifest: Manifest = kind.read_manifest(folder, split)
     predictions, ratings = read_rated(file, manifest)
     protocol = kind.protocol(info, grid=None, thresholds=thresholds)
-    rows = kind.score(predictions, kind.read_references(folder, split), manifest, protocol, ratings)
+    rows = kind.score(predictions, kind.each_reference(folder, split), manifest, protocol, ratings)
     return rows, manifest, predictions
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -78,6 +78,12 @@ class Localization(ImageKind):
 
         return read_localization(folder, split, contours=False)
 
+    def each_reference(self, folder: Path, split: str) -> Iterator[LocalizationRecord]:
+        """The same, a few at a time."""
+        from reveal_bench.kinds.localization.records import each_localization
+
+        return each_localization(folder, split, contours=False)
+
     def prediction(self, answer: Any) -> LocalizationPrediction:
         """The place that was named."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
@@ -105,7 +111,7 @@ class Localization(ImageKind):
     def score(
         self,
         predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
+        records: Iterable[LocalizationRecord],
         manifest: Manifest,
         protocol: Mapping[str, Any],
         ratings: Sequence[Any] = (),

@@ -28,7 +28,7 @@ figures (:mod:`reveal_bench.kinds.localization.presence`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -111,9 +111,11 @@ def list_cases(records: Sequence[LocalizationRecord], predicted_masks: Collectio
     ValueError
         If an image is listed twice, or a reference is neither a mask nor boxes.
     """
-    cases: list[Case] = []
+    return list(_each_case(records, frozenset(() if _draws_boxes_alone(records) else predicted_masks)))
+
+
+def _each_case(records: Iterable[LocalizationRecord], also: Collection[tuple[str, str]]) -> Iterator[Case]:
     seen: set[str] = set()
-    also = set() if _draws_boxes_alone(records) else set(predicted_masks)
     for record in records:
         if record.image_id in seen:
             raise ArgumentError("records", "must name each image once", f"{record.image_id!r} twice")
@@ -121,10 +123,9 @@ def list_cases(records: Sequence[LocalizationRecord], predicted_masks: Collectio
         present = set(record.asked("present"))
         for finding in record.label_status:
             if finding in present:
-                cases.append((record, finding, _reference(record, finding)))
+                yield record, finding, _reference(record, finding)
             elif (record.image_id, finding) in also and finding not in record.missing:
-                cases.append((record, finding, Reference(record.size, empty_rle(record.size))))
-    return cases
+                yield record, finding, Reference(record.size, empty_rle(record.size))
 
 
 def _draws_boxes_alone(records: Sequence[LocalizationRecord]) -> bool:
@@ -150,6 +151,13 @@ SIZES = (
 an empty reference is in none."""
 SHARE = "share of the image"
 """What stands beside the metrics while cases are scored in batches, and where rows are kept as arrays."""
+_TEXTS = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
+_GIVEN = (SHARE, "confidence", "reference is a mask", "mask", "box", "answer")
+_NEEDED = {
+    "grid_chance": "", "point_hit": "answer", "grid_hit": "answer", "mask_iou": "mask", "mask_iou_all": "mask",
+    "box_iou": "box",
+}  # fmt: skip
+"""Metric -> what of a prediction some case must have for it to apply."""
 _TEXT_AT_ONCE = 2 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -230,8 +238,7 @@ class CaseRows(Rows):
     def take(self, part: BoolArray) -> CaseRows:
         """The rows of the cases in `part`."""
         kept = np.flatnonzero(part).tolist()
-        lists = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
-        chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in lists}
+        chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in _TEXTS}
         values = {name: column[kept] for name, column in self.values.items()}
         further = {name: column[kept] for name in ("scores", "shares") if len(column := getattr(self, name))}
         return replace(self, **chosen, values=values, **further)
@@ -345,7 +352,7 @@ class CaseRows(Rows):
 
 def score_localization(
     predictions: Sequence[LocalizationPrediction],
-    records: Sequence[LocalizationRecord],
+    records: Iterable[LocalizationRecord],
     *,
     findings: Sequence[str],
     grid: int = 8,
@@ -357,7 +364,7 @@ def score_localization(
     Parameters
     ----------
     predictions : at most one per (image, finding); those for pairs without a row are ignored
-    records : references; ground truth only is used
+    records : references; ground truth only is used. With "present", no more than a few are held at a time
     findings : vocabulary of the benchmark
     grid : cells per side
     asks : {"present", "all"}
@@ -372,36 +379,61 @@ def score_localization(
         no mask is predicted.
     """
     by_pair = _by_pair(predictions)
-    predicted_masks = {pair for pair, prediction in by_pair.items() if prediction.mask is not None}
-    cases = list_cases(records, predicted_masks if asks == "all" else ())
-    chosen = [by_pair.get((record.image_id, finding)) for record, finding, _ in cases]
-    if missing == "empty" and not any(prediction.mask is not None for prediction in predictions):
+    masked = frozenset(pair for pair, prediction in by_pair.items() if prediction.mask is not None)
+    if missing == "empty" and not masked:
         raise ArgumentError("missing", "must be 'miss' where no mask is predicted", repr(missing))
-    values = _values(chosen, [reference for _, _, reference in cases], Grid(grid))
-    if missing == "empty" and "mask_iou" in values:
-        no_mask = np.array([prediction is None or prediction.mask is None for prediction in chosen], bool)
-        values["mask_iou"][no_mask] = np.nan
-    shares = values.pop(SHARE)
-    masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
-    presence = presence_of(by_pair, records) if asks == "all" else None
+    presence, also = None, frozenset[Pair]()
+    if asks == "all":
+        records = list(records)
+        presence = presence_of(by_pair, records)
+        also = frozenset() if _draws_boxes_alone(records) else masked
+    images: list[Pair] = []
+    views: dict[str, str] = {}
+
+    def noted() -> Iterator[LocalizationRecord]:
+        for record in records:
+            images.append((record.image_id, record.patient_id))
+            views[record.image_id] = record.view
+            yield record
+
+    with_boxes = any(prediction.box is not None for prediction in predictions)
+    columns: dict[str, list[str]] = {name: [] for name in _TEXTS}
+    batches = []
+    for cases, chosen in _batches(_each_case(noted(), also), by_pair):
+        for name, texts in _texts(cases, chosen, Grid(grid)).items():
+            columns[name] += texts
+        batches.append(_batch_values(chosen, [reference for _, _, reference in cases], Grid(grid), with_boxes))
+    found = {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in (*_GIVEN, *_NEEDED)}
+    shares, scores, is_mask, *given = (found.pop(name) for name in _GIVEN)
+    has_mask, has_box, has_any = (one > 0 for one in given)
+    if missing == "empty":
+        found["mask_iou"][~has_mask] = np.nan
+    masks_compared = has_mask.any() and is_mask.any()
+    applies = {"answer": has_any.any(), "mask": masks_compared, "box": has_box.any(), "": True}
+    masks_left_out = has_mask.any() and not masks_compared
     return CaseRows(
         findings=tuple(findings),
-        image_ids=[record.image_id for record, _, _ in cases],
-        patient_ids=[record.patient_id for record, _, _ in cases],
-        case_findings=[finding for _, finding, _ in cases],
-        point_kinds=[kind_of_answer(prediction) for prediction in chosen],
-        cell_kinds=[
-            kind_of_cell(p, grid=Grid(grid), size=reference.size)
-            for p, (_, _, reference) in zip(chosen, cases, strict=True)
-        ],
-        values=values,
-        all_images=tuple((record.image_id, record.patient_id) for record in records),
+        **columns,
+        values={name: found[name] for name, needed in _NEEDED.items() if applies[needed]},
+        all_images=tuple(images),
         notes=(*([_NO_MASKS] if masks_left_out else []), *(() if presence is None else presence.notes)),
-        views={record.image_id: record.view for record in records},
-        scores=np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
+        views=views,
+        scores=scores,
         shares=shares,
         presence=presence,
     )
+
+
+def _texts(cases: Sequence[Case], chosen: Sequence[LocalizationPrediction | None], grid: Grid) -> dict[str, list[str]]:
+    return {
+        "image_ids": [record.image_id for record, _, _ in cases],
+        "patient_ids": [record.patient_id for record, _, _ in cases],
+        "case_findings": [finding for _, finding, _ in cases],
+        "point_kinds": [kind_of_answer(prediction) for prediction in chosen],
+        "cell_kinds": [
+            kind_of_cell(p, grid=grid, size=reference.size) for p, (_, _, reference) in zip(chosen, cases, strict=True)
+        ],
+    }
 
 
 Pair = tuple[str, str]
@@ -417,37 +449,28 @@ def _by_pair(predictions: Sequence[LocalizationPrediction]) -> dict[Pair, Locali
     return by_pair
 
 
-def _values(
-    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid
-) -> dict[str, FloatArray]:
-    """Every metric that applies, for all cases; the masks of a few cases at a time are held, never all of them."""
-    given = [prediction for prediction in chosen if prediction is not None]
-    has_masks = any(p.mask is not None for p in given) and any(reference.is_mask for reference in references)
-    names = [SHARE, "grid_chance"]
-    names += ["point_hit", "grid_hit"] if given else []
-    names += ["mask_iou", "mask_iou_all"] if has_masks else []
-    names += ["box_iou"] if any(p.box is not None for p in given) else []
-    batches = [_batch_values(chosen[i:j], references[i:j], grid, names) for i, j in _batches(chosen, references)]
-    return {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in names}
-
-
 def _batches(
-    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference]
-) -> Iterator[tuple[int, int]]:
-    """Ranges of cases whose run-length strings have about :data:`_TEXT_AT_ONCE` characters together."""
-    start = n_characters = 0
-    for i, (prediction, reference) in enumerate(zip(chosen, references, strict=True)):
+    cases: Iterable[Case], by_pair: Mapping[Pair, LocalizationPrediction]
+) -> Iterator[tuple[list[Case], list[LocalizationPrediction | None]]]:
+    """Cases and their predictions, whose run-length strings have about :data:`_TEXT_AT_ONCE` characters together."""
+    batch: list[Case] = []
+    chosen: list[LocalizationPrediction | None] = []
+    n_characters = 0
+    for record, finding, reference in cases:
+        prediction = by_pair.get((record.image_id, finding))
+        batch.append((record, finding, reference))
+        chosen.append(prediction)
         mask = prediction.mask if prediction is not None else None
         n_characters += reference.weight + (len(mask.counts) if mask is not None else 0)
         if n_characters >= _TEXT_AT_ONCE:
-            yield start, i + 1
-            start, n_characters = i + 1, 0
-    if start < len(references):
-        yield start, len(references)
+            yield batch, chosen
+            batch, chosen, n_characters = [], [], 0
+    if batch:
+        yield batch, chosen
 
 
 def _batch_values(
-    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid, names: Sequence[str]
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid, with_boxes: bool
 ) -> dict[str, FloatArray]:
     sizes = [reference.size for reference in references]
     regions = pack_regions([reference.region for reference in references], sizes)
@@ -466,26 +489,31 @@ def _batch_values(
     ]
     cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
     good_cells = hit_cells(regions, grid)
-    values = {
+    boxes = np.array([(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen])
+    tight = regions.boxes_xywh() if with_boxes else np.full(boxes.shape, np.nan)
+    for i, reference in enumerate(references):
+        if reference.box is not None:
+            tight[i] = reference.box
+    is_mask = np.array([reference.is_mask for reference in references], bool)
+    iou_all = mask_iou(masks, regions, slice="all") if is_mask.any() else np.full(len(masks), np.nan)
+    iou_drawn = np.where((masks.areas > 0) & (regions.areas > 0), iou_all, np.nan)
+    missed = ~has_mask & (regions.areas > 0)
+    return {
         SHARE: regions.areas / [height * width for height, width in sizes],
+        "confidence": np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
+        "reference is a mask": is_mask,
+        "mask": has_mask,
+        "box": ~np.isnan(boxes[:, 0]),
+        "answer": np.array([p is not None for p in chosen]),
         "grid_chance": chance_among(good_cells),
         "point_hit": point_hit(points, regions),
         "grid_hit": hits_among(cells, good_cells, grid),
+        **{
+            name: np.where(is_mask, np.where(missed, 0.0, iou), np.nan)
+            for name, iou in (("mask_iou", iou_drawn), ("mask_iou_all", iou_all))
+        },
+        "box_iou": box_iou(boxes, tight),
     }
-    if "box_iou" in names:
-        boxes = [(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen]
-        tight = regions.boxes_xywh()
-        for i, reference in enumerate(references):
-            if reference.box is not None:
-                tight[i] = reference.box
-        values["box_iou"] = box_iou(boxes, tight)
-    if "mask_iou" in names:
-        is_mask = np.array([reference.is_mask for reference in references], bool)
-        iou_all = mask_iou(masks, regions, slice="all")
-        iou_drawn = np.where((masks.areas > 0) & (regions.areas > 0), iou_all, np.nan)
-        for name, iou in (("mask_iou", iou_drawn), ("mask_iou_all", iou_all)):
-            values[name] = np.where(is_mask, np.where(~has_mask & (regions.areas > 0), 0.0, iou), np.nan)
-    return values
 
 
 def summarize(
