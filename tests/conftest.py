@@ -22,6 +22,9 @@ os.environ["HF_HOME"] = _CACHE.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+# Gradio settles where it writes when it is imported: a server that is forked later, and confines itself, finds it made.
+os.environ["GRADIO_TEMP_DIR"] = f"{_CACHE.name}/gradio"
+Path(_CACHE.name, "gradio", "vibe_edit_history").mkdir(parents=True)
 # Tests run side by side on every core: threads of the linear algebra would only wait for each other, busily.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
