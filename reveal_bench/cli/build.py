@@ -257,8 +257,7 @@ def build(
             )
     except BuildError as error:
         _write_log(log, error.problems, reading)
-        if reading is not None:
-            terminal.warn(reading.warnings)
+        terminal.warn(error.warnings if reading is None else reading.warnings)
         raise BuildError(error.problems, hint=KEEP_GOING) from None
     _write_log(log, build_log.left_out, reading)
     _tell(reading, build_log)

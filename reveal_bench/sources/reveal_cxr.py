@@ -78,7 +78,8 @@ UNDIVIDED = "test"
 """Name of the only split of a source that names none ("all" is taken by `datasets`)."""
 
 MOST_HINTS = 20
-"""So many unknown keys get the nearest spelling; for all rows of a wrong column the search would take hours."""
+"""So many unknown keys get the nearest spelling, unless they are UIDs, of which the nearest is another study's; for all
+rows of a wrong column the search would take hours."""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); another text is not passed on."""
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
@@ -119,7 +120,8 @@ def join_rows(
         if len(found) != 1:
             what = f"must match one study by {mapping.key_matches}"
             n_hints += 1
-            shown = hint(row.key, list(by_key)) if n_hints <= MOST_HINTS else repr(row.key)
+            is_near = n_hints <= MOST_HINTS and not mapping.key_matches.endswith("UID")
+            shown = hint(row.key, list(by_key)) if is_near else repr(row.key)
             value = f"{shown}, which matches {len(found) or 'none'}"
             problems.append(Problem(file, row.row, mapping.key_column, what, value))
             taken.update({study.uid: row.row for study in found})

@@ -84,10 +84,13 @@ class Problem:
 
 
 class BuildError(ValueError):
-    """All problems of a build; `problems` holds every one, the message the first of them."""
+    """All problems of a build; `problems` holds every one, the message the first of them.
 
-    def __init__(self, problems: Iterable[Problem], *, hint: str | None = None) -> None:
-        self.problems = list(problems)
+    `warnings` is what was to be said beside them, such as which files were set aside.
+    """
+
+    def __init__(self, problems: Iterable[Problem], *, hint: str | None = None, warnings: Sequence[str] = ()) -> None:
+        self.problems, self.warnings = list(problems), list(warnings)
         shown = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
             shown.append(f"... and {len(self.problems) - SHOWN} more")
@@ -261,5 +264,5 @@ def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) ->
     """
     found, problems[:] = list(problems), []
     if found and not keep_going:
-        raise BuildError(found)
+        raise BuildError(found, warnings=warnings)
     warnings.extend(f"left out: {problem}" for problem in found)
