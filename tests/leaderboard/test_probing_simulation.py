@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release.exposure import answer_bits, label_bits
 from reveal_leaderboard.release.release import Figure, ReleasedScore, climb, release
@@ -22,7 +21,7 @@ from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from scipy.special import expit, logit
 from scipy.stats import norm
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
@@ -66,7 +65,8 @@ class World:
     beliefs: FloatArray
 
     def f1(self, calls: BoolArray) -> FloatArray:
-        scores: npt.NDArray[np.float64] = f1_score(self.present, calls, average=None, zero_division=0)
+        found = (self.present & calls).sum(axis=0)
+        scores: FloatArray = 2 * found / np.maximum(self.present.sum(axis=0) + calls.sum(axis=0), 1)
         return scores
 
 
@@ -140,7 +140,9 @@ def attack_together(
     boards = [GuardedBoard(world, policy, each) for _ in range(TEAMS)]
     positives = dict(zip(world.labels, world.present.sum(axis=0).tolist(), strict=True))
     prober = Prober(world.labels, world.beliefs, step=steps, seed=seed, positives=positives)
-    calls, own = prober.attack([board.ask for board in boards], strategy, each=each), prober.own_calls()
+    with pytest.MonkeyPatch.context() as patch:  # nor those of labels, which take longer than all else
+        patch.setattr(Rounding, "consistent", lambda _, shown, *__: (shown, shown))
+        calls, own = prober.attack([board.ask for board in boards], strategy, each=each), prober.own_calls()
     assert [board.n_scored for board in boards] == [each] * TEAMS
     return world.f1(calls) - world.f1(own), (calls != own).any(axis=0)
 
