@@ -396,44 +396,36 @@ def score_localization(
             views[record.image_id] = record.view
             yield record
 
-    with_boxes = any(prediction.box is not None for prediction in predictions)
+    cells, with_boxes = Grid(grid), any(prediction.box is not None for prediction in predictions)
     columns: dict[str, list[str]] = {name: [] for name in _TEXTS}
     batches = []
     for cases, chosen in _batches(_each_case(noted(), also), by_pair):
-        for name, texts in _texts(cases, chosen, Grid(grid)).items():
-            columns[name] += texts
-        batches.append(_batch_values(chosen, [reference for _, _, reference in cases], Grid(grid), with_boxes))
+        columns["image_ids"] += [record.image_id for record, _, _ in cases]
+        columns["patient_ids"] += [record.patient_id for record, _, _ in cases]
+        columns["case_findings"] += [finding for _, finding, _ in cases]
+        columns["point_kinds"] += map(kind_of_answer, chosen)
+        sizes = [reference.size for _, _, reference in cases]
+        columns["cell_kinds"] += [kind_of_cell(p, grid=cells, size=size) for p, size in zip(chosen, sizes, strict=True)]
+        batches.append(_batch_values(chosen, [reference for _, _, reference in cases], cells, with_boxes))
     found = {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in (*_GIVEN, *_NEEDED)}
     shares, scores, is_mask, *given = (found.pop(name) for name in _GIVEN)
     has_mask, has_box, has_any = (one > 0 for one in given)
     if missing == "empty":
         found["mask_iou"][~has_mask] = np.nan
     masks_compared = has_mask.any() and is_mask.any()
+    left_out = [_NO_MASKS] if has_mask.any() and not masks_compared else []
     applies = {"answer": has_any.any(), "mask": masks_compared, "box": has_box.any(), "": True}
-    masks_left_out = has_mask.any() and not masks_compared
     return CaseRows(
         findings=tuple(findings),
         **columns,
         values={name: found[name] for name, needed in _NEEDED.items() if applies[needed]},
         all_images=tuple(images),
-        notes=(*([_NO_MASKS] if masks_left_out else []), *(() if presence is None else presence.notes)),
+        notes=(*left_out, *(() if presence is None else presence.notes)),
         views=views,
         scores=scores,
         shares=shares,
         presence=presence,
     )
-
-
-def _texts(cases: Sequence[Case], chosen: Sequence[LocalizationPrediction | None], grid: Grid) -> dict[str, list[str]]:
-    return {
-        "image_ids": [record.image_id for record, _, _ in cases],
-        "patient_ids": [record.patient_id for record, _, _ in cases],
-        "case_findings": [finding for _, finding, _ in cases],
-        "point_kinds": [kind_of_answer(prediction) for prediction in chosen],
-        "cell_kinds": [
-            kind_of_cell(p, grid=grid, size=reference.size) for p, (_, _, reference) in zip(chosen, cases, strict=True)
-        ],
-    }
 
 
 Pair = tuple[str, str]
@@ -497,7 +489,9 @@ def _batch_values(
     is_mask = np.array([reference.is_mask for reference in references], bool)
     iou_all = mask_iou(masks, regions, slice="all") if is_mask.any() else np.full(len(masks), np.nan)
     iou_drawn = np.where((masks.areas > 0) & (regions.areas > 0), iou_all, np.nan)
-    missed = ~has_mask & (regions.areas > 0)
+    for iou in (iou_all, iou_drawn):
+        iou[~has_mask & (regions.areas > 0)] = 0.0
+        iou[~is_mask] = np.nan
     return {
         SHARE: regions.areas / [height * width for height, width in sizes],
         "confidence": np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
@@ -508,10 +502,8 @@ def _batch_values(
         "grid_chance": chance_among(good_cells),
         "point_hit": point_hit(points, regions),
         "grid_hit": hits_among(cells, good_cells, grid),
-        **{
-            name: np.where(is_mask, np.where(missed, 0.0, iou), np.nan)
-            for name, iou in (("mask_iou", iou_drawn), ("mask_iou_all", iou_all))
-        },
+        "mask_iou": iou_drawn,
+        "mask_iou_all": iou_all,
         "box_iou": box_iou(boxes, tight),
     }
 
