@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from reveal_bench.evaluation.compare import _told_apart, compare_resampled, side_by_side
 from reveal_bench.evaluation.permutation import contributions, draw_signs, step_down_p
+from reveal_bench.metrics.agreement import lowest_kappa
 from reveal_bench.metrics.bootstrap import (
     Figures,
     are_means,
@@ -38,7 +39,7 @@ from reveal_bench.metrics.bootstrap import (
 from reveal_bench.metrics.estimates import units_behind
 from reveal_bench.metrics.intervals import Resampling, find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
-from reveal_bench.metrics.labels import kappa_from_sums, label_sums, ratio_from_sums
+from reveal_bench.metrics.labels import kappa_from_sums, label_sums, ratio_from_sums, tables_from_sums
 
 HERE = Path(__file__).parent
 RESULTS, PAGE, FIGURE = HERE / "calibration.json", HERE.parent / "docs/statistics.md", HERE.parent / "docs/coverage.svg"
@@ -48,6 +49,8 @@ Array = npt.NDArray[Any]
 METRIC_NAMES = ("point_hit", "mask_iou", "f1", "cohen_kappa")
 SIZES = (30, 50, 100, 300)
 N_SYSTEMS, BATCH, N_RESAMPLES = 6, 50, 1000
+INTERVAL_SEED = 6
+"""Of the trials that judge intervals: none that had a part in the choice between methods."""
 LEAST_PRINTED = 200
 """Trials with an interval or p below which a cell is not judged."""
 
@@ -125,16 +128,16 @@ def _uniform(normal: Array) -> Array:
     return np.interp(normal, grid, [NormalDist().cdf(x) for x in grid])
 
 
-def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figures, Array]]:
-    """Metric -> figures of every column, and the units behind each."""
+def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figures, Array, Array | None]]:
+    """Metric -> figures of every column, the units behind each, and the least that each kappa can be."""
     n_units, n_columns = counts.shape[1], drawn.present.shape[1]
-    found = {}
+    found: dict[str, tuple[Figures, Array, Array | None]] = {}
     for name, values in (("point_hit", drawn.hits[system]), ("mask_iou", drawn.ious[system])):
         units, groups = np.repeat(drawn.units, n_columns), np.tile(np.arange(n_columns), len(drawn.units))
         kept = ~np.isnan(values.ravel())
         means = bootstrap_means(values.ravel()[kept], groups[kept], units[kept], n_groups=n_columns, counts=counts)
         figures = Figures(means.values, means.replicates, means.n, means.left_out(), means.rows)
-        found[name] = figures, (means.rows > 0).sum(axis=0)
+        found[name] = figures, (means.rows > 0).sum(axis=0), None
     sums = label_sums(drawn.calls[system], drawn.present, units=drawn.units, n_units=n_units)
     total, resampled, without = sums.total(), sums.resample(counts), sums.left_out()
     statistics: dict[str, Callable[[Any], Array]] = {
@@ -146,7 +149,8 @@ def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figu
         n = np.where(np.isnan(values), 0, len(drawn.units))
         positive = units_behind("recall", sums)
         figures = Figures(values, statistic(resampled), n, statistic(without), sums.confusion.sum(axis=-1), positive)
-        found[name] = figures, units_behind(name, sums)
+        lowest = lowest_kappa(tables_from_sums(total)) if name == "cohen_kappa" else None
+        found[name] = figures, units_behind(name, sums), lowest
     return found
 
 
@@ -164,7 +168,7 @@ def of_trial(figures: Figures, columns: slice) -> Figures:
     )
 
 
-def evidence_for(metric: str, figures: Figures, behind: Array) -> Evidence:
+def evidence_for(metric: str, figures: Figures, behind: Array, lowest: Array | None) -> Evidence:
     """As :func:`reveal_bench.kinds.localization.scoring.summarize` and `estimate_labels` have it."""
     left_out = figures.left_out()
     assert left_out is not None
@@ -176,6 +180,7 @@ def evidence_for(metric: str, figures: Figures, behind: Array) -> Evidence:
         averaged=defined,
         is_share=is_share,
         bounds=bounds_of(metric),
+        lowest=lowest,
         of_means=are_means(metric),
     )
 
@@ -186,7 +191,7 @@ def truths(world: World, rng: np.random.Generator) -> dict[str, Array]:
     one = np.ones((1, 20_000), np.float32)
     for _ in range(10):
         drawn = draw(world, 20_000, 1, rng, n_systems=1)
-        parts.append({name: figures.values for name, (figures, _) in figures_of(drawn, 0, one).items()})
+        parts.append({name: figures.values for name, (figures, *_) in figures_of(drawn, 0, one).items()})
     return {name: np.mean([part[name] for part in parts], axis=0) for name in METRIC_NAMES}
 
 
@@ -220,17 +225,16 @@ def measure(world: World, n_patients: int, n_trials: int) -> dict[str, Any]:
 
 def measure_intervals(world: World, n_patients: int, n_trials: int) -> list[dict[str, Any]]:
     """The new intervals alone, of a system in trials of their own: rates of every figure, in the order of `measure`."""
-    rng = np.random.default_rng([WORLDS.index(world), n_patients, 1])
+    rng = np.random.default_rng([WORLDS.index(world), n_patients, INTERVAL_SEED])
     true = truths(world, rng)
     one, k = np.ones((1, n_patients), np.float32), len(world.prevalence)
     rows: dict[str, list[Array]] = {name: [] for name in METRIC_NAMES}
     for _ in range(n_trials // BATCH):
         system = figures_of(draw(world, n_patients, BATCH, rng, n_systems=1), 0, one)
-        for metric, (figures, behind) in system.items():
+        for metric, figures in system.items():
             for trial in range(BATCH):
                 columns = slice(trial * k, (trial + 1) * k)
-                own = of_trial(figures, columns)
-                rows[metric].append(_new_ends(metric, own, behind[columns], true[metric]))
+                rows[metric].append(_new_ends(metric, figures, columns, true[metric]))
     return [_interval_rates(*np.array(rows[metric])[:, :, i].T) for metric in METRIC_NAMES for i in range(k + 1)]
 
 
@@ -255,13 +259,12 @@ def _tells_apart(own: list[Figures], signs: Array) -> bool:
     return bool((step_down_p(parts[0][:, :, 0], signs) <= 0.05).any())
 
 
-def _new_ends(metric: str, own: Figures, behind: Array, true: Array) -> Array:
-    """Ends of the macro and the findings, and what they are to cover, (3, 1 + n_findings)."""
-    evidence = evidence_for(metric, own, behind)
-    found = find_intervals(
-        macro_first(own.values), macro_first(own.replicates), interval="jackknife", evidence=evidence
-    )
-    return np.stack([found.low, found.high, _wanted(own, true)])
+def _new_ends(metric: str, found: tuple[Figures, Array, Array | None], columns: slice, true: Array) -> Array:
+    """Ends of the macro and the findings of a trial, and what they are to cover, (3, 1 + n_findings)."""
+    own, behind, lowest = of_trial(found[0], columns), found[1][columns], found[2]
+    evidence = evidence_for(metric, own, behind, None if lowest is None else lowest[columns])
+    ends = find_intervals(macro_first(own.values), macro_first(own.replicates), interval="jackknife", evidence=evidence)
+    return np.stack([ends.low, ends.high, _wanted(own, true)])
 
 
 def _wanted(own: Figures, true: Array) -> Array:
@@ -270,13 +273,13 @@ def _wanted(own: Figures, true: Array) -> Array:
 
 
 def _trials(
-    systems: list[dict[str, tuple[Figures, Array]]], n_findings: int, true: dict[str, Array], signs: Array
+    systems: list[dict[str, tuple[Figures, Array, Array | None]]], n_findings: int, true: dict[str, Array], signs: Array
 ) -> Iterator[tuple[tuple[str, str], Any]]:
     for metric in METRIC_NAMES:
         for trial in range(BATCH):
             columns = slice(trial * n_findings, (trial + 1) * n_findings)
             own = [of_trial(system[metric][0], columns) for system in systems]
-            yield (metric, "new interval"), _new_ends(metric, own[0], systems[0][metric][1][columns], true[metric])
+            yield (metric, "new interval"), _new_ends(metric, systems[0][metric], columns, true[metric])
             old = find_intervals(macro_first(own[0].values), macro_first(own[0].replicates))
             yield (metric, "old interval"), np.stack([old.low, old.high, _wanted(own[0], true[metric])])
             names = [str(i) for i in range(n_findings)]

@@ -47,6 +47,7 @@ __all__ = [
     "difference_from_tables",
     "gwet_ac1",
     "kappa_from_tables",
+    "lowest_kappa",
     "mean_absolute_difference",
     "percent_agreement",
     "reader_against_majority",
@@ -242,6 +243,31 @@ def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> 
     observed = (tables * cost).sum(axis=(-2, -1)) * tables.sum(axis=(-2, -1))
     expected = ((tables.sum(axis=-1) @ cost) * tables.sum(axis=-2)).sum(axis=-1)
     return 1 - divide(observed, expected)  # sums of whole numbers; 0 / 0: chance agreement is 1
+
+
+def lowest_kappa(tables: FloatArray) -> FloatArray:
+    """The lowest kappa that two raters can have who choose the second of two categories as often as they do.
+
+    Raters who seldom choose it agree in most cases even if they never choose it together, so that their kappa cannot
+    come near -1: where each chooses it once in ten cases, the lowest is -1/9.
+
+    Parameters
+    ----------
+    tables : float array (..., 2, 2)
+
+    Returns
+    -------
+    float array (...), NaN where kappa is undefined
+
+    Examples
+    --------
+    >>> lowest_kappa(np.array([[9.0, 0.0], [0.0, 1.0]])).round(4)
+    np.float64(-0.1111)
+    """
+    n, one, other = tables.sum(axis=(-2, -1)), tables[..., 1, :].sum(axis=-1), tables[..., 1].sum(axis=-1)
+    together = np.maximum(one + other - n, 0)
+    apart = [n - one - other + together, other - together, one - together, together]
+    return kappa_from_tables(np.stack(apart, axis=-1).reshape(tables.shape))
 
 
 def ac1_from_tables(tables: FloatArray) -> FloatArray:

@@ -26,6 +26,7 @@ from reveal_bench.metrics.agreement import (
     agreement_from_tables,
     difference_from_tables,
     kappa_from_tables,
+    lowest_kappa,
     resample_tables,
     unit_tables,
 )
@@ -52,6 +53,7 @@ from reveal_bench.metrics.labels import (
     label_sums,
     ranking_replicates,
     ratio_from_sums,
+    tables_from_sums,
 )
 
 __all__ = [
@@ -168,7 +170,9 @@ def estimate_labels(
     for name, found in figures.items():
         of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
         recipe = _recipe(name, resampling.by(of_metric))
-        own = _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
+        lowest = lowest_kappa(tables_from_sums(total)) if name == "cohen_kappa" else None
+        behind = units_behind(name, sums)
+        own = _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=behind, lowest=lowest)
         if of_metric != interval:
             own = _without_few(own, [_fewest(column, units) for column in np.asarray(references, bool).T])
         estimates += own
@@ -307,7 +311,8 @@ def estimate_agreement(
         recipe = _recipe(name, resampling)
         left_out = None if without is None else _OF_TABLES[name](without)
         figures = _OF_TABLES[name](total), drawn[name], left_out
-        estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind)
+        lowest = lowest_kappa(total) if n_categories == 2 and name.startswith("cohen_kappa") else None
+        estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind, lowest=lowest)
     return estimates
 
 
@@ -409,6 +414,7 @@ def _estimates(
     *,
     interval: Interval = "percentile",
     n_behind: IntArray | None = None,
+    lowest: FloatArray | None = None,
 ) -> list[Estimate]:
     """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number."""
     metric = recipe.split("|", 1)[0]
@@ -427,8 +433,9 @@ def _estimates(
         columns = None if left_out is None else macro_first(left_out)
         evidence = None
         if columns is not None and n_behind is not None:
+            averaged = np.flatnonzero(defined)
             evidence = evidence_of_groups(
-                columns, n_behind, averaged=np.flatnonzero(defined), is_share=is_share, bounds=bounds
+                columns, n_behind, averaged=averaged, is_share=is_share, bounds=bounds, lowest=lowest
             )
         found = find_intervals(
             macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence

@@ -9,9 +9,10 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
 
 * The share of hits of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective
   sample size ``value (1 - value) / se**2``, which allows for patients with several rows. So has the F1 of one finding,
-  the share 2 TP of 2 TP + FP + FN. So has another mean of one finding, such as IoU, with t in place of the normal
-  quantile. And so has every figure at an end of its scale, where the standard error is 0; its effective sample size is
-  the number of patients behind it.
+  the share 2 TP of 2 TP + FP + FN. So has the kappa of one finding, on the scale from the lowest kappa of raters who
+  call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1. So has another mean of one finding, such
+  as IoU, with t in place of the normal quantile. And so has every figure at an end of its scale, or without any spread,
+  where the standard error is 0; its effective sample size is the number of patients behind it.
 * A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
@@ -22,9 +23,11 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   down to -1, has the same on its own scale.
 
 Nothing is printed (both ends are NaN) where fewer than :data:`LEAST_UNITS` patients are behind a figure, of a macro
-behind any of its findings; and where a figure that is derived from macros, such as their relative decrease, rests on a
-finding that has fewer than :data:`LEAST_UNITS_IN_MACRO`. `benchmarks/calibration.py` measures what these rules reach;
-docs/statistics.md has its table.
+behind any of its findings; where fewer than :data:`LEAST_UNITS_OF_KAPPA` are behind a finding's kappa, or
+:data:`LEAST_UNITS_OF_MEAN` behind its IoU or another mean of rows that are not 0 or 1; and where a figure that is
+derived from macros, such as their relative decrease, rests on a finding that has fewer than
+:data:`LEAST_UNITS_IN_MACRO`. `benchmarks/calibration.py` measures what these rules reach; docs/statistics.md has its
+table.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
 22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; degrees of freedom as in Bell and McCaffrey
@@ -44,6 +47,8 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 __all__ = [
     "LEAST_UNITS",
     "LEAST_UNITS_IN_MACRO",
+    "LEAST_UNITS_OF_KAPPA",
+    "LEAST_UNITS_OF_MEAN",
     "POOLED_FREEDOM",
     "POOLED_FREEDOM_OF_RATIOS",
     "Evidence",
@@ -59,6 +64,9 @@ __all__ = [
 
 LEAST_UNITS = 10
 """Patients behind a figure below which it has no interval."""
+LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 12, 15
+"""The same for a finding's kappa, or another figure whose scale goes below 0; and for its IoU, or another mean of rows
+that are not 0 or 1."""
 LEAST_UNITS_IN_MACRO = 5
 """The same for every finding of a figure that is derived from macros."""
 POOLED_FREEDOM, POOLED_FREEDOM_OF_RATIOS = 5.0, 2.0
@@ -67,6 +75,7 @@ rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose varianc
 
 Z = NormalDist().inv_cdf(0.975)
 """How many standard errors the ends of a 95 % interval lie from the middle of a normal distribution."""
+_NO_SPREAD = 1e-12  # shares of a scale that differ by less differ by rounding alone
 _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
 
 
@@ -85,6 +94,8 @@ class Evidence:
     is_share : bool array (n_columns,)
         Whether the figure is a mean of rows that are 0 or 1, or F1.
     bounds : ends of the scale, infinite if it has none
+    lowest : float array (n_columns,), the least that each column can be, if that is more than the low end of the scale:
+        of kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
     averaged : columns whose mean the first one is, as a macro; None where it is not a mean of others
     of_means : whether figures are means over rows, as hit rates and IoU are, and not other ratios
     """
@@ -94,6 +105,7 @@ class Evidence:
     enough: BoolArray
     is_share: BoolArray
     bounds: tuple[float, float]
+    lowest: FloatArray | None = None
     averaged: IntArray | None = None
     of_means: bool = False
 
@@ -105,6 +117,7 @@ def evidence_of_groups(
     averaged: IntArray | None = None,
     is_share: BoolArray | bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
+    lowest: FloatArray | None = None,
     is_mean: bool = True,
     of_means: bool = False,
 ) -> Evidence:
@@ -116,6 +129,8 @@ def evidence_of_groups(
     n_units : int array (n_groups,), units behind each group
     averaged : groups in the macro, all with a unit by default
     is_share : whether each group is a mean of rows that are 0 or 1, or F1
+    bounds : ends of the scale
+    lowest : the least that each group can be, as :class:`Evidence` has it
     is_mean : whether the first column is the mean of the groups, and not otherwise derived from macros
     of_means : whether groups are means over rows
     """
@@ -124,12 +139,16 @@ def evidence_of_groups(
     of_macro, least = (behind.max(initial=0), LEAST_UNITS) if is_mean else (
         behind.min() if len(behind) else 0, LEAST_UNITS_IN_MACRO
     )  # fmt: skip
+    of_group = LEAST_UNITS
+    if np.isfinite(bounds).all():  # a difference is held to the least of all, as its p is
+        of_group = LEAST_UNITS_OF_KAPPA if bounds[0] < 0 else LEAST_UNITS_OF_MEAN if of_means else LEAST_UNITS
     return Evidence(
         left_out,
         np.concatenate([[of_macro], n_units]),
-        np.concatenate([[of_macro >= least], n_units >= LEAST_UNITS]),
+        np.concatenate([[of_macro >= least], n_units >= np.where(is_share, LEAST_UNITS, of_group)]),
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
+        None if lowest is None else np.concatenate([bounds[:1], lowest]),
         averaged + 1 if is_mean else None,
         of_means,
     )
@@ -193,20 +212,22 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
     bias, errors, freedom = spread(values, evidence)
     low, high = evidence.bounds
     if np.isfinite([low, high]).all():
-        width = high - low
-        shares, errors, bias = (values - low) / width, errors / width, bias / width
-        at_end = (shares <= 0) | (shares >= 1)
-        effective = np.where(at_end, evidence.n_units, _divide(shares * (1 - shares), errors**2))
+        lowest = np.full(values.shape, low) if evidence.lowest is None else evidence.lowest
+        width = high - lowest
+        shares, errors, bias = (values - lowest) / width, errors / width, bias / width
+        is_still = (errors < _NO_SPREAD) | (shares < _NO_SPREAD) | (shares > 1 - _NO_SPREAD)
+        effective = np.where(is_still, evidence.n_units, _divide(shares * (1 - shares), errors**2))
         is_single = np.full(values.shape, True)
         is_single[0] = evidence.averaged is None
-        quantiles = np.where(evidence.is_share | at_end, Z, t_quantile(freedom))
-        has_wilson = evidence.is_share | at_end | (is_single & evidence.of_means)
+        is_share = evidence.is_share | is_still | (is_single & (evidence.lowest is not None))
+        quantiles = np.where(is_share, Z, t_quantile(freedom))
+        has_wilson = is_share | (is_single & evidence.of_means)
         shifted = _on_arcsine(shares, bias, errors, quantiles)
         if low < 0:
             plain = np.clip([shares - bias - quantiles * errors, shares - bias + quantiles * errors], 0, 1)
             shifted = np.where(is_single, shifted, plain)
         effective = np.where(evidence.enough, effective, inf)  # of no patient there is none
-        ends = low + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
+        ends = lowest + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
     else:
         reach = t_quantile(freedom) * errors
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side

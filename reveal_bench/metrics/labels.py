@@ -42,7 +42,7 @@ from reveal_bench.metrics.agreement import Counts, check_codes, divide, kappa_fr
 __all__ = [
     "Average", "LabelSums", "apply_thresholds", "auroc", "average_precision", "exact_match",
     "exact_match_from_sums", "hamming_from_sums", "hamming_loss", "kappa_from_sums", "label_sums", "multilabel_f1",
-    "precision", "ranking_replicates", "ratio_from_sums", "recall",
+    "precision", "ranking_replicates", "ratio_from_sums", "recall", "tables_from_sums",
 ]  # fmt: skip
 
 Average = Literal["macro", "micro", "weighted", "samples"]
@@ -285,13 +285,18 @@ def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | Non
     label that both call always present, or never.
     """
     _check_option("average", average, (None, "macro", "micro"))
-    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
-    tn = sums.studies[..., 0, None] - tp - fp - fn
-    tables = np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
+    tables = tables_from_sums(sums)
     if average == "micro":
         return kappa_from_tables(tables.sum(axis=-3))
     kappa = kappa_from_tables(tables)
     return kappa if average is None else _mean(kappa)
+
+
+def tables_from_sums(sums: LabelSums) -> FloatArray:
+    """Contingency tables of predictions (rows) and references, of sums (...): (..., n_labels, 2, 2)."""
+    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
+    tn = sums.studies[..., 0, None] - tp - fp - fn
+    return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
 
 
 def ranking_replicates(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from reveal_bench.metrics.agreement import (
     difference_from_tables,
     gwet_ac1,
     kappa_from_tables,
+    lowest_kappa,
     mean_absolute_difference,
     percent_agreement,
     reader_against_majority,
@@ -71,6 +73,20 @@ def test_weighted_kappa_by_hand() -> None:
     # linear 0 2 2 + 1 1 1 + 2 0 0 = 9, quadratic 0 4 4 + 1 1 1 + 4 0 0 = 15. kappa = 1 - (1 / 3) / (sum / 9).
     assert cohen_kappa([0, 1, 2], [0, 2, 2], n_categories=3, weights="linear") == pytest.approx(1 - 3 / 9)
     assert cohen_kappa([0, 1, 2], [0, 2, 2], n_categories=3, weights="quadratic") == pytest.approx(1 - 3 / 15)
+
+
+def test_the_lowest_kappa_is_that_of_the_worst_order_of_what_a_rater_says() -> None:
+    # Each calls one in ten: agreement .8 at least, chance .82: -.02 / .18
+    assert lowest_kappa(np.array([[8.0, 1], [1, 0]])) == pytest.approx(-1 / 9)
+    # Nine and six in ten: agreement .5 at least, chance .58: -.08 / .42
+    assert lowest_kappa(np.array([[1.0, 0], [3, 6]])) == pytest.approx(-4 / 21)
+    assert np.isnan(lowest_kappa(np.array([[5.0, 0], [0, 0]])))
+    for a in range(1, 7):
+        for b in range(1, 7):
+            one = np.arange(7) < a
+            others = [np.isin(np.arange(7), called) for called in combinations(range(7), b)]
+            worst = min(cohen_kappa(one, other, n_categories=2) for other in others)
+            assert lowest_kappa(contingency_table(one, others[0], n_categories=2).astype(float)) == worst
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

@@ -29,11 +29,11 @@ NOT_METRICS = {
     "pixelwise": {"shared_areas"},
     "labels": {
         "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
-        "ranking_replicates", "ratio_from_sums",
+        "ranking_replicates", "ratio_from_sums", "tables_from_sums",
     },
     "agreement": {
         "ac1_from_sums", "ac1_from_tables", "agreement_from_tables", "contingency_table", "difference_from_tables",
-        "kappa_from_tables", "reader_against_majority", "reader_sums", "resample_tables", "unit_tables",
+        "kappa_from_tables", "lowest_kappa", "reader_against_majority", "reader_sums", "resample_tables", "unit_tables",
     },
     "detection": {"detection_figures", "froc_points", "precision_recall"},
     "ordinal": {"compare_models", "mean_of_readers", "reader_agreement"},

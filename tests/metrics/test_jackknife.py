@@ -13,11 +13,19 @@ from scipy.optimize import brentq
 from scipy.stats import norm, t
 
 from reveal_bench.metrics.bootstrap import Estimate, estimate_cases
-from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
+from reveal_bench.metrics.jackknife import (
+    LEAST_UNITS,
+    LEAST_UNITS_OF_KAPPA,
+    LEAST_UNITS_OF_MEAN,
+    Evidence,
+    jackknife_ends,
+    t_quantile,
+)
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 Statistic = Callable[[npt.NDArray[np.int64]], float]
 
 N_PATIENTS = 24
@@ -52,6 +60,16 @@ def wilson_of(statistic: Statistic, *, of_t: bool) -> list[float]:
     """With the effective size that the spread has."""
     value, error, _, freedom = deleted(statistic)
     return wilson(value, value * (1 - value) / error**2, (t.ppf(0.975, freedom) if of_t else norm.ppf(0.975)))
+
+
+def wilson_of_kappa(statistic: Statistic, one: BoolArray, other: BoolArray) -> list[float]:
+    """On the scale from the kappa of raters who disagree as often as what each says by itself allows."""
+    value, error, _, _ = deleted(statistic)
+    often, often_of_other = one.mean(), other.mean()
+    chance = often * often_of_other + (1 - often) * (1 - often_of_other)
+    lowest = (abs(often + often_of_other - 1) - chance) / (1 - chance)
+    share, error = (value - lowest) / (1 - lowest), error / (1 - lowest)
+    return [lowest + (1 - lowest) * end for end in wilson(share, share * (1 - share) / error**2)]
 
 
 def on_arcsine(statistic: Statistic, low: float = 0.0, high: float = 1.0) -> list[float]:
@@ -153,7 +171,11 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
     got = estimate_labels(predicted, present, labels=["a", "b"], patients=NAMES)
     is_kappa = metric == "cohen_kappa"
     for i, name in enumerate("ab"):
-        single = on_arcsine(statistic(i), -1.0) if is_kappa else wilson_of(statistic(i), of_t=False)
+        single = (
+            wilson_of_kappa(statistic(i), present[:, i], predicted[:, i])
+            if is_kappa
+            else wilson_of(statistic(i), of_t=False)
+        )
         assert found(got, metric, name) == pytest.approx(single, abs=2e-4)
     behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
     statistics = [statistic(0), statistic(1)]
@@ -162,6 +184,32 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
         value, error, bias, freedom = spread_of_macro(statistics, behind, -1.0, pooled_freedom=2.0)
         expected = [value - bias + side * t.ppf(0.975, freedom) * error for side in (-1, 1)]
     assert found(got, metric, "macro") == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize(("weights", "suffix"), [(None, ""), ("linear", "_linear")])
+@pytest.mark.parametrize("n_categories", [2, 3])
+def test_kappa_of_two_readers(n_categories: int, weights: str | None, suffix: str, rng: np.random.Generator) -> None:
+    """Of two categories it has a score interval from the lowest kappa on; of three, one on the arcsine scale."""
+    from sklearn.metrics import cohen_kappa_score
+
+    a = rng.integers(0, n_categories, len(PATIENTS))
+    b = np.where(rng.random(len(PATIENTS)) < 0.25, rng.integers(0, n_categories, len(PATIENTS)), a)
+
+    def statistic(kept: npt.NDArray[np.int64]) -> float:
+        return float(cohen_kappa_score(a[kept], b[kept], weights=weights))
+
+    got = estimate_agreement(a, b, n_categories=n_categories, patients=NAMES)
+    expected = wilson_of_kappa(statistic, a == 1, b == 1) if n_categories == 2 else on_arcsine(statistic, -1.0)
+    assert found(got, f"cohen_kappa{suffix}", "all") == pytest.approx(expected, abs=2e-4)
+
+
+def test_two_readers_who_never_agree_on_a_finding_have_an_interval_from_the_lowest_kappa() -> None:
+    # Each of 20 cases of 20 patients: 10 found by one, 5 others by the other. Chance 1/2 1/4 + 1/2 3/4 = 1/2,
+    # agreement 5/20: kappa -1/2, the lowest. Wilson of 0 in 20: 0 to z2 / (20 + z2), on a scale of 3/2
+    a, b = np.repeat([1, 0, 0], [10, 5, 5]), np.repeat([0, 1, 0], [10, 5, 5])
+    square = norm.ppf(0.975) ** 2
+    got = estimate_agreement(a, b, n_categories=2)
+    assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (20 + square)], abs=1e-9)
 
 
 def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng: np.random.Generator) -> None:
@@ -190,21 +238,34 @@ def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
     assert often.high - often.low < macro.high - macro.low
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_at_an_end_of_the_scale_the_patients_are_the_sample(share: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_without_any_spread_the_patients_are_the_sample(share: float) -> None:
     got = estimate_cases("mask_iou", 1, np.full(len(PATIENTS), share), patients=NAMES)
-    assert found(got, "mask_iou", "all") == pytest.approx(wilson(share, N_PATIENTS), abs=1e-9)
+    for finding in ("all", "macro"):
+        assert found(got, "mask_iou", finding) == pytest.approx(wilson(share, N_PATIENTS), abs=1e-9)
 
 
-@pytest.mark.parametrize("n", [LEAST_UNITS - 1, LEAST_UNITS])
-def test_too_few_patients_have_no_interval(n: int) -> None:
-    # f1 is only of the first n patients; 5 of them suffice for the macro
-    values = np.tile([0.0, 1.0], 40)
+@pytest.mark.parametrize(
+    ("low", "least"), [(0.0, LEAST_UNITS), (0.1, LEAST_UNITS_OF_MEAN)], ids=["shares", "other means"]
+)
+@pytest.mark.parametrize("is_one_short", [True, False])
+def test_too_few_patients_have_no_interval(low: float, least: int, is_one_short: bool) -> None:
+    # f1 is only of the first n patients; the 60 of f0 suffice for the macro
+    values, n = np.tile([low, 1.0], 40), least - is_one_short
     findings, patients = [*["f0"] * 60, *["f1"] * 20], [f"p{i:02d}" for i in [*range(60), *[j % n for j in range(20)]]]
-    macro, _, rare = estimate_cases("point_hit", 1, values, findings=findings, patients=patients)
+    macro, _, rare = estimate_cases("mask_iou", 1, values, findings=findings, patients=patients)
     assert not math.isnan(macro.low)
-    assert math.isnan(rare.low) == math.isnan(rare.high) == (n < LEAST_UNITS)
-    assert rare.value == 0.5
+    assert math.isnan(rare.low) == math.isnan(rare.high) == is_one_short
+    assert rare.value == pytest.approx((low + 1) / 2)
+
+
+@pytest.mark.parametrize("is_one_short", [True, False])
+def test_kappa_needs_more_patients_than_f1(is_one_short: bool) -> None:
+    n = LEAST_UNITS_OF_KAPPA - is_one_short  # called by reader or model, who differ in one
+    present, predicted = (np.arange(60)[:, None] < [n - 1, 30]), np.arange(60)[:, None] < [n, 30]
+    of = {e.metric: e for e in estimate_labels(predicted, present, labels=["few", "many"]) if e.finding == "few"}
+    assert math.isnan(of["cohen_kappa"].low) == is_one_short
+    assert not math.isnan(of["f1"].low)
 
 
 def test_a_figure_without_a_patient_has_no_interval_and_no_warning_of_numpy() -> None:

@@ -24,7 +24,7 @@ slice: "true_positive" (default) or "all" (undefined only where both masks are e
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
+interval: "jackknife" (default; none of a finding below 15 patients), "percentile" or "bca"
 Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding.
 """
 

@@ -21,7 +21,7 @@ categories (optional): the scale, in order. By default all integers from the sma
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 n_resamples (1000), seed (0)
-interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
+interval: "jackknife" (default; no kappa or AC1 below 12 patients, none of the rest below ten), "percentile" or "bca"
 Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (findings defined), the same
     for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement and mean_absolute_difference;
     signatures; per_finding. Kappa is NaN where chance agreement is 1.
