@@ -12,6 +12,7 @@ from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reveal_bench.api import (
+        agreement,
         compare,
         confidence,
         convert,
@@ -45,6 +46,7 @@ _HOME = {
     "BENCHMARKS": "benchmarks",
     "LintError": "evaluation.score",
     "METRICS": "metrics",
+    "agreement": "api",
     "compare": "api",
     "confidence": "api",
     "convert": "api",
@@ -76,6 +78,7 @@ __all__ = [
     "BENCHMARKS",
     "LintError",
     "METRICS",
+    "agreement",
     "compare",
     "confidence",
     "convert",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.conversion import Conversion, convert
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
     from reveal_bench.api.pages import WrittenReport, report
+    from reveal_bench.api.reader_agreement import Agreement, agreement
     from reveal_bench.api.reader_study import (
         ReaderPlan,
         ReaderStudyResult,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
 
 _HOME = {
+    "Agreement": "reader_agreement",
     "Bench": "bench",
     "Comparisons": "verbs",
     "Confidence": "analyses",
@@ -55,6 +57,7 @@ _HOME = {
     "Scores": "scores",
     "Shapes": "shape_features",
     "WrittenReport": "pages",
+    "agreement": "reader_agreement",
     "compare": "verbs",
     "confidence": "analyses",
     "convert": "conversion",
@@ -76,10 +79,11 @@ _HOME = {
 }
 
 __all__ = [
-    "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores", "PixelStatistics", "Ranking",
-    "ReaderPlan", "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes", "WrittenReport", "compare",
-    "confidence", "convert", "curves", "lint", "load", "pixels", "plan_readers", "rank", "readers", "readings",
-    "report", "saliency", "score", "score_maps", "shapes", "tune_gates", "tune_saliency",
+    "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores",
+    "PixelStatistics", "Ranking", "ReaderPlan", "ReaderStudyResult", "ReadingsTable", "Scores", "Shapes",
+    "WrittenReport", "agreement", "compare", "confidence", "convert", "curves", "lint", "load", "pixels",
+    "plan_readers", "rank", "readers", "readings", "report", "saliency", "score", "score_maps", "shapes",
+    "tune_gates", "tune_saliency",
 ]  # fmt: skip
 
 __getattr__ = getter(__name__, _HOME)

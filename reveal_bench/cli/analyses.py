@@ -26,7 +26,7 @@ from reveal_bench.cli.output import (
 )
 from reveal_bench.cli.score import thresholds_of
 
-__all__ = ["confidence", "curves", "plan_readers", "readers", "readings", "shapes"]
+__all__ = ["agreement", "confidence", "curves", "plan_readers", "readers", "readings", "shapes"]
 
 
 class Bins(StrEnum):
@@ -240,6 +240,49 @@ def readers(
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
     terminal.print_shown(result)
+
+
+class AgreementMetric(StrEnum):
+    """Metrics of two raters: those of :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
+
+    COHEN_KAPPA = "cohen_kappa"
+    COHEN_KAPPA_LINEAR = "cohen_kappa_linear"
+    COHEN_KAPPA_QUADRATIC = "cohen_kappa_quadratic"
+    GWET_AC1 = "gwet_ac1"
+    PERCENT_AGREEMENT = "percent_agreement"
+    MEAN_ABSOLUTE_DIFFERENCE = "mean_absolute_difference"
+
+
+def agreement(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with a row per reader and case: reader, case, score, and where needed patient, finding.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ],
+    metric: Annotated[AgreementMetric, typer.Option(help="How agreement is measured.")] = AgreementMetric.COHEN_KAPPA,
+    categories: Annotated[
+        str | None, typer.Option(help="All categories in their order, such as absent,possible,present.")
+    ] = None,
+    column: Column = None,
+    as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
+) -> None:
+    """Measure how far every two readers of the same cases agree, with intervals."""
+    from reveal_bench import api
+
+    scale = None if categories is None else categories.split(",")
+    result = api.agreement(table, metric=metric.value, categories=scale, columns=_named(column or []))
+    if as_json:
+        document = {"schema": 1, "metric": result.metric, "categories": result.categories, "pairs": result.plain}
+        typer.echo(json.dumps(document, indent=2))
+    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_shown(result)
 
 
 def readings(

@@ -67,6 +67,7 @@ def test_the_first_pages_have_no_gap(page: str) -> None:
 
 def test_commands_of_the_first_versions() -> None:
     assert COMMANDS == [
+        "agreement",
         "attach",
         "baseline",
         "build",

@@ -35,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_transcript_is_what_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "120")
-    sections = ("# Reader studies", "## A system beside readers", "## Planning a study")
+    sections = ("# Reader studies", "## A system beside readers", "## Planning a study", "## How far readers agree")
     found = [step for section in sections for step in steps(PAGE, after=section)]
-    assert len(found) == 5
+    assert len(found) == 6
     for step in found:
         done = CliRunner().invoke(app, shlex.split(step.command)[1:], catch_exceptions=False)
         told = f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(done.output)}"

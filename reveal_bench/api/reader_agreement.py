@@ -1,0 +1,222 @@
+"""``rb.agreement``: how far each pair of readers agrees, from a table of their ratings of the same cases.
+
+Ratings are categories, as numbers or names. A pair is judged by the cases that both rated, with the intervals that the
+agreement of two raters has everywhere (:func:`~reveal_bench.metrics.estimates.estimate_agreement`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.api.conversion import rows_of
+from reveal_bench.api.shown import Shown
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.estimates import POOLED, code_ratings, estimate_agreement
+from reveal_bench.metrics.intervals import Resampling
+
+__all__ = ["AGREEMENT_METRICS", "Agreement", "PairAgreement", "agreement"]
+
+AGREEMENT_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
+COLUMNS = ("reader", "case", "score", "patient", "finding")
+"""What is read; every case is its own patient, and there is one finding, where a column is missing."""
+_NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
+
+_WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
+
+Rating = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class PairAgreement:
+    """Two readers: `value` and its 95 % interval, NaN where undefined, over the `n` cases that both rated."""
+
+    reader_a: str
+    reader_b: str
+    finding: str
+    n: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, repr=False)
+class Agreement(Shown):
+    """How far every pair of readers agrees.
+
+    Attributes
+    ----------
+    pairs : of readers, in the order in which the table names them; where it has findings, the macro and each of them
+    metric : what `value` is
+    categories : all ratings, in their order if they have one
+    n_cases, n_patients : that anybody rated
+    """
+
+    pairs: tuple[PairAgreement, ...]
+    metric: str
+    categories: tuple[Rating, ...]
+    n_cases: int
+    n_patients: int
+
+    @property
+    def caption(self) -> str:
+        """What is shown of how many cases, and how intervals were made."""
+        readers = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
+        shown = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
+        shown += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
+        has_gap = any(math.isnan(pair.low) and not math.isnan(pair.value) for pair in self.pairs)
+        return shown + ("; none where too few patients were rated by both" if has_gap else "")
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row per pair, and per finding where the table has findings."""
+        return [asdict(pair) for pair in self.pairs]
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """The rows with three decimals."""
+        has_findings = any(pair.finding != POOLED for pair in self.pairs)
+        return [
+            {"reader": pair.reader_a, "and": pair.reader_b}
+            | ({"finding": pair.finding} if has_findings else {})
+            | {
+                "n": f"{pair.n:,}",
+                "value": "-" if math.isnan(pair.value) else f"{pair.value:.3f}",
+                "95 % interval": "-" if math.isnan(pair.low) else f"({pair.low:.3f} to {pair.high:.3f})",
+            }
+            for pair in self.pairs
+        ]
+
+
+def agreement(
+    table: Any,
+    *,
+    metric: str = "cohen_kappa",
+    categories: Sequence[Rating] | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Agreement:
+    """Agreement of every pair of readers of the same cases.
+
+    Parameters
+    ----------
+    table : a row per reader and case, with the columns ``reader``, ``case`` and ``score``, a whole number or a name;
+        ``patient`` where a patient has several cases; ``finding`` where cases have several, of which each is rated. A
+        path (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
+    metric : "cohen_kappa"; of categories in an order also "cohen_kappa_linear", "cohen_kappa_quadratic",
+        "mean_absolute_difference"; "gwet_ac1", "percent_agreement"
+    categories : all of them in their order; by default all whole numbers from the smallest to the largest score, or
+        the names that occur, which then have no order
+    columns : one of these names -> what the table calls it
+
+    Raises
+    ------
+    ArgumentError
+        If the table has not what is needed, or the metric needs an order that the categories lack.
+    """
+    if metric not in AGREEMENT_METRICS:
+        raise ArgumentError("metric", f"must be one of {', '.join(AGREEMENT_METRICS)}", repr(metric))
+    read = _read(rows_of(table), columns or {})
+    readers = list(dict.fromkeys(reader for reader, _, _ in read))
+    if len(readers) < 2:
+        raise ArgumentError("table", "must have at least two readers", ", ".join(readers))
+    ratings = [rating for rating, _ in read.values()]
+    if any(isinstance(rating, str) for rating in ratings):
+        ratings = [str(rating) for rating in ratings]
+    known = None if categories is None else [_rating(category, "categories") for category in categories]
+    if known is not None and not {*ratings} <= {*known}:
+        odd = next(rating for rating in ratings if rating not in known)
+        raise ArgumentError("categories", f"must hold every score of the table, such as {odd!r}", known)
+    codes, _, scale, is_ordered = code_ratings(ratings, [], categories=known)
+    if metric in _NEED_ORDER and not is_ordered:
+        raise ArgumentError("categories", f"must be given in their order for {metric}", "none")
+    code_of = dict(zip(read, codes.tolist(), strict=True))
+    patient_of = {key[1:]: patient for key, (_, patient) in read.items()}
+    pairs: list[PairAgreement] = []
+    for a, b in combinations(readers, 2):
+        both = [place for place in patient_of if (a, *place) in code_of and (b, *place) in code_of]
+        ours, theirs = ([code_of[reader, *place] for place in both] for reader in (a, b))
+        pairs += _of_pair(a, b, metric, ours, theirs, both, [patient_of[place] for place in both], max(len(scale), 2))
+    cases, patients = {case for case, _ in patient_of}, set(patient_of.values())
+    return Agreement(tuple(pairs), metric, tuple(scale), len(cases), len(patients))
+
+
+def _of_pair(
+    a: str,
+    b: str,
+    metric: str,
+    ours: Sequence[int],
+    theirs: Sequence[int],
+    both: Sequence[tuple[str, str]],
+    patients: Sequence[str],
+    n_categories: int,
+) -> list[PairAgreement]:
+    """The macro and the findings, or all cases together where there are no findings."""
+    if not both:
+        return [PairAgreement(a, b, POOLED, 0, math.nan, math.nan, math.nan)]
+    found = estimate_agreement(
+        np.array(ours),
+        np.array(theirs),
+        n_categories=n_categories,
+        findings=[finding for _, finding in both],
+        patients=patients,
+        resampling=Resampling(1),  # the jackknife draws nothing
+    )
+    own = [one for one in found if one.metric == metric]
+    has_findings = any(finding != POOLED for _, finding in both)
+    n = len({case for case, _ in both})
+    return [
+        PairAgreement(a, b, one.finding, n if one.finding == MACRO else one.n, one.value, one.low, one.high)
+        for one in own
+        if has_findings or one.finding != MACRO
+    ]
+
+
+def _read(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]
+) -> dict[tuple[str, str, str], tuple[Rating, str]]:
+    """Reader, case and finding -> the rating, and the case's patient."""
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise ArgumentError("columns", f"must name {', '.join(COLUMNS)}", unknown)
+    if not rows:
+        raise ArgumentError("table", "must hold a rating", "none")
+    named = {name: columns.get(name, name) for name in COLUMNS}
+    needed = [named[name] for name in COLUMNS if name in ("reader", "case", "score") or name in columns]
+    missing = [name for name in needed if all(name not in row for row in rows)]
+    if missing:
+        raise ArgumentError("table", f"must have the columns {', '.join(needed)}", f"no {missing[0]}")
+    has = {name for name in COLUMNS if any(named[name] in row for row in rows)}
+    read: dict[tuple[str, str, str], tuple[Rating, str]] = {}
+    patients: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        told = {name: row.get(named[name]) for name in has}
+        empty = [name for name, value in told.items() if value is None or not str(value).strip()]
+        if empty:
+            raise ArgumentError("table", f"must have a `{named[empty[0]]}` in row {number}", "none")
+        case, patient = str(told["case"]), str(told.get("patient", told["case"]))
+        if patients.setdefault(case, patient) != patient:
+            rule = f"must give a case one patient, in row {number} case {case!r} has another than {patients[case]!r}"
+            raise ArgumentError("table", rule, repr(patient))
+        key = str(told["reader"]), case, str(told.get("finding", POOLED))
+        if key in read:
+            raise ArgumentError("table", f"must hold a rating once, row {number} has one again", key)
+        read[key] = _rating(told["score"], f"table[{number}]"), patient
+    return read
+
+
+def _rating(value: Any, name: str) -> Rating:
+    """A whole number, also one that is written as text, or a name."""
+    if isinstance(value, str):
+        text = value.strip()
+        return int(float(text)) if _WHOLE.fullmatch(text) else text
+    if isinstance(value, Real | np.bool_) and float(value).is_integer():
+        return int(float(value))
+    raise ArgumentError(name, "must be a category, a whole number or a name", repr(value))

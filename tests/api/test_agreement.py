@@ -1,0 +1,120 @@
+"""``rb.agreement``: every two readers of a table, by hand and by scikit-learn, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from typer.testing import CliRunner
+
+import reveal_bench as rb
+from reveal_bench.api.reader_agreement import AGREEMENT_METRICS
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import app
+from reveal_bench.cli.analyses import AgreementMetric
+
+Rows = list[dict[str, Any]]
+
+
+def said(reader: str, scores: str) -> Rows:
+    """One case after another; a point is a case that the reader did not rate."""
+    return [
+        {"reader": reader, "case": f"c{i}", "score": score} for i, score in enumerate(scores.split()) if score != "."
+    ]
+
+
+def test_two_readers_by_hand() -> None:
+    # Of 20 cases A calls 10, B 5 others: chance 1/2 1/4 + 1/2 3/4 = 1/2, agreement 5/20: kappa -1/2, the lowest that
+    # there can be. Wilson's interval of 0 in 20 on a scale of 3/2; C and A have the first 11 cases in common, C and B
+    # too: fewer than 12
+    a, b = said("A", "yes " * 10 + "no " * 10), said("B", "no " * 10 + "yes " * 5 + "no " * 5)
+    result = rb.agreement([*a, *b, *said("C", "yes " * 11)])
+    first, second, third = result.pairs
+    square = norm.ppf(0.975) ** 2
+    assert (first.reader_a, first.reader_b, first.n, first.value) == ("A", "B", 20, -0.5)
+    assert (first.low, first.high) == pytest.approx((-0.5, -0.5 + 1.5 * square / (20 + square)))
+    assert (second.n, second.value) == (11, 0)  # C says yes of all: agreement 10/11 is that of chance
+    assert (third.n, third.value) == (11, 0)
+    assert math.isnan(second.low)
+    assert math.isnan(third.low)
+    assert result.caption.endswith("over patients; none where too few patients were rated by both")
+    assert result.rows_shown()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": "-"}
+
+
+@pytest.mark.parametrize(("metric", "weights"), [("cohen_kappa", None), ("cohen_kappa_quadratic", "quadratic")])
+def test_findings_and_numbers_equal_scikit_learn(metric: str, weights: str | None, rng: np.random.Generator) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
+    scores = rng.integers(1, 5, (3, 2, 40))  # readers, findings, cases of 20 patients
+    table = [
+        {"rater": f"R{r}", "case": i, "score": str(scores[r, f, i]), "patient": i // 2, "finding": name}
+        for r in range(3)
+        for f, name in enumerate(("Edema", "Mass"))
+        for i in range(40)
+    ]
+    result = rb.agreement(table, metric=metric, columns={"reader": "rater"})
+    assert (result.n_cases, result.n_patients, result.categories) == (40, 20, (1, 2, 3, 4))
+    assert [pair.finding for pair in result.pairs] == ["macro", "Edema", "Mass"] * 3
+    for pair in result.pairs:
+        a, b = (int(name[1:]) for name in (pair.reader_a, pair.reader_b))
+        each = [cohen_kappa_score(scores[a, f], scores[b, f], weights=weights) for f in (0, 1)]
+        expected = {"macro": np.mean(each), "Edema": each[0], "Mass": each[1]}
+        assert pair.value == pytest.approx(expected[pair.finding])
+        assert pair.low < pair.value < pair.high
+        assert pair.n == 40
+
+
+def test_readers_without_a_common_case_have_no_agreement() -> None:
+    result = rb.agreement([*said("A", "1 2 . ."), *said("B", ". . 1 2")])
+    (pair,) = result.pairs
+    assert pair.n == 0
+    assert math.isnan(pair.value)
+    assert result.rows_shown()[0]["value"] == "-"
+
+
+def test_command_and_function_say_the_same(tmp_path: Path) -> None:
+    rows = [*said("A", "low high " * 8), *said("B", "low mid " * 8)]
+    file = tmp_path / "ratings.csv"
+    with file.open("w", newline="") as written:
+        table = csv.DictWriter(written, ["reader", "case", "score"])
+        table.writeheader()
+        table.writerows(rows)
+    options = ["--metric", "cohen_kappa_linear", "--categories", "low,mid,high", "--csv"]
+    done = CliRunner().invoke(app, ["agreement", str(file), *options], catch_exceptions=False)
+    expected = rb.agreement(rows, metric="cohen_kappa_linear", categories=["low", "mid", "high"])
+    assert done.output == expected.to_csv()
+    assert tuple(metric.value for metric in AgreementMetric) == AGREEMENT_METRICS
+
+
+TWO = [*said("A", "yes no"), *said("B", "no no")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([], {}, "`table` must hold a rating, got none"),
+        (said("A", "1 2"), {}, "`table` must have at least two readers, got A"),
+        ([{"reader": "A", "case": "c"}], {}, "`table` must have the columns reader, case, score, got no score"),
+        ([*TWO, TWO[1]], {}, "`table` must hold a rating once, row 5 has one again, got ('A', 'c1', 'all')"),
+        ([*TWO, TWO[1] | {"score": ""}], {}, "`table` must have a `score` in row 5, got none"),
+        ([*TWO, {"reader": "A", "case": "c2", "score": 0.5}], {}, "`table[5]` must be a category"),
+        (
+            [row | {"patient": row["reader"]} for row in TWO],
+            {},
+            "`table` must give a case one patient, in row 3 case 'c0' has another than 'A', got 'B'",
+        ),
+        (TWO, {"metric": "f1"}, "`metric` must be one of cohen_kappa, "),
+        (TWO, {"metric": "cohen_kappa_linear"}, "`categories` must be given in their order for cohen_kappa_linear"),
+        (TWO, {"categories": ["yes"]}, "`categories` must hold every score of the table, such as 'no', got ['yes']"),
+        (TWO, {"columns": {"rater": "R"}}, "`columns` must name reader, case, score, patient, finding, got ['rater']"),
+    ],
+)
+def test_what_it_refuses(rows: Rows, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        rb.agreement(rows, **options)
+    assert str(caught.value).startswith(message)
