@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parent.parent
 gc.disable()  # until all tests are collected: what is there stays, and searching it for garbage takes a third longer
 
 # The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
-hypothesis_settings.register_profile("steady", derandomize=True, deadline=None, database=None)
+hypothesis_settings.register_profile("steady", max_examples=40, derandomize=True, deadline=None, database=None)
 hypothesis_settings.register_profile("search", deadline=None)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
@@ -75,9 +75,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Lanes:
 
 
 def pytest_collection_finish() -> None:
-    """What there is now stays to the end of the run: nobody looks for garbage in it again."""
+    """What there is now stays to the end of the run: nobody looks for garbage in it again, and seldom in the rest."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 

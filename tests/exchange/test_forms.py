@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -120,7 +120,6 @@ def test_contours_from_which_a_mask_was_filled_stay_behind_and_are_counted(name:
     assert lost == ["the contours of 1 drawings: their masks are there"]
 
 
-@settings(max_examples=50, deadline=None)
 @given(MASKS)
 def test_masks_as_runs_and_as_brushes(mask: Any) -> None:
     height, width = mask.shape

@@ -157,6 +157,6 @@ class Life(RuleBasedStateMachine):
 
 
 Life.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=8, stateful_step_count=25, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 TestLife = Life.TestCase

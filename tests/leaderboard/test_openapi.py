@@ -19,7 +19,7 @@ CHECKS = (
     "response_schema_conformance", "negative_data_rejection", "missing_required_header", "unsupported_method",
 )  # fmt: skip
 """Of schemathesis, which only the process of these tests loads: it takes as long as all of pytest."""
-EXAMPLES = 8  # per operation and person
+EXAMPLES = 5  # per operation and person
 OF_KNOWN = 3  # what is known leaves less to make up
 SECURED = {"/api/v1/me", "/api/v1/me/submissions", "/api/v1/me/ledger", "/api/v1/me/tokens", "/api/v1/me/invitations"}
 

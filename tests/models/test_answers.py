@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reveal_bench.findings import REVEAL_LABELS
@@ -331,7 +331,6 @@ def test_a_box_never_leaves_the_image_by_rounding() -> None:
     st.sampled_from((None, "stop", "max_tokens", "content_filter")),
     st.booleans(),
 )
-@settings(max_examples=250, deadline=None)
 def test_any_text_is_read(text: str, form: str, n: int, stop: str | None, present: bool) -> None:
     asked = question(form, present=present)
     reply = read_reply(text, asked, AskSettings(form=form, grid=n), stop_reason=stop)  # type: ignore[arg-type]

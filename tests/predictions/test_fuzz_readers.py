@@ -39,7 +39,7 @@ LABELS = ("Edema", "COPD", "Fracture")
 STUDIES = StudyManifest("reveal-cxr", "1.0", "test", LABELS, tuple(f"s{i}" for i in range(8)))
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(suppress_health_check=list(HealthCheck))
 LONGEST = 500
 
 ids = st.sampled_from([*IMAGES, "P000", "p00", "", "../p000", "p000\x00", "=p000", "\u202ep000", "s1"])
@@ -193,7 +193,7 @@ marks = st.sampled_from(
 )
 
 
-@settings(QUICK, max_examples=100)
+@QUICK
 @given(marks, st.binary(max_size=200) | st.text(string.printable, max_size=200).map(str.encode))
 def test_bytes(mark: bytes, rest: bytes) -> None:
     lint(mark + rest)

@@ -69,7 +69,6 @@ pairs = st.lists(st.tuples(st.sampled_from(list(SIZES)), st.sampled_from(FINDING
 
 
 @given(pairs.flatmap(lambda chosen: st.tuples(*(located(*pair) for pair in chosen))))
-@settings(max_examples=60, deadline=None)
 def test_localization_predictions_come_back_equal(predictions: tuple[LocalizationPrediction, ...]) -> None:
     again = read_canonical(written(predictions), MANIFEST)
     assert again == predictions
@@ -81,7 +80,6 @@ probability_maps = st.fixed_dictionaries({finding: st.floats(0, 1) for finding i
 
 
 @given(st.permutations(STUDIES.studies), st.integers(0, 3), st.booleans(), st.data())
-@settings(max_examples=60, deadline=None)
 def test_findings_predictions_come_back_equal(
     studies: list[str], n: int, gives_labels: bool, data: st.DataObject
 ) -> None:
@@ -102,7 +100,6 @@ def loosened(text: str) -> str:
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=120, max_size=120), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
 def test_masks_are_spelt_as_pycocotools_spells_them(many: list[list[bool]]) -> None:
     from pycocotools import mask as oracle
 
@@ -309,7 +306,7 @@ def test_objects_are_never_unpickled() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 def test_a_flipped_byte_is_refused_or_harmless(place: int, value: int) -> None:
     data = bytearray(written(GOOD).getvalue())
     data[place % len(data)] = value

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reveal_leaderboard.custody.canonical import (
     _SHARED,
@@ -77,7 +77,6 @@ BOXES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(TEXTS, st.lists(BOXES, max_size=5))
 def test_any_answer_comes_back(text: str, boxes: list[AnswerBox]) -> None:
     answers = (TaskAnswer("t1", text, tuple(boxes), 7),)

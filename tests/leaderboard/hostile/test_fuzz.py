@@ -28,7 +28,7 @@ from reveal_bench.predictions import LintReport
 from tests.leaderboard.conftest import METADATA
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
-QUICK = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(suppress_health_check=list(HealthCheck))
 ROWS = {f"p{i}": ManifestRow(f"p{i}", "s", "AP", 64, 48, CHEXLOCALIZE_FINDINGS[:3]) for i in range(4)}
 IMAGES = Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, ROWS)
 LABELS = ("COPD", "Edema")
@@ -189,7 +189,7 @@ SOUND_STUDIES = written((FindingsPrediction("s0", ("COPD",), None, 1),), STUDIES
 edits = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4)
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=100)
 @given(st.booleans(), edits, st.floats(0, 1))
 def test_arrays_with_bytes_changed(of_studies: bool, changed: list[tuple[float, int]], kept: float) -> None:
     data = bytearray(SOUND_STUDIES if of_studies else SOUND_ARRAYS)
