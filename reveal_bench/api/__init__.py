@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from reveal_bench.api.bench import Bench, load
     from reveal_bench.api.conversion import Conversion, convert
+    from reveal_bench.api.given import lint
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
     from reveal_bench.api.pages import WrittenReport, report
     from reveal_bench.api.reader_agreement import Agreement, agreement
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     )
     from reveal_bench.api.scores import Scores
     from reveal_bench.api.shape_features import Shapes, shapes
-    from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, score
+    from reveal_bench.api.verbs import Comparisons, Ranking, compare, rank, score
 
 _HOME = {
     "Agreement": "reader_agreement",
@@ -62,7 +63,7 @@ _HOME = {
     "confidence": "analyses",
     "convert": "conversion",
     "curves": "analyses",
-    "lint": "verbs",
+    "lint": "given",
     "load": "bench",
     "pixels": "analyses",
     "plan_readers": "reader_study",

@@ -27,7 +27,7 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.bench import Bench
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation.score import ScoredFile, lint_file
@@ -38,9 +38,39 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["frame_of", "lint_given", "name_of", "type_of"]
+__all__ = ["frame_of", "lint", "lint_given", "name_of", "type_of"]
 
 FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or what a run returned"
+
+
+def lint(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    grid: int | None = None,
+    allow_missing: bool = False,
+    name: str | None = None,
+) -> LintReport:
+    """Check predictions against what a split asks: all problems at once.
+
+    Parameters
+    ----------
+    predictions : in any form of :mod:`reveal_bench.api.given`: a path, a DataFrame, a list, a mapping ...
+    bench : what :func:`~reveal_bench.load` returns or takes
+    split : of `bench`, where that is a folder
+    grid : cells per side (localization); the folder's own unless given
+    allow_missing : whether questions may stay unanswered
+    name : what the report calls predictions that are not a file; the model of a run, or "predictions", unless given
+
+    Raises
+    ------
+    ArgumentError
+        If `predictions` or `bench` has another type, or there is no such folder or split.
+    """
+    name = name_of(predictions, "predictions") if name is None else name
+    options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
+    return lint_given(predictions, as_bench(bench, split, runs=[predictions]), **options)
 
 
 def lint_given(

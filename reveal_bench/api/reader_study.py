@@ -376,7 +376,7 @@ def readings(
 
     Parameters
     ----------
-    predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.verbs.lint`
+    predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.given.lint`
     finding : label whose readings are given; by default all, every study and label a case
     thresholds : probability from which the system says that a label is present: one number, or one per label
     name : of the system; by default that of the file

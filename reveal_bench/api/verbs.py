@@ -1,4 +1,4 @@
-"""``score``, ``lint``, ``compare`` and ``rank`` for predictions of any form, and what they return."""
+"""``score``, ``compare`` and ``rank`` for predictions of any form, and what they return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from reveal_bench.api.given import frame_of, lint_given, name_of, type_of
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.api.shown import Shown, written
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_records
 from reveal_bench.evaluation.decrease import decreases_csv, published_csv, published_decreases
@@ -30,7 +29,7 @@ from reveal_bench.metrics.words import groups_text, interval_text, p_text, plura
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["Comparisons", "Ranking", "compare", "lint", "rank", "score", "score_given"]
+__all__ = ["Comparisons", "Ranking", "compare", "rank", "score", "score_given"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,36 +178,6 @@ def _interval_kinds(found: Sequence[Comparison] | Sequence[Ranked]) -> str:
     return " or ".join(dict.fromkeys(interval_of(one.signature) for one in found))
 
 
-def lint(
-    predictions: Any,
-    bench: AnyBench,
-    *,
-    split: str | None = None,
-    grid: int | None = None,
-    allow_missing: bool = False,
-    name: str | None = None,
-) -> LintReport:
-    """Check predictions against what a split asks: all problems at once.
-
-    Parameters
-    ----------
-    predictions : in any form of :mod:`reveal_bench.api.given`: a path, a DataFrame, a list, a mapping ...
-    bench : what :func:`~reveal_bench.load` returns or takes
-    split : of `bench`, where that is a folder
-    grid : cells per side (localization); the folder's own unless given
-    allow_missing : whether questions may stay unanswered
-    name : what the report calls predictions that are not a file; the model of a run, or "predictions", unless given
-
-    Raises
-    ------
-    ArgumentError
-        If `predictions` or `bench` has another type, or there is no such folder or split.
-    """
-    name = name_of(predictions, "predictions") if name is None else name
-    options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
-    return lint_given(predictions, as_bench(bench, split, runs=[predictions]), **options)
-
-
 def score(
     predictions: Any,
     bench: AnyBench,
@@ -236,7 +205,7 @@ def score(
 
     Parameters
     ----------
-    predictions, bench, split, grid, allow_missing, name : as of :func:`lint`
+    predictions, bench, split, grid, allow_missing, name : as of :func:`~reveal_bench.api.given.lint`
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
     missing : what questions without an answer count as, which then may be there: "miss", or for localization "empty",
@@ -392,7 +361,7 @@ def compare(
 
     Parameters
     ----------
-    a, b : predictions in any form that :func:`lint` takes
+    a, b : predictions in any form that :func:`~reveal_bench.api.given.lint` takes
     metric : name or title of one; all that apply to both, and have a better direction, unless given
     relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
@@ -469,8 +438,8 @@ def rank(
 
     Parameters
     ----------
-    systems : name -> predictions in any form that :func:`lint` takes; or a folder of prediction files, of folders with
-        one each, or of run folders
+    systems : name -> predictions in any form that :func:`~reveal_bench.api.given.lint` takes; or a folder of
+        prediction files, of folders with one each, or of run folders
     metric : name or title of the one to rank by; that of the leaderboard unless given
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction

@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from reveal_bench.entries.hints import id_hint, name_hint
 from reveal_bench.entries.jsonl import Entry
@@ -30,7 +31,7 @@ _MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
 _LONGEST_SIDE = 1 << 53
 _MOST_SEARCHED = 100  # names and ids for which a similar known one is looked for
 
-_KNOWN, _GEOMETRIES = frozenset(FIELDS), frozenset(GEOMETRIES)
+_KNOWN, _GEOMETRIES, _RLE = frozenset(FIELDS), frozenset(GEOMETRIES), frozenset(("size", "counts"))
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -60,8 +61,7 @@ _FILE_NAMES: dict[str, dict[str, str]] = {
 }
 
 
-_SAME = tuple(one.name for one in fields(LocalizationPrediction) if one.name not in ("image_id", "mask"))
-"""Fields of a prediction that a draft has under the same name."""
+_predicted = attrgetter(*(one.name for one in fields(LocalizationPrediction)))
 
 
 @dataclass(slots=True)
@@ -92,9 +92,18 @@ class Draft:
 
     def prediction(self) -> LocalizationPrediction:
         """What is predicted, with every field that a prediction has: one that a draft lacks is an AttributeError."""
+        return LocalizationPrediction(*_predicted(self))
+
+    @property
+    def image_id(self) -> str:
+        """Of a known image."""
         assert self.row is not None
-        same = {name: getattr(self, name) for name in _SAME}
-        return LocalizationPrediction(image_id=self.row.image_id, mask=self.rle or self.filled, **same)
+        return self.row.image_id
+
+    @property
+    def mask(self) -> Rle | None:
+        """As given, or of the contours."""
+        return self.rle or self.filled
 
     @property
     def coordinates(self) -> tuple[Point, ...]:
@@ -317,7 +326,7 @@ class EntryChecker:
 
     def _rle(self, entry: Entry, row: ManifestRow | None) -> Rle | None:
         value = entry.fields["rle"]
-        if not isinstance(value, dict) or set(value) != {"size", "counts"}:
+        if not isinstance(value, dict) or value.keys() != _RLE:
             message = 'must be {"size": [height, width], "counts": "..."}'
             self.error(entry, "wrong-type", "rle", message, value)
             return None
@@ -342,13 +351,14 @@ class EntryChecker:
         numbers = self._numbers(entry, "rle.size", value, ("height", "width"))
         if numbers is None:
             return None
-        if not all(number >= 1 and number == math.floor(number) for number in numbers):
+        height, width = numbers
+        if min(height, width) < 1 or height != math.floor(height) or width != math.floor(width):
             self.error(entry, "wrong-type", "rle.size", "must be two whole numbers above 0", value)
             return None
         if max(numbers) > _LONGEST_SIDE:  # hundreds of digits, which no message should hold
             self.error(entry, "rle-size", "rle.size", "is larger than any image", value)
             return None
-        size = int(numbers[0]), int(numbers[1])
+        size = int(height), int(width)
         if row is not None and size != row.size:
             message = f"must be the image's [height, width] = [{row.height}, {row.width}]"
             self.error(entry, "rle-size", "rle.size", message, value, hint=size_hint(size, row))

@@ -13,10 +13,12 @@ may be odd and right. All rules: :data:`reveal_bench.predictions.rules.RULES`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -100,33 +102,32 @@ def _note_exchanged(located: Sequence[Draft], log: ProblemLog) -> None:
         )
 
 
-def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Draft, int, int]]:
-    """Per finding: a draft with its commonest answer (all but the score), how often it stands, the number of answers.
+_answer = attrgetter("points", "cell", "box", "rle", "polygons")
+
+
+def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Any, int, int]]:
+    """Per finding: its commonest answer (all but the score), how often it stands, the number of answers.
 
     Empty masks do not count: they say that there is nothing to show.
     """
-    alike: dict[str, dict[object, list[Draft]]] = defaultdict(lambda: defaultdict(list))
+    alike: dict[str, Counter[Any]] = defaultdict(Counter)
     for draft in drafts:
         if draft.finding is not None and draft.area != 0:
-            answer = draft.points, draft.cell, draft.box, draft.rle, draft.polygons
-            alike[draft.finding][answer].append(draft)
-    commonest = {}
-    for finding, groups in alike.items():
-        largest = max(groups.values(), key=len)
-        commonest[finding] = largest[0], len(largest), sum(map(len, groups.values()))
-    return commonest
+            alike[draft.finding][_answer(draft)] += 1
+    commonest = {finding: answers.most_common(1)[0] for finding, answers in alike.items()}
+    return {finding: (*found, alike[finding].total()) for finding, found in commonest.items()}
 
 
 def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
     """The collapse that MedGemma showed in paper 000: one cell for nearly every image."""
     pointed = [draft for draft in drafts if draft.cell is not None or draft.points]
-    for finding, (draft, n_same, n) in _commonest(pointed).items():
+    for finding, ((points, cell, *_), n_same, n) in _commonest(pointed).items():
         if n >= _COLLAPSED_OF and n_same > _COLLAPSED_SHARE * n:
             log.warning(
                 "same-answer",
                 f"{n_same} of {n} predictions of {finding} are the same",
-                field="point" if draft.cell is None else "cell",
-                value=draft.points[0] if draft.cell is None else draft.cell,
+                field="point" if cell is None else "cell",
+                value=points[0] if cell is None else cell,
                 hint="did the model look at the images?",
             )
 
@@ -158,8 +159,8 @@ def describe_drafts(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, An
         ``kinds``: how many give a point, cell, box, rle or polygons;
         ``mask_area_share``: histogram of mask area / image area, bins as text.
     """
-    found = Counter(draft.finding for draft in drafts if draft.finding is not None)
-    kinds = Counter(kind for draft in drafts for kind in _kinds(draft))
+    found = Counter(draft.finding for draft in drafts)
+    kinds = {kind: sum(map(bool, map(given, drafts))) for kind, given in _KINDS.items()}
     areas: Counter[str] = Counter()
     for draft in drafts:
         if draft.area is not None and draft.rle is not None:
@@ -167,28 +168,18 @@ def describe_drafts(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, An
             areas[_area_bin(draft.area / (height * width))] += 1
     return {
         "per_finding": {finding: found[finding] for finding in manifest.findings if finding in found},
-        "kinds": {kind: kinds[kind] for kind in ("point", "cell", "box", "rle", "polygons") if kind in kinds},
+        "kinds": {kind: n for kind, n in kinds.items() if n},
         "mask_area_share": {name: areas[name] for name in _AREA_BINS if name in areas},
     }
 
 
-def _kinds(draft: Draft) -> list[str]:
-    given = {
-        "point": draft.points,
-        "cell": draft.cell,
-        "box": draft.box,
-        "rle": draft.rle,
-        "polygons": draft.polygons,
-    }
-    return [kind for kind, value in given.items() if value]
-
-
+_KINDS = {"point": attrgetter("points")} | {name: attrgetter(name) for name in ("cell", "box", "rle", "polygons")}
 _AREA_BINS = ["empty", *(f"{low:g}-{high:g}" for low, high in pairwise(AREA_SHARES))]
 
 
 def _area_bin(share: float) -> str:
     """Bins are open below and closed above."""
-    return _AREA_BINS[sum(share > bound for bound in AREA_SHARES)]
+    return _AREA_BINS[bisect_left(AREA_SHARES, share)]
 
 
 Pair = tuple[str, str]
@@ -412,6 +403,9 @@ def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:
         if pair is not None and draft.is_asked:
             by_pair.setdefault(pair, []).append(draft)
     for same in by_pair.values():
+        if len(same) == 1:
+            yield same[0].prediction()
+            continue
         scores = [draft.score for draft in same if draft.score is not None]
         boxed = [draft for draft in same if draft.box is not None]
         best = max(boxed, key=lambda draft: -1.0 if draft.score is None else draft.score, default=None)

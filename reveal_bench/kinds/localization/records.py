@@ -215,7 +215,7 @@ def read_manifest(folder: Path, split: str) -> Manifest:
     """
     info = read_folder_info(folder)
     check_split(info, folder, split)
-    entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet")
+    entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet", at_once=4096)
     rows = [ManifestRow(**{**row, "asked": tuple(row["asked"])}) for row in entries]
     return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
 
