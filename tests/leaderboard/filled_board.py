@@ -32,7 +32,7 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 
-from tests.leaderboard.databases import DATABASE_SOURCE
+from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 
 BENCHMARK, VERSION = "chexlocalize", "1.0.0"
 SERVED = [(BENCHMARK, VERSION)]
@@ -144,36 +144,31 @@ A_DAY = "[quota]\ntotal = 10\nper_day = 10\n"
 
 
 @cache
-def filled_once() -> Path:
-    """A filled board on SQLite with its uploads and its vault, for tests to copy."""
+def filled_once(kind: str) -> tuple[Path, Store, Kept]:
+    """A filled board on a kind of database: the folder with its uploads, vault and settings, for tests to copy."""
     root = Path(tempfile.mkdtemp(prefix="filled-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
-    (root / "vault").mkdir(mode=0o700)
-    (root / "settings.toml").write_text(A_DAY)
-    board = opened(DATABASE_SOURCE.migrated("sqlite", root), root)
+    files = root / "files"
+    (files / "vault").mkdir(mode=0o700, parents=True)
+    (files / "settings.toml").write_text(A_DAY)
+    store = Store(DATABASE_SOURCE.migrated(kind, root), load_settings(files / "settings.toml"))
+    board = opened(store, files)
     board.begin()
     board.fill()
-    board.store.engine.dispose()
-    return root
+    return files, store, Kept(store.engine)
 
 
-def opened(url: str, root: Path) -> FilledBoard:
-    """The board at `url`, with its settings, uploads and vault below `root`."""
-    store = Store(url, load_settings(root / "settings.toml"))
+def opened(store: Store, root: Path) -> FilledBoard:
+    """A board with its uploads and vault below `root`."""
     return FilledBoard(store, Blobs(root / "blobs"), receipts.Signer(root / "vault"))
 
 
 @pytest.fixture
-def filled(database_url: str, tmp_path: Path) -> Iterator[FilledBoard]:
-    """A filled board on each kind of database: on SQLite a copy."""
-    if is_copied := database_url.startswith("sqlite"):
-        shutil.copytree(filled_once(), tmp_path, dirs_exist_ok=True)
-    else:
-        (tmp_path / "vault").mkdir(mode=0o700)
-        (tmp_path / "settings.toml").write_text(A_DAY)
-    board = opened(database_url, tmp_path)
+def filled(database_kind: str, tmp_path: Path) -> Iterator[FilledBoard]:
+    """A filled board; its database is one of all tests on its kind, put back after each."""
+    files, store, kept = filled_once(database_kind)
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
+    board = opened(store, tmp_path)
     board.begin()
-    if not is_copied:
-        board.fill()
     yield board
-    board.store.engine.dispose()
+    kept.put_back()

@@ -18,6 +18,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.store.audit import NoBoardError, Report, audit, check_schema, opened_to_read, read_heads
 from reveal_leaderboard.store.boards import register_version
+from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions, tables, teams, users
 
 from tests.leaderboard.databases import on_both
@@ -347,10 +348,12 @@ def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> N
 
 def test_what_a_damaged_log_lost_is_found_by_what_was_kept(filled: FilledBoard, tmp_path: Path) -> None:
     """SQLite reads its write-ahead log up to the first damage, and takes what comes after it for never written."""
-    file = Path(str(filled.store.engine.url.database))
-    log = file.with_name(file.name + "-wal")
-    filled.score_next(0.93)
-    kept = report(filled).heads
+    file, log = tmp_path / "own.sqlite", tmp_path / "own.sqlite-wal"
+    with sqlite3.connect(str(filled.store.engine.url.database)) as whole:
+        whole.execute("VACUUM INTO ?", [str(file)])
+    own = FilledBoard(Store(f"sqlite:///{file}"), filled.blobs, filled.signer)
+    own.score_next(0.93)
+    kept = report(own).heads
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in (file, log):
@@ -362,6 +365,7 @@ def test_what_a_damaged_log_lost_is_found_by_what_was_kept(filled: FilledBoard, 
     with opened_to_read(f"sqlite:///{copy / file.name}") as connection:
         found = audit(connection, kept=kept)
         assert audit(connection).ok  # by itself it looks whole
+    own.store.engine.dispose()
     assert {problem.area for problem in found.problems} == {"events", "receipts"}
     assert all("whose hash was kept: what was there is lost" in problem.text for problem in found.problems)
 

@@ -225,8 +225,8 @@ def test_a_folder_that_may_only_be_read_is_said_and_can_be_audited(filled: Fille
     """As another user than root, whom no mode holds."""
     filled.store.engine.dispose()  # and with it the write-ahead log, which could not be read without being written
     data, said = place / "data", place / "said"
-    shutil.copytree(Path(str(filled.store.engine.url.database)).parent, data)
-    (data / "board.sqlite").rename(data / "leaderboard.sqlite")
+    shutil.copytree(filled.blobs.folder.parent, data)
+    shutil.copy(str(filled.store.engine.url.database), data / "leaderboard.sqlite")
     before = (data / "leaderboard.sqlite").read_bytes()
     said.touch()
     for path in (data, *data.rglob("*"), said):

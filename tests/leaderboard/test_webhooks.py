@@ -141,7 +141,7 @@ def test_a_killed_process_sends_again_under_the_same_id(
     settings = tmp_path / "webhooks.toml"
     settings.write_text(f'[webhooks.chat]\nurl = "{receiver.url}"\nevents = ["scored"]\nprivate = true\n')
     Deliveries(filled.store.engine).add_test("chat")
-    where = ("--data", tmp_path, "--database", f"sqlite:///{tmp_path / 'board.sqlite'}")
+    where = ("--data", tmp_path, "--database", str(filled.store.engine.url))
     arguments = ("webhooks", *where, "--settings", settings, "deliver")
     with running(*arguments, log=tmp_path / "log") as process:
         receiver.before = lambda: os.kill(process.pid, signal.SIGKILL)
@@ -303,7 +303,7 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext
 def test_operators_list_test_and_repeat(
     filled: FilledBoard, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = ["--data", str(tmp_path), "--database", f"sqlite:///{tmp_path / 'board.sqlite'}"]
+    where = ["--data", str(tmp_path), "--database", str(filled.store.engine.url)]
     settings = tmp_path / "webhooks.toml"
     settings.write_text(f'[webhooks.chat]\nurl = "{receiver.url}"\nevents = ["scored"]\nprivate = true\n')
 
