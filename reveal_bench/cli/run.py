@@ -1,4 +1,6 @@
-"""Commands that ask models: ``run``, and for other harnesses ``import-inspect``, ``export-lmms``, ``import-lmms``."""
+"""Commands that ask models: ``run``; for other harnesses ``import-inspect``, ``export-lmms``, ``import-lmms``; and
+``import-replies`` for what a model has said already.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.run_folder import Exchange, RunInfo
 
-__all__ = ["export_lmms", "import_inspect", "import_lmms", "run"]
+__all__ = ["export_lmms", "import_inspect", "import_lmms", "import_replies", "run"]
 
 
 class Prompt(StrEnum):
@@ -438,6 +440,30 @@ def import_lmms(
     from reveal_bench.models.lmms import import_samples
 
     _write(*import_samples(samples, tasks, model=model), out, organization)
+
+
+def import_replies(
+    replies: Annotated[
+        Path, typer.Argument(help="Table (CSV, TSV, JSONL) of ids and replies.", show_default=False, exists=True)
+    ],
+    folder: Folder,
+    split: AskedSplit,
+    model: Annotated[str, typer.Option(help="Name of the model to publish.", show_default=False)],
+    out: RunFolder,
+    answer: Answer = None,
+    grid: GridSize = None,
+    side: Side = None,
+    coordinates: Coordinates = "pixels",
+    corners: Corners = None,
+    organization: Organization = "not stated",
+) -> None:
+    """Turn saved replies of a model into a run folder: predictions, transcript, submission.json."""
+    from reveal_bench.models.questions import AskSettings
+    from reveal_bench.models.saved_replies import read_saved_replies
+
+    form = None if answer is None else answer.value
+    settings = AskSettings.of_folder(folder, form=form, grid=grid, side=side, coordinates=coordinates, corners=corners)
+    _write(*read_saved_replies(replies, folder, split, settings, model=model), out, organization)
 
 
 def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:

@@ -81,6 +81,7 @@ def test_commands_of_the_first_versions() -> None:
         "export-lmms",
         "import-inspect",
         "import-lmms",
+        "import-replies",
         "inspect",
         "lint",
         "metrics",

@@ -139,6 +139,34 @@ def test_tasks_for_lmms_eval(films: Path, tmp_path: Path) -> None:
     assert nothing.stderr.startswith("error: ")
 
 
+def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
+    ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path
+) -> None:
+    out, _, _ = ran
+    lines = [json.loads(line) for line in (out / "transcript.jsonl").read_text().splitlines()]
+    saved = [{"image_id": x["image_id"], "finding": x["finding"], "reply": x["text"]} for x in lines if x["text"]]
+    with (tmp_path / "replies.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, saved[0].keys())
+        table.writeheader()
+        table.writerows(saved)
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in saved))
+    asked = (films, "--split", "test", "--model", "Ours")
+    for name in ("replies.csv", "replies.jsonl"):
+        call("import-replies", tmp_path / name, *asked, "--out", tmp_path / name.partition(".")[2])
+        made = tmp_path / name.partition(".")[2] / "predictions.jsonl"
+        assert made.read_bytes() == (out / "predictions.jsonl").read_bytes()
+    first, twice = json.dumps(saved[0]), "must be of a question without an earlier row, got"
+    for text, problem in (
+        (f"{first}\n{first}\n", f"faulty.jsonl:2 {twice}"),
+        ("[]\n", "faulty.jsonl:1 must be a JSON object, got list"),
+        ('{"image_id": "a", "finding": "Edema"}\n', "faulty.jsonl:1 must have the text `reply`, got none"),
+        ('{"image_id": "a", "finding": "Edema", "reply": ""}\n', "must be of a question of the split, got 'a, Edema'"),
+    ):
+        (tmp_path / "faulty.jsonl").write_text(text)
+        refused = call("import-replies", tmp_path / "faulty.jsonl", *asked, "--out", tmp_path / "no", expect=1)
+        assert problem in refused.stderr
+
+
 def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
     out, _, _ = ran
     shutil.copytree(out, tmp_path / "runs" / "other")
