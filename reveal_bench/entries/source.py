@@ -109,7 +109,7 @@ def _without_mark(data: bytes, log: ProblemLog) -> bytes | None:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         log.refuse("encoding", "the file must be UTF-8; its first bytes are those of UTF-16", hint="save it as UTF-8")
         return None
-    if not data.strip():
+    if not data or data.isspace():
         log.refuse("empty-file", "the file holds no predictions")
         return None
     return data

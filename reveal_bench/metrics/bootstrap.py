@@ -64,7 +64,7 @@ _DRAWS = 1 << 17  # counted at a time: they fit in a cache
 _PRODUCTS = 1 << 18  # added up at a time: too few for BLAS to start threads, which would cost more than they save
 _LEAST_ROWS = 16  # of a product
 _MANY_UNITS = 1 << 14  # from here on, products have the least rows, so that whole ones of a block add up as all do
-_COUNTS_AT_ONCE = 1 << 24  # of so many units
+_COUNTS_AT_ONCE = 1 << 22  # of so many units
 _UNITS_AT_ONCE = 256  # left out at a time: bounds the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
@@ -251,7 +251,7 @@ def _generator(n_units: int, resampling: Resampling) -> np.random.Generator:
 
 
 def blocks_of_counts(n_units: int, resampling: Resampling) -> Iterator[Counts]:
-    """Yield :func:`resampling_counts` by replicates: at once below 16,384 units, else at most 64 MiB at a time."""
+    """Yield :func:`resampling_counts` by replicates: at once below 16,384 units, else at most 16 MiB at a time."""
     generator, n_resamples = _generator(n_units, resampling), resampling.n_resamples
     fitting = max(_LEAST_ROWS, _COUNTS_AT_ONCE // n_units // _LEAST_ROWS * _LEAST_ROWS)
     step = n_resamples if n_units < _MANY_UNITS else fitting
@@ -354,12 +354,12 @@ def bootstrap_columns(
     """
     held = [_sums_and_rows(values, groups, units, (n_units, n_groups)) for values in columns]
     asked = [own if with_means else own[:, n_groups:] for own in held]
-    keys = [own.tobytes() for own in asked]  # most metrics are defined in the same cases
-    distinct = dict(zip(keys, asked, strict=True))
-    resampled = [{key: weighted_sums(counts, own) for key, own in distinct.items()} for counts in blocks]
+    # Most metrics are defined in the same cells: the first column that equals each
+    firsts = [next(k for k, other in enumerate(asked) if np.array_equal(own, other)) for own in asked]
+    resampled = [{first: weighted_sums(counts, asked[first]) for first in set(firsts)} for counts in blocks]
     means = []
-    for own, key in zip(held, keys, strict=True):
-        drawn = [found[key] for found in resampled]
+    for own, first in zip(held, firsts, strict=True):
+        drawn = [found[first] for found in resampled]
         replicates = np.concatenate([_divide(part[:, :n_groups], part[:, -n_groups:]) for part in drawn])
         sums, rows = own[:, :n_groups], own[:, n_groups:]
         n = rows.sum(axis=0).astype(np.int64)

@@ -130,6 +130,7 @@ class EntryChecker:
         self._names = _FILE_NAMES.get(file_format, {})
         self._min_vertices = 2 if file_format == "chexlocalize-annotations" else 3
         self._findings: dict[str, str | None] = {name: name for name in manifest.findings}
+        self._sizes: dict[tuple[int, int], tuple[int, int]] = {}  # one object each, of the few that images have
         self._sorted_ids = sorted(manifest.rows)
         self._unknown_ids: dict[str, str] = {}  # with the hint given
         self._name_hints: dict[str, str] = {}
@@ -362,7 +363,7 @@ class EntryChecker:
         if row is not None and size != row.size:
             message = f"must be the image's [height, width] = [{row.height}, {row.width}]"
             self.error(entry, "rle-size", "rle.size", message, value, hint=size_hint(size, row))
-        return size
+        return self._sizes.setdefault(size, size)
 
     def _polygons(self, entry: Entry, row: ManifestRow | None) -> Polygons:
         value = entry.fields["polygons"]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from sys import intern
 from typing import Any, ClassVar, Literal
 
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
@@ -216,7 +217,8 @@ def read_manifest(folder: Path, split: str) -> Manifest:
     info = read_folder_info(folder)
     check_split(info, folder, split)
     entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet", at_once=4096)
-    rows = [ManifestRow(**{**row, "asked": tuple(row["asked"])}) for row in entries]
+    rows = [ManifestRow(**{**row, "view": intern(row["view"]), "asked": tuple(map(intern, row["asked"]))})
+            for row in entries]  # fmt: skip
     return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
 
 

@@ -379,14 +379,14 @@ def score_localization(
         no mask is predicted.
     """
     by_pair = _by_pair(predictions)
-    masked = frozenset(pair for pair, prediction in by_pair.items() if prediction.mask is not None)
-    if missing == "empty" and not masked:
+    if missing == "empty" and not any(prediction.mask is not None for prediction in predictions):
         raise ArgumentError("missing", "must be 'miss' where no mask is predicted", repr(missing))
     presence, also = None, frozenset[Pair]()
     if asks == "all":
         records = list(records)
         presence = presence_of(by_pair, records)
-        also = frozenset() if _draws_boxes_alone(records) else masked
+        if not _draws_boxes_alone(records):
+            also = frozenset(pair for pair, prediction in by_pair.items() if prediction.mask is not None)
     images: list[Pair] = []
     views: dict[str, str] = {}
 
