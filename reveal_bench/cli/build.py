@@ -224,6 +224,7 @@ def build(
         if id_table is not None:
             _write_ids(id_table, reading)
         benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
+        reading.warnings += [reading.unfused] if fuse is None and reading.unfused else []
         splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
         with (
             tasks_of(

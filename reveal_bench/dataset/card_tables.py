@@ -101,7 +101,7 @@ CONFIGS = {
     "classes": "the class of each image as the source gives it",
     "sentences": "sentences of the reports with everything the source says of them, boxes in pixels",
     "mrale": "modified RALE score per study",
-    "readers": "what single readers said of a study",
+    "readers": "what single readers said of a study, or which images they read",
     "manifest": "what is asked of each split; public for every split",
 }
 """Config -> what it is for, beside the main configs of the kinds."""

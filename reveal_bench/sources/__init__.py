@@ -19,7 +19,7 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import SOURCES
 from reveal_bench.dicom.files import is_dicom
-from reveal_bench.sources.own_boxes import is_of_boxes
+from reveal_bench.sources.own_boxes_files import is_of_boxes
 from reveal_bench.sources.source import Builder, BuildError, Inspection, Problem, Reading
 
 __all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]

@@ -33,9 +33,11 @@ from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
-from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.sources.source import BuildError, Extra, Problem
 
 if TYPE_CHECKING:
+    from datasets import Features
+
     from reveal_bench.dicom.header import Header
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "dicom_headers",
     "find_file",
     "find_files",
+    "images_read",
     "is_synthetic",
     "known_finding",
     "nih_record",
@@ -107,10 +110,10 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a table: its 1-based line in the file, and its values by column, stripped."""
+    """One row of a table: its 1-based line in the file, or its name there, and its values by column, stripped."""
 
     file: str
-    line: int
+    line: int | str
     values: Mapping[str, str]
 
     def __getitem__(self, column: str) -> str:
@@ -308,6 +311,18 @@ def annotate_mask(
         area_px=int(mask.areas[0]),
         boxes_xywh=tuple(boxes),
     )
+
+
+def images_read(said: Iterable[tuple[str, str]]) -> list[Extra]:
+    """The table `readers` from (image_id, reader) of who looked at what, drawn on or not; none without any."""
+    rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in said]
+    return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []
+
+
+def _reader_features() -> Features:
+    from datasets import Features, Value
+
+    return Features({"image_id": Value("string"), "reader_id": Value("string")})
 
 
 def nih_record(

@@ -28,7 +28,18 @@ from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, read_ta
 if TYPE_CHECKING:
     from reveal_bench.dicom import DicomFile, Header
 
-__all__ = ["Guess", "OPEN", "StudyTree", "TreeImage", "TreeStudy", "guess_mapping", "read_tree", "tables_below"]
+__all__ = [
+    "Guess",
+    "OPEN",
+    "StudyTree",
+    "TreeImage",
+    "TreeStudy",
+    "guess_mapping",
+    "marker_problems",
+    "marker_warnings",
+    "read_tree",
+    "tables_below",
+]
 
 FRONTAL = ("AP", "PA")
 
@@ -171,22 +182,33 @@ def _check_patients(tree: StudyTree) -> None:
 
 
 def _check_markers(tree: StudyTree, *, require_deidentified: bool) -> None:
-    """What speaks against publishing, and what only fails to speak for it."""
+    for study, image in _images(tree.studies.values()):
+        problems = marker_problems(image.header, image.shown, require_deidentified=require_deidentified)
+        tree.problems += problems
+        if problems:
+            tree.problem_studies.add(study.uid)
+    tree.warnings += marker_warnings(image.header for _, image in _images(tree.studies.values()))
+
+
+def marker_problems(header: Header, shown: str, *, require_deidentified: bool = False) -> list[Problem]:
+    """What speaks against publishing an image; `shown` is its path for messages."""
+    problems = []
+    if header.burned_in:
+        rule = "must not be YES: the pixels may show a name"
+        problems.append(Problem(shown, None, "BurnedInAnnotation", rule, "YES"))
+    if require_deidentified and not header.deidentified:
+        got = "NO" if header.deidentified is False else "none"
+        rule = "must be YES, as the mapping requires"
+        problems.append(Problem(shown, None, "PatientIdentityRemoved", rule, got))
+    return problems
+
+
+def marker_warnings(headers: Iterable[Header]) -> list[str]:
+    """What only fails to speak for publishing images, counted."""
     from reveal_bench.dicom import deid_warnings
 
-    counted: Counter[str] = Counter()
-    for study, image in _images(tree.studies.values()):
-        if image.header.burned_in:
-            rule = "must not be YES: the pixels may show a name"
-            tree.problems.append(Problem(image.shown, None, "BurnedInAnnotation", rule, "YES"))
-            tree.problem_studies.add(study.uid)
-        if require_deidentified and not image.header.deidentified:
-            got = "NO" if image.header.deidentified is False else "none"
-            rule = "must be YES, as the mapping requires"
-            tree.problems.append(Problem(image.shown, None, "PatientIdentityRemoved", rule, got))
-            tree.problem_studies.add(study.uid)
-        counted.update(deid_warnings(image.header))
-    tree.warnings += [f"{n:,} images: {text}" for text, n in counted.most_common()]
+    told = Counter(text for header in headers for text in deid_warnings(header))
+    return [f"{n:,} images: {text}" for text, n in told.most_common()]
 
 
 def _images(studies: Iterable[TreeStudy]) -> Iterable[tuple[TreeStudy, TreeImage]]:

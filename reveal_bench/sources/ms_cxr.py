@@ -83,7 +83,7 @@ class PhraseBox:
     size: tuple[int, int]
     split: str
     file: str
-    line: int
+    line: int | str
 
 
 def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[PhraseBox]:

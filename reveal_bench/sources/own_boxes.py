@@ -16,18 +16,20 @@ Conventions
   pixels have one meaning.
 * `images` says which images were read for all findings: those of a table, those ``in the table`` of boxes (or listed by
   the COCO file), or ``all pictures``. There a finding without a box is absent. Without the key it is unlabelled.
-* A row without finding and numbers is an image without a box; it is a problem unless `images` is ``in the table``.
+* A row without finding and numbers is an image without a box; it is a problem without `images`.
 * With `reader` and without a reference nothing is merged: boxes are those of individual readers, see
-  :mod:`reveal_bench.kinds.detection.fusion`. A finding of two readers is present, that of one is unknown.
+  :mod:`reveal_bench.kinds.detection.fusion`. A finding of two readers is present, that of one is unknown. A reader has
+  read the images of which there is a row with the reader's name, which the config ``readers`` keeps.
 * Sizes come from the pictures, which are needed even where pixels are withheld: DICOM files if there is any, else PNG
-  and JPEG. Patients come from the column `patient` or from DICOM headers.
+  and JPEG. Those that a COCO file names must be the same. Patients come from the column
+  `patient` or from DICOM headers.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +37,6 @@ from typing import Any, Literal
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import own_benchmark
 from reveal_bench.dicom.header import Header
-from reveal_bench.findings import conflict
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
@@ -48,156 +49,34 @@ from reveal_bench.sources.boxes import (
     annotate_boxes,
     box_problem,
     dicom_headers,
-    known_finding,
+    images_read,
     read_box,
 )
-from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
+from reveal_bench.sources.dicom_tree import marker_problems, marker_warnings
+from reveal_bench.sources.own_boxes_files import (
+    PICTURED,
+    REFERENCE,
+    BoxMapping,
+    OwnImage,
+    OwnTables,
+    is_of_boxes,
+    read_box_mapping,
+    read_tables,
+)
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
-from reveal_bench.sources.reveal_cxr import MAPPING_NAME, UNDIVIDED, Namer
-from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, Reading, read_json
-from reveal_bench.sources.study_labels import NO_LABEL, PUBLIC_ID, image_stem
-from reveal_bench.sources.study_table import missing_columns, read_table
+from reveal_bench.sources.reveal_cxr import MAPPING_NAME, Namer
+from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.study_labels import PUBLIC_ID
 
-__all__ = ["BoxMapping", "detect", "inspect", "is_of_boxes", "read", "read_box_mapping"]
+__all__ = ["detect", "inspect", "read"]
 
 DICOM = (".dcm", ".dicom")
-KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
-OF_COCO = ("boxes", "images", "findings", "ids")
-LISTED, PICTURED = "in the table", "all pictures"
-COCO_BOX = ("x", "y", "w", "h")
-REFERENCE = ""
-"""The reader of boxes that are the reference."""
-
-
-@dataclass(frozen=True)
-class BoxMapping:
-    """A mapping that was read; see the module. `image` to `reader` are columns, "" where there is none."""
-
-    file: str
-    boxes: str
-    findings: tuple[str, ...]
-    sheet: str | None = None
-    image: str = "image"
-    matches: Literal["file", "SOPInstanceUID"] = "file"
-    finding: str = "finding"
-    box: tuple[str, ...] = COCO_BOX
-    form: Literal["xywh", "xyxy"] = "xywh"
-    is_normalised: bool = False
-    reader: str = ""
-    reference: str = ""
-    images: Mapping[str, str] | str = ""
-    has_public_ids: bool = False
-
-    @property
-    def is_coco(self) -> bool:
-        """Whether no columns are named, for COCO has none."""
-        return not self.image
-
-
-def is_of_boxes(path: Path) -> bool:
-    """Whether a mapping is one of boxes."""
-    try:
-        return re.search(r"^boxes *:", path.read_text(encoding="utf-8-sig"), re.MULTILINE) is not None
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def read_box_mapping(path: Path) -> BoxMapping:
-    """Read a mapping.
-
-    Raises
-    ------
-    BuildError
-        With everything that is wrong with it.
-    """
-    problems: list[Problem] = []
-    content = load_mapping(path, problems)
-    found = _BoxParser(path.name, problems).boxes(content) if content is not None else None
-    if found is None or problems:
-        raise BuildError(problems)
-    return found
-
-
-class _BoxParser(MappingParser):
-    """Plain YAML -> BoxMapping; everything that is wrong goes to `problems`."""
-
-    def boxes(self, content: dict[str, Any]) -> BoxMapping:
-        is_coco = "image" not in content and str(content.get("boxes")).endswith(".json")
-        self._only(content, OF_COCO if is_coco else KEYS, "mapping")
-        if content.get("ids", "public") != "public":
-            self._fail("ids", "must be public, or left out", str(content["ids"])[:80])
-        found = BoxMapping(
-            file=self.file,
-            boxes=self._path_within(content.get("boxes"), "boxes"),
-            findings=self._own_findings(content.get("findings")),
-            images=self._images(content.get("images", LISTED if is_coco else "")),
-            has_public_ids="ids" in content,
-            image="",
-        )
-        return found if is_coco else self._columns(content, found)
-
-    def _images(self, given: Any) -> Mapping[str, str] | str:
-        if isinstance(given, dict):
-            self._only(given, ("table", "column", "patient", "split"), "images")
-            for name in {"column", *given} - {"table"}:
-                self._text(given.get(name), f"images.{name}")
-            return {**given, "table": self._path_within(given.get("table"), "images.table")}
-        if given not in ("", LISTED, PICTURED):
-            self._fail("images", f"must be {LISTED}, {PICTURED}, or a mapping with table and column", str(given)[:80])
-        return str(given)
-
-    def _columns(self, content: dict[str, Any], found: BoxMapping) -> BoxMapping:
-        image = self._mapping(content.get("image"), "image", ("column", "matches"))
-        if image.get("matches", "file") not in ("file", "SOPInstanceUID"):
-            self._fail("image.matches", "must be file or SOPInstanceUID", str(image["matches"])[:80])
-        forms = [form for form in ("xyxy", "xywh") if form in content]
-        columns = content[forms[0]] if len(forms) == 1 else None
-        if not isinstance(columns, list) or len(columns) != 4 or not all(isinstance(c, str) and c for c in columns):
-            self._fail("xyxy", "or xywh, one of them, must list four columns", str(columns or " and ".join(forms))[:80])
-            columns = []
-        if content.get("coordinates") not in ("pixels", "normalised"):
-            self._fail("coordinates", "must be pixels or normalised", str(content.get("coordinates"))[:80])
-        reader = self._mapping(content.get("reader", {}), "reader", ("column", "reference"))
-        return replace(
-            found,
-            sheet=content.get("sheet") or None,
-            image=self._text(image.get("column"), "image.column"),
-            matches=image.get("matches", "file"),
-            finding=self._text(
-                self._mapping(content.get("finding"), "finding", ("column",)).get("column"), "finding.column"
-            ),
-            box=tuple(columns),
-            form="xyxy" if forms == ["xyxy"] else "xywh",
-            is_normalised=content.get("coordinates") == "normalised",
-            reader=self._text(reader.get("column"), "reader.column") if reader else "",
-            reference=self._text(reader["reference"], "reader.reference") if "reference" in reader else "",
-        )
-
-
-@dataclass
-class _Image:
-    """What the tables say of one image: where it stands first, its boxes by reader, its patient and split."""
-
-    first: TableRow
-    drawn: dict[str, list[tuple[str, TableRow]]] = field(default_factory=dict)
-    patient: str = ""
-    split: str = UNDIVIDED
-
-
-@dataclass(frozen=True)
-class _Tables:
-    mapping: BoxMapping
-    images: dict[str, _Image]
-
-    def counts(self) -> dict[str, int]:
-        """Of images, boxes and readers."""
-        drawn = [image.drawn for image in self.images.values()]
-        return {
-            "images": len(drawn),
-            "images with boxes": sum(any(found.values()) for found in drawn),
-            "boxes": sum(len(rows) for found in drawn for rows in found.values()),
-            "readers": len({reader for found in drawn for reader in found if reader != REFERENCE}),
-        }
+PERCENT = 100
+UNFUSED = (
+    "no reader is the reference, so no finding that somebody drew has one: name the reader (`reader: {column: NAME, "
+    "reference: WHO}`), or build with --task detection --fuse majority; without either, systems are scored against "
+    "single readers alone, with --task detection and `score --readers`"
+)
 
 
 @dataclass(frozen=True)
@@ -208,10 +87,10 @@ class _Own:
     namer: Namer = field(default_factory=lambda: Namer(None))
 
     @property
-    def source(self) -> BoxSource[_Tables]:
+    def source(self) -> BoxSource[OwnTables]:
         """The skeleton of sources of boxes, filled in."""
         needs = f"{MAPPING_NAME} with the key `boxes`"
-        return BoxSource("own-boxes", needs, {}, self.find, self.parse, _Tables.counts, self.make)
+        return BoxSource("own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.make)
 
     def find(self, root: Path) -> dict[str, Path]:
         """The mapping; it names the tables, which lie beside it or in `root`."""
@@ -225,28 +104,17 @@ class _Own:
         beside = {role: path.parent / table for role, table in tables.items()}
         return {"mapping": path} | {r: p if p.is_file() else root / tables[r] for r, p in beside.items()}
 
-    def parse(self, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Tables:
+    def parse(self, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
         """Every image that a table names."""
-        mapping = read_box_mapping(files["mapping"])
-        tables = _Tables(mapping, {})
-        if "images" in files and not isinstance(mapping.images, str):
-            _read_images(files["images"], mapping.images, tables, faults)
-        rows, listed = (
-            _coco_rows(files["boxes"], faults) if mapping.is_coco else (_box_rows(files, mapping, faults), [])
-        )
-        for row in listed:
-            tables.images.setdefault(image_stem(row["image"]), _Image(row))
-        for row in rows:
-            _add_box(row, tables, faults)
-        return tables
+        return read_tables(read_box_mapping(files["mapping"]), files, faults, warnings)
 
-    def make(self, build: BoxBuild[_Tables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    def make(self, build: BoxBuild[OwnTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
         """Records of every split."""
         tables, faults = build.parsed, build.faults
         films, headers = _films(build)
         if tables.mapping.images == PICTURED:
             for name, path in films.paths.items():
-                tables.images.setdefault(name, _Image(TableRow(path.name, 0, {})))
+                tables.images.setdefault(name, OwnImage(TableRow(path.name, 0, {})))
         found = films.pictures_of({name: image.first for name, image in tables.images.items()}, faults)
         build.warnings += films.warnings(tables.images)
         if not headers and not any(image.patient for image in tables.images.values()):
@@ -255,18 +123,60 @@ class _Own:
         if not tables.mapping.has_public_ids and namer.key is None:
             rule = "must be given, a secret to make ids with, or the mapping must say `ids: public`"
             raise ArgumentError("id_key", rule, "neither")
-        splits: dict[str, list[LocalizationRecord]] = {}
-        for name, picture in found.items():
-            record = _Maker(tables.mapping, namer, faults).record(name, tables.images[name], picture, headers.get(name))
-            if record is not None:
-                splits.setdefault(tables.images[name].split, []).append(record)
+        _check_markers(found, headers, build)
+        maker = _Maker(tables.mapping, namer, faults)
+        made = {name: maker.record(name, tables.images[name], picture, headers.get(name))
+                for name, picture in found.items()}  # fmt: skip
+        records = {name: record for name, record in made.items() if record is not None}
+        _check_splits(tables, records, faults)
         faults.problems += namer.problems(tables.mapping.boxes)
         build.settle()
+        splits: dict[str, list[LocalizationRecord]] = {}
+        for name, record in records.items():
+            if name not in faults.bad:
+                splits.setdefault(tables.images[name].split, []).append(record)
         if not splits:
             raise BuildError(
                 [Problem(tables.mapping.boxes, None, "rows", "must leave an image without a problem", "none")]
             )
-        return splits, []
+        build.warnings += _percent_warning(tables.mapping, records.values())
+        said = [
+            (record.image_id, reader)
+            for name, record in records.items()
+            if name not in faults.bad
+            for reader in tables.images[name].drawn
+            if reader != REFERENCE
+        ]
+        return splits, images_read(said) if tables.mapping.images else []
+
+
+def _check_markers(found: Mapping[str, PictureFile], headers: Mapping[str, Header], build: BoxBuild[OwnTables]) -> None:
+    """What speaks against publishing films, and what only fails to speak for it."""
+    used = {name: headers[name] for name in found if name in headers}
+    for name, header in used.items():
+        for problem in marker_problems(header, found[name].shown):
+            build.faults.add(problem, name)
+    build.warnings += marker_warnings(used.values())
+
+
+def _check_splits(tables: OwnTables, records: Mapping[str, LocalizationRecord], faults: Faults) -> None:
+    split_of: dict[str, str] = {}
+    for name, record in records.items():
+        image = tables.images[name]
+        split = split_of.setdefault(record.patient_id, image.split)
+        if split != image.split:
+            faults.add(image.first.problem("split", f"must be {split}, as for this patient before", image.split), name)
+
+
+def _percent_warning(mapping: BoxMapping, records: Iterable[LocalizationRecord]) -> list[str]:
+    """A warning if every number may be a percentage, where films are larger."""
+    drawn = [(record, box) for record in records for one in record.annotations for box in one.boxes_xywh]
+    if mapping.is_normalised or not drawn or any(min(record.size) <= PERCENT for record, _ in drawn):
+        return []
+    if any(max(x + width, y + height) > PERCENT for _, (x, y, width, height) in drawn):
+        return []
+    rule = "if these are percentages, divide by 100 and say `coordinates: normalised`"
+    return [f"{mapping.boxes}: no number of a box is above {PERCENT}, although all films are larger: {rule}"]
 
 
 def detect(root: Path) -> float:
@@ -313,95 +223,12 @@ def read(
     how: dict[str, Any] = {"pixels": pixels, "keep_going": keep_going, "pictures": pictures, "workers": workers}
     reading = own.source.read(root, **how)
     named = read_box_mapping(own.find(Path(root))["mapping"])
-    return replace(reading, benchmark=own_benchmark("own-boxes", named.findings), ids=own.namer.ids)
+    unfused = UNFUSED if named.reader and not named.reference else ""
+    benchmark = own_benchmark("own-boxes", named.findings)
+    return replace(reading, benchmark=benchmark, ids=own.namer.ids, unfused=unfused)
 
 
-def _rows(path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults) -> list[TableRow]:
-    """Rows of a table with the columns that a mapping names; none after noting what is wrong with it."""
-    problems: list[Problem] = []
-    table = read_table(path, path.name, problems, sheet=sheet)
-    problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
-    for problem in problems:
-        faults.add(problem, None)
-    if table is None or problems:
-        return []
-    return [TableRow(table.file, row.number, {column: row.text(column) for column in columns}) for row in table.rows]
-
-
-def _box_rows(files: Mapping[str, Path], mapping: BoxMapping, faults: Faults) -> list[TableRow]:
-    columns = [mapping.image, mapping.finding, *mapping.box, *filter(None, [mapping.reader])]
-    return _rows(files["boxes"], mapping.sheet, columns, mapping.file, faults)
-
-
-def _read_images(path: Path, named: Mapping[str, str], tables: _Tables, faults: Faults) -> None:
-    columns = [named[name] for name in ("column", "patient", "split") if name in named]
-    for row in _rows(path, None, columns, tables.mapping.file, faults):
-        name = image_stem(row[named["column"]])
-        patient, split = (row[named[key]] if key in named else default for key, default in
-                          (("patient", ""), ("split", UNDIVIDED)))  # fmt: skip
-        if not name or name in tables.images:
-            faults.add(row.problem(named["column"], "must name each image once", repr(row[named["column"]])), None)
-        elif not is_split_name(split):
-            faults.add(row.problem(named["split"], "must be the name of a split", repr(split)), name)
-        else:
-            tables.images[name] = _Image(row, patient=patient, split=split)
-
-
-def _coco_rows(path: Path, faults: Faults) -> tuple[list[TableRow], list[TableRow]]:
-    """Annotations of a COCO file as rows of boxes, and its images; a row's number is its place in the file's list."""
-    content = read_json(path, dict, lambda problem: faults.add(problem, None))
-    rows, listed = list[TableRow](), list[TableRow]()
-    try:
-        images = {entry["id"]: str(entry["file_name"]) for entry in content.get("images", ())}
-        names = {entry["id"]: str(entry["name"]) for entry in content.get("categories", ())}
-        listed = [TableRow(path.name, i, {"image": name}) for i, name in enumerate(images.values(), start=1)]
-        for number, entry in enumerate(content.get("annotations", ()), start=1):
-            row = TableRow(path.name, number, {"finding": names.get(entry["category_id"], str(entry["category_id"]))})
-            box = [str(value) for value in entry["bbox"]]
-            if entry["image_id"] not in images:
-                faults.add(row.problem("image_id", "must be the id of an image", entry["image_id"]), None)
-            elif len(box) != 4:
-                faults.add(row.problem("bbox", "must be [x, y, width, height]", entry["bbox"]), None)
-            else:
-                image = images[entry["image_id"]]
-                rows.append(
-                    replace(row, values={**row.values, "image": image, **dict(zip(COCO_BOX, box, strict=True))})
-                )
-    except (TypeError, KeyError, AttributeError) as error:
-        rule = "must be COCO: images with id and file_name, categories with id and name, annotations with image_id, "
-        rule += "category_id and bbox"
-        faults.add(Problem(path.name, None, "file", rule, f"{type(error).__name__} {error}"[:200]), None)
-    return rows, listed
-
-
-def _add_box(row: TableRow, tables: _Tables, faults: Faults) -> None:
-    mapping = tables.mapping
-    column, finding_column = mapping.image or "image", mapping.finding
-    name, said = image_stem(row[column]), row[finding_column]
-    if not name:
-        faults.add(row.problem(column, "must name an image", "a blank cell"), None)
-        return
-    if mapping.images and mapping.images not in (LISTED, PICTURED) and name not in tables.images:
-        rule = f"must be in {mapping.images['table']}"  # type: ignore[index]
-        faults.add(row.problem(column, rule, repr(row[column])), name)
-    image = tables.images.setdefault(name, _Image(row))
-    reader = row[mapping.reader] if mapping.reader else REFERENCE
-    if mapping.reader and not reader:
-        faults.add(row.problem(mapping.reader, "must name who drew the box", "a blank cell"), name)
-    drawn = image.drawn.setdefault(REFERENCE if reader == mapping.reference else reader, [])
-    is_blank = not any(row[column] for column in mapping.box)
-    finding, shown = known_finding(said, mapping.findings)
-    if is_blank and (not said or said.casefold() in NO_LABEL or conflict((finding or "", ""), mapping.findings)):
-        if mapping.images != LISTED:
-            rule = f"must name a finding, unless the mapping says images: {LISTED}"
-            faults.add(row.problem(finding_column, rule, repr(said) if said else "a blank cell"), name)
-    elif finding is None:
-        faults.add(row.problem(finding_column, "must be one of the mapping's findings", shown), name)
-    else:
-        drawn.append((finding, row))
-
-
-def _films(build: BoxBuild[_Tables]) -> tuple[PictureFolder, dict[str, Header]]:
+def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]]:
     """Pictures, and headers of DICOM files, by what images are called in the table."""
     place = build.root if build.pictures is None else Path(build.pictures)
     films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True)
@@ -427,23 +254,24 @@ class _Maker:
     faults: Faults
 
     def record(
-        self, name: str, image: _Image, picture: PictureFile, header: Header | None
+        self, name: str, image: OwnImage, picture: PictureFile, header: Header | None
     ) -> LocalizationRecord | None:
         """The record of an image; None after noting why there is none."""
         size = self._size(name, picture, header)
         if size is None or name in self.faults.bad:
             return None
+        self._check_size(name, image.listed, size)
         boxes = {reader: self._boxes(rows, name, size) for reader, rows in image.drawn.items()}
         if name in self.faults.bad:
             return None
         status = self._status(boxes)
         suffix = ".png" if picture.kind == "dicom" else picture.path.suffix.lower()
-        image_id = self._id("image", name, image.first)
+        image_id = self._id(name, "image", name, image.first)
         patient = image.patient or (header.patient_key if header is not None else None) or name
         return LocalizationRecord(
             image_id=image_id,
-            patient_id=self._id("patient", patient, image.first),
-            study_id=self._id("study", (header.study_uid if header is not None else None) or name, image.first),
+            patient_id=self._id(name, "patient", patient, image.first),
+            study_id=self._id(name, "study", (header.study_uid if header is not None else None) or name, image.first),
             view="UNKNOWN" if header is None else header.view,
             view_raw=None if header is None else header.view_raw,
             width=size[1],
@@ -467,12 +295,12 @@ class _Maker:
             picture=replace(picture, name=f"{image_id}{suffix}"),
         )
 
-    def _id(self, kind: Literal["image", "patient", "study"], raw: str, row: TableRow) -> str:
+    def _id(self, name: str, kind: Literal["image", "patient", "study"], raw: str, row: TableRow) -> str:
         if not self.mapping.has_public_ids:
             return self.namer.name(kind, raw)
         if not PUBLIC_ID.fullmatch(raw) or re.fullmatch(r"\d+(\.\d+){3,}", raw):
             rule = "must be at most 64 letters, digits, _, - and dots, and no UID, where ids are public"
-            self.faults.add(row.problem(f"{kind} id", rule, repr(raw[:80])), raw)
+            self.faults.add(row.problem(f"{kind} id", rule, repr(raw[:80])), name)
         return raw
 
     def _size(self, name: str, picture: PictureFile, header: Header | None) -> tuple[int, int] | None:
@@ -484,21 +312,36 @@ class _Maker:
             self.faults.add(Problem(picture.shown, None, "picture", "must be a PNG or JPEG file", str(error)), name)
             return None
 
+    def _check_size(self, name: str, listed: TableRow | None, size: tuple[int, int]) -> None:
+        """Note if a COCO file was made for a picture of another size."""
+        if listed is None or not listed.values.keys() >= {"width", "height"}:
+            return
+        own, said = f"{size[1]} x {size[0]}", f"{listed['width']} x {listed['height']}"
+        if said != own:
+            self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", said), name)
+
     def _boxes(self, rows: Sequence[tuple[str, TableRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
         """Boxes by finding in pixels, checked."""
         found: dict[str, list[Box]] = {}
-        mapping, fractions = self.mapping, self.mapping.is_normalised
+        mapping = self.mapping
         for finding, row in rows:
-            box = read_box(row, mapping.box, self.faults, name, form=mapping.form, size=None if fractions else size)
-            if box is not None and fractions:
-                x, y, width, height = box
+            box = read_box(row, mapping.box, self.faults, name, form=mapping.form, size=None)
+            if box is None:
+                continue
+            x, y, width, height = box
+            if mapping.is_normalised:
                 box = x * size[1], y * size[0], width * size[1], height * size[0]
-                rule = box_problem(box, size)
-                if rule is not None:
-                    texts = ", ".join(row[column] for column in mapping.box)
-                    self.faults.add(row.problem(", ".join(mapping.box), f"as fractions, {rule}", texts), name)
-            if box is not None:
-                found.setdefault(finding, []).append(box)
+            rule = box_problem(box, size)
+            if rule is not None and mapping.is_normalised:
+                rule = f"as fractions, {rule}"
+            elif rule is not None and max(x + width, y + height) <= 1:
+                rule += "; for fractions of width and height say `coordinates: normalised`"
+            elif box in found.get(finding, ()):
+                rule = f"must not repeat an earlier box of the same finding{' and reader' if mapping.reader else ''}"
+            if rule is not None:
+                texts = ", ".join(row[column] for column in mapping.box)
+                self.faults.add(row.problem(", ".join(mapping.box), rule, texts), name)
+            found.setdefault(finding, []).append(box)
         return found
 
     def _status(self, boxes: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:

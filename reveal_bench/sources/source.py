@@ -173,6 +173,7 @@ class Reading:
     synthetic : whether the download says of itself that it is made up
     benchmark : what the records are of, where the download names its own findings; else the builder's
     ids : (kind, identifier in the download) -> id, of those that were made with a secret; private
+    unfused : a warning for who does not fuse readers' boxes; empty where that is not needed
     """
 
     splits: Mapping[str, Iterable[Record]]
@@ -182,6 +183,7 @@ class Reading:
     synthetic: bool = False
     benchmark: Benchmark | None = None
     ids: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    unfused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ Conventions
 * In "test" the consensus of five readers is the ground truth; a finding without it is absent.
 * What a reader found is read from ``image_labels_*.csv``, or from the boxes where that file is not there.
   Contradictions between the two are counted in the warnings.
+* Which readers read which images of "train", drawn on or not, is in the config ``readers``.
 * The six labels of the whole image ("No finding", "Tuberculosis", ...) have no place: they are in the config
   ``image_labels``, with all labels that are 1 per image and reader.
 * In the Kaggle edition the eight findings that it left out are unlabelled; its "Other lesion" takes them in.
@@ -61,6 +62,7 @@ from reveal_bench.sources.boxes import (
     dicom_headers,
     find_file,
     find_files,
+    images_read,
     known_finding,
     read_box,
     read_table,
@@ -279,7 +281,15 @@ def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, list[LocalizationRecord]]
         for record in records
         for row in _label_rows(record.image_id, tables[split][record.image_id])
     ]
-    return kept, [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
+    read = [
+        (record.image_id, reader)
+        for split, records in kept.items()
+        for record in records
+        for reader in tables[split][record.image_id].readers
+        if reader != CONSENSUS
+    ]
+    tables_kept = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
+    return kept, [*tables_kept, *images_read(read)]
 
 
 def image_label_features() -> Features:

@@ -14,7 +14,8 @@ TWINS = {style: name for name, (source, _) in SOURCES.items() for style in sourc
 """Style of a synthetic download -> the source that reads it; the pool is what a curation begins with."""
 EXTRAS = {
     "ms-cxr": {"phrases"},
-    "vindr-cxr": {"image_labels"},
+    "vindr-cxr": {"image_labels", "readers"},
+    "vinbigdata": {"readers"},
     "rsna-pneumonia": {"classes"},
     "padchest-gr": {"sentences"},
     "reveal-cxr": {"labels"},

@@ -40,7 +40,8 @@ STYLES = {
 TEST_SPLIT = {"vinbigdata": "train", "rsna-pneumonia": "train", "siim-acr": "train"}
 EXTRAS = {
     "ms-cxr": {"phrases"},
-    "vindr-cxr": {"image_labels"},
+    "vindr-cxr": {"image_labels", "readers"},
+    "vinbigdata": {"readers"},
     "rsna-pneumonia": {"classes"},
     "padchest-gr": {"sentences"},
 }

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from reveal_bench import api
 from reveal_bench.cli import app
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.findings import Vocabulary
@@ -356,9 +357,21 @@ BOX_FAULTS = {
     ("40,40", "a,40"): "boxes.csv:5: `x1, y1, x2, y2` must be four finite numbers, got 'a', '40', '50', '60'",
     ("coordinates: pixels", ""): "mapping.yaml: `coordinates` must be pixels or normalised, got None",
     ("in the table", "some"): "mapping.yaml: `images` must be in the table, all pictures, or a mapping",
-    ("images: in the table\n", ""): "boxes.csv:4: `finding` must name a finding, unless the mapping says images",
+    ("images: in the table\n", ""): "boxes.csv:4: `finding` must name a finding, unless the mapping says with `images`",
     ("[x1, y1, x2, y2]", "[x1, y1]"): "mapping.yaml: `xyxy` or xywh, one of them, must list four columns",
     ("column: image", "column: img"): "mapping.yaml: `column` must be a column of boxes.csv, got 'img'",
+    (
+        "film3.png,Ada",
+        "film1.png,Ada,Nodule,10,20,30,44\nfilm3.png,Ada",
+    ): "boxes.csv:5: `x1, y1, x2, y2` must not repeat an ",
+    (
+        "film3.png,Ada",
+        "film3.png,Ada,,,,,\nfilm3.png,Ada",
+    ): "boxes.csv:5: `finding` must not be blank beside this image's",
+    (
+        "10,20,30,44",
+        ".1,.2,.3,.4",
+    ): "for fractions of width and height say `coordinates: normalised`, got .1, .2, .3, .4",
 }
 
 
@@ -367,3 +380,136 @@ def test_what_is_wrong_with_own_boxes_is_named(tmp_path, change, problem):
     root = write_boxes(tmp_path, BOXES.replace(*change), BOX_MAPPING.replace(*change))
     with pytest.raises(BuildError, match=re.escape(problem)):
         own_boxes.read(root)
+
+
+@pytest.mark.parametrize(
+    ("change", "reader", "problem"),
+    [
+        (("Ada", "Ada"), "Adda", "mapping.yaml: `reader.reference` must be one of Ada, got 'Adda'"),
+        (
+            ("film3.png,Ada", "film3.png,ada"),
+            "Ada",
+            "boxes.csv:5: `who` must be spelt in one way for one reader, as in",
+        ),
+        (("film3.png,Ada", "film1.png,Ada,,,,,\nfilm3.png,Ada"), "Ada", "beside the same reader's box in line 2, got"),
+    ],
+)
+def test_readers_names_are_checked(tmp_path, change, reader, problem):
+    mapping = f"{BOX_MAPPING}reader: {{column: who, reference: {reader}}}\n"
+    with pytest.raises(BuildError, match=re.escape(problem)):
+        own_boxes.read(write_boxes(tmp_path, BOXES.replace(*change), mapping))
+
+
+def test_boxes_that_no_reader_is_the_reference_of_are_told_unless_fused(tmp_path):
+    root = write_boxes(tmp_path / "set", mapping=BOX_MAPPING + "reader: {column: who}\n")
+    build = "build", root, "--overwrite", "--out", tmp_path / "out", "--task", "detection"
+    assert "no reader is the reference" in run(*build).output
+    assert "no reader is the reference" not in run(*build, "--fuse", "majority").output
+
+
+def test_films_that_may_show_a_name_are_refused_and_missing_markers_are_told(tmp_path):
+    root = write_boxes(tmp_path, suffix=".dcm")
+    write_film(root / "film1.dcm", "1.2.1", shape=(80, 64), PatientIdentityRemoved="NO")
+    assert any("1 images: PatientIdentityRemoved is NO" in text for text in own_boxes.read(root).warnings)
+    write_film(root / "film2.dcm", "1.2.2", shape=(80, 64), BurnedInAnnotation="YES")
+    with pytest.raises(BuildError, match=r"film2\.dcm: `BurnedInAnnotation` must not be YES"):
+        own_boxes.read(root)
+
+
+IMAGES = "image,patient_id,split\nfilm1.png,P,train\nfilm2.png,P,train\nfilm3.png,Q,test\n"
+OF_IMAGES = BOX_MAPPING.replace("in the table", "{table: images.csv, column: image, patient: patient_id, split: split}")
+
+
+@pytest.mark.parametrize(
+    ("images", "problem"),
+    [
+        (IMAGES, None),
+        (IMAGES.replace("Q", "P"), "images.csv:4: `split` must be train, as for this patient before, got test"),
+        (IMAGES.replace("Q", ""), "images.csv:4: `patient_id` must name the patient, as other rows do, got a blank"),
+    ],
+)
+@pytest.mark.parametrize("form", ["table", "COCO"])
+def test_a_table_says_patients_and_splits(tmp_path, images, problem, form):
+    mapping = OF_IMAGES if form == "table" else "boxes: boxes.json\n" + "\n".join(OF_IMAGES.splitlines()[-3:])
+    root = write_boxes(tmp_path, mapping=mapping)
+    (root / "images.csv").write_text(images)
+    (root / "boxes.json").write_text(json.dumps(COCO))
+    if problem is not None:
+        with pytest.raises(BuildError, match=re.escape(problem)):
+            own_boxes.read(root)
+        return
+    splits = own_boxes.read(root).splits
+    assert {split: [(r.image_id, r.patient_id) for r in records] for split, records in splits.items()} == {
+        "train": [("film1", "P"), ("film2", "P")], "test": [("film3", "Q")],
+    }  # fmt: skip
+    (root / "mapping.yaml").write_text(mapping.replace(", split: split", ""))
+    assert any("images.csv: the column 'split' is not read" in text for text in own_boxes.read(root).warnings)
+
+
+COCO_FAULTS = {
+    ("images", 0, "width"): (
+        "65",
+        "boxes.json:images[0]: `width, height` must be 64 x 80, the size of the picture, got 65",
+    ),
+    ("images", 1, "file_name"): (
+        "film1.png",
+        "boxes.json:images[1]: `file_name` must be listed once, and is images[0]",
+    ),
+    ("images", 1, "id"): (1, "boxes.json:images[1]: `id` must be of one image, got 1"),
+    ("annotations", 1, "id"): (1, "boxes.json:annotations[1]: `id` must be of one annotation, got 1"),
+    ("annotations", 1, "iscrowd"): (1, "boxes.json:annotations[1]: `iscrowd` must be 0"),
+    ("annotations", 1, "category_id"): (
+        9,
+        "boxes.json:annotations[1]: `category_id` must be the id of a category, got 9",
+    ),
+    ("annotations", 1, "image_id"): (9, "boxes.json:annotations[1]: `image_id` must be the id of an image, got 9"),
+}
+
+
+@pytest.mark.parametrize(("place", "change"), COCO_FAULTS.items())
+def test_what_is_wrong_with_a_coco_file_is_named(tmp_path, place, change):
+    (key, i, name), (value, problem) = place, change
+    content = json.loads(json.dumps(COCO))
+    content["images"][0] |= {"width": 64, "height": 80}
+    content["annotations"][0] |= {"id": 1, "iscrowd": 0}
+    content[key][i][name] = value
+    root = write_boxes(
+        tmp_path, None, "boxes: boxes.json\nids: public\nfindings: [Nodule, {name: Pneumothorax, synonyms: [PTX]}]\n"
+    )
+    (root / "boxes.json").write_text(json.dumps(content))
+    with pytest.raises(BuildError, match=re.escape(problem)):
+        own_boxes.read(root)
+
+
+def test_numbers_that_may_be_percentages_are_told(tmp_path):
+    root = write_boxes(tmp_path)
+    for i in (1, 2, 3):
+        Image.new("L", (200, 220), 40 * i).save(root / f"film{i}.png")
+    assert any("boxes.csv: no number of a box is above 100" in text for text in own_boxes.read(root).warnings)
+
+
+def test_readers_count_where_they_read_and_drew_nothing(tmp_path):
+    """Bea reads the films 1 and 2 and finds nothing in 2, where a system is wrong; Ada reads all three."""
+    rows = "film1.png,Bea,Nodule,10,20,30,44\nfilm2.png,Bea,normal,,,,\n"
+    root = write_boxes(tmp_path / "set", BOXES + rows, OF_IMAGES + "reader: {column: who}\n")
+    (root / "images.csv").write_text(IMAGES.replace("train", "test"))
+    run("build", root, "--out", tmp_path / "out", "--task", "detection")
+    assert "no problems" in run("validate", tmp_path / "out", "--no-load").output
+    lines = [("film1", [10, 20, 20, 24], 0.5), ("film2", [10, 20, 20, 24], 0.9), ("film3", [40, 40, 10, 20], 0.8)]
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(
+        json.dumps({"image_id": i, "finding": "Nodule", "box": box, "score": score}) + "\n" for i, box, score in lines
+    ))  # fmt: skip
+    scores = api.score(path, tmp_path / "out", readers=True, allow_missing=True)
+    found = {row.reference: (row.n, row.value) for row in scores.readers.references}
+    # Ada: nodules in 1 and 3, by score wrong, right, right: precision 2/3 at both, and a pneumothorax that was missed
+    # Bea: a nodule in 1; by score wrong, right: 1/2
+    assert found == {
+        "reader Ada": (3, pytest.approx((2 / 3 + 0) / 2)),
+        "reader Bea": (2, pytest.approx(1 / 2)),
+        "at least one": (3, pytest.approx((2 / 3 + 0) / 2)),
+        "more than half": (3, pytest.approx(2 / 3)),
+        "all": (3, pytest.approx(2 / 3)),
+        "others than Ada": (2, pytest.approx(1 / 2)),
+        "others than Bea": (2, pytest.approx((1 / 2 + 0) / 2)),
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import Annotations, CaseAnswer, Drawing, Mark
 from reveal_bench.kinds.detection.scoring import RULES, DetectionRows
 from reveal_bench.kinds.localization import cases as of_images
-from reveal_bench.kinds.localization.cases import Drawn
-from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+from reveal_bench.kinds.localization.cases import Drawn, drawn_by_reader, image_by_reading, images_read
+from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.kinds.scored import Band, Curves, OfSize
 from reveal_bench.masks import rasterize_polygons
 from reveal_bench.metrics.bootstrap import MACRO
@@ -27,6 +28,8 @@ from reveal_bench.metrics.intervals import Resampling
 __all__ = [
     "answers_of_detections",
     "curves_of_detections",
+    "detected_by_reading",
+    "detected_readings",
     "detections_of",
     "detections_of_places",
     "detections_of_reader",
@@ -119,6 +122,33 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
 def drawn_instances(records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
     """What every reader drew; each box is a lesion."""
     return replace(of_images.drawn_references(records, manifest), by_instance=True)
+
+
+def detected_readings(folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+    """Reader -> image -> finding -> what that reader drew.
+
+    Of an image that the reader is known to have read, a finding that was not drawn is there with an empty annotation:
+    it is absent. Else it is unknown what the reader thought of it.
+    """
+    found: dict[str, dict[str, Drawn]] = {}
+    for record in records:
+        for reader, drawn in drawn_by_reader(record).items():
+            found.setdefault(reader, {})[record.image_id] = drawn
+    for reader, record in images_read(folder, split, records):
+        read = {finding for finding, status in record.label_status.items() if status is not None}
+        read |= {one.finding for one in record.annotations}
+        absent = {finding: Annotation(finding, "individual", None) for finding in sorted(read)}
+        of_reader = found.setdefault(reader, {})
+        of_reader[record.image_id] = absent | dict(of_reader.get(record.image_id, {}))
+    return found
+
+
+def detected_by_reading(record: LocalizationRecord, drawn: Drawn) -> LocalizationRecord:
+    """The image with what was drawn as its references; what was neither drawn nor absent is unknown."""
+    status = {finding: 0 if given == 0 else None for finding, given in record.label_status.items()}
+    status |= {finding: int(one.area_px > 0) for finding, one in drawn.items()}
+    lesions = {finding: one for finding, one in drawn.items() if one.area_px > 0}
+    return replace(image_by_reading(record, lesions), label_status=status)
 
 
 def detections_of_reader(record: LocalizationRecord, drawn: Drawn) -> list[LocalizationPrediction]:

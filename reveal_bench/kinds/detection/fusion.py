@@ -15,7 +15,7 @@ no two readers in the same place, is unknown under ``majority``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -27,7 +27,7 @@ from reveal_bench.kinds.localization.records import Annotation, Box, Localizatio
 from reveal_bench.masks import pack_boxes, tight_box
 from reveal_bench.metrics.detection_matching import box_overlaps
 
-__all__ = ["FUSIONS", "Fusion", "check_fusion", "fuse_boxes", "fuse_readers", "fusion_in_words"]
+__all__ = ["FUSIONS", "Fusion", "agreed_lesions", "check_fusion", "fuse_boxes", "fuse_readers", "fusion_in_words"]
 
 Fusion = Literal["union", "majority", "wbf"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
@@ -87,13 +87,36 @@ def _fused(record: LocalizationRecord, how: Fusion, iou: float) -> LocalizationR
     return replace(record, label_status=status, missing=tuple(missing), annotations=(*made, *record.annotations))
 
 
+def agreed_lesions(
+    record: LocalizationRecord, said: Sequence[Mapping[str, Annotation]], at_least: int
+) -> dict[str, Annotation]:
+    """Finding -> the lesions that at least so many readers drew, as under ``majority`` with an IoU of a half.
+
+    Where there is none, a finding is absent, with an empty annotation, if each reader drew it or said that it is.
+    """
+    agreed = {}
+    for finding in dict.fromkeys(finding for words in said for finding in words):
+        given = [words[finding] for words in said if finding in words]
+        drawn = [one.boxes_xywh or filter(None, [one.bbox_xywh]) for one in given]
+        boxes = fuse_boxes(drawn, "majority", at_least=at_least)
+        if boxes:
+            agreed[finding] = _annotation(finding, boxes, record.size)
+        elif len(given) == len(said):
+            agreed[finding] = Annotation(finding, "individual", None)
+    return agreed
+
+
 def _annotation(finding: str, boxes: tuple[Box, ...], size: tuple[int, int]) -> Annotation:
     area = int(pack_boxes([boxes], [size]).areas[0])
     return Annotation(finding, "ground_truth", None, (), tight_box(boxes), len(boxes), area, boxes)
 
 
-def fuse_boxes(readers: Iterable[Iterable[Box]], how: Fusion, iou: float = 0.5) -> tuple[Box, ...]:
+def fuse_boxes(
+    readers: Iterable[Iterable[Box]], how: Fusion, iou: float = 0.5, *, at_least: int = 2
+) -> tuple[Box, ...]:
     """Lesions of what several readers drew of one finding on one image, as boxes [x, y, width, height].
+
+    Under ``majority`` they are those that `at_least` so many readers drew.
 
     Examples
     --------
@@ -109,7 +132,7 @@ def fuse_boxes(readers: Iterable[Iterable[Box]], how: Fusion, iou: float = 0.5) 
     owners = [reader for reader, _ in pairs]
     found = []
     for members in _by_mean(boxes, iou) if how == "wbf" else _linked(boxes, owners, iou):
-        if how == "majority" and len({owners[i] for i in members}) < 2:
+        if how == "majority" and len({owners[i] for i in members}) < at_least:
             continue
         own = boxes[members]
         found.append(tight_box([_box(row) for row in own]) if how == "union" else _box(_mean(own)))

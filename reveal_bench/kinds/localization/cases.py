@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import PREDICTION, REFERENCE, Annotations, Case, CaseAnswer, CaseFilm, Drawing, Film, Mark
+from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.localization.points import points_of
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.kinds.localization.scoring import CaseRows
@@ -29,10 +30,12 @@ __all__ = [
     "agreed_regions",
     "answers_of_images",
     "case_of_image",
+    "drawn_by_reader",
     "drawn_predictions",
     "drawn_readings",
     "drawn_references",
     "image_by_reading",
+    "images_read",
     "predictions_of",
     "predictions_of_reader",
 ]
@@ -204,18 +207,38 @@ Drawn = Mapping[str, Annotation]
 
 def drawn_readings(folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
     """Reader -> image -> what that reader drew of the findings asked; images that a reader left empty are there too."""
-    found: dict[str, dict[str, dict[str, Annotation]]] = {}
+    found: dict[str, dict[str, Drawn]] = {}
+    for reader, record in images_read(folder, split, records):
+        found.setdefault(reader, {})[record.image_id] = {}
     for record in records:
         asked = set(record.asked("present"))
-        for annotation in record.annotations:
-            if annotation.reader == "ground_truth":
-                continue
-            name = annotation.reader_id or annotation.reader.replace("_", " ")
-            of_image = found.setdefault(name, {}).setdefault(record.image_id, {})
-            is_drawn = annotation.area_px > 0 and (annotation.rle is not None or annotation.boxes_xywh)
-            if annotation.finding in asked and is_drawn:
-                of_image[annotation.finding] = annotation
-    return {name: dict(images) for name, images in found.items()}
+        for reader, drawn in drawn_by_reader(record).items():
+            of_asked = {finding: one for finding, one in drawn.items() if finding in asked}
+            found.setdefault(reader, {})[record.image_id] = of_asked
+    return found
+
+
+def images_read(
+    folder: Path, split: str, records: Sequence[LocalizationRecord]
+) -> Iterator[tuple[str, LocalizationRecord]]:
+    """Readers and the images that they read, drawn on or not, where the config `readers` says so."""
+    known = {record.image_id: record for record in records}
+    for shard in split_shards(folder, "readers", split):
+        for row in read_rows(shard, ["image_id", "reader_id"]):
+            if row["image_id"] in known:
+                yield row["reader_id"], known[row["image_id"]]
+
+
+def drawn_by_reader(record: LocalizationRecord) -> dict[str, dict[str, Annotation]]:
+    """Reader -> finding -> what that reader drew; who drew empty masks alone is there, too."""
+    found: dict[str, dict[str, Annotation]] = {}
+    for one in record.annotations:
+        if one.reader == "ground_truth":
+            continue
+        of_reader = found.setdefault(one.reader_id or one.reader.replace("_", " "), {})
+        if one.area_px > 0 and (one.rle is not None or one.boxes_xywh):
+            of_reader[one.finding] = one
+    return found
 
 
 def agreed_regions(record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:

@@ -1,0 +1,374 @@
+"""Files of boxes of one's own: the mapping, and the tables that it names. What the keys mean is in docs/sources.md.
+
+Every image that a table names becomes an :class:`OwnImage`: what each reader drew on it, and who read it and drew
+nothing. Boxes are looked at once the size of the film is known, in :mod:`reveal_bench.sources.own_boxes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from reveal_bench.findings import conflict
+from reveal_bench.sources.boxes import Faults, TableRow, known_finding
+from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
+from reveal_bench.sources.reveal_cxr import UNDIVIDED
+from reveal_bench.sources.source import BuildError, Problem, read_json
+from reveal_bench.sources.study_labels import NO_LABEL, image_stem
+from reveal_bench.sources.study_table import missing_columns, read_table
+
+__all__ = [
+    "PICTURED",
+    "REFERENCE",
+    "BoxMapping",
+    "OwnImage",
+    "OwnTables",
+    "is_of_boxes",
+    "read_box_mapping",
+    "read_tables",
+]
+
+KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
+OF_COCO = ("boxes", "images", "findings", "ids")
+LISTED, PICTURED = "in the table", "all pictures"
+COCO_BOX = ("x", "y", "w", "h")
+REFERENCE = ""
+"""The reader of boxes that are the reference."""
+
+
+@dataclass(frozen=True)
+class BoxMapping:
+    """A mapping that was read. `image` to `reader` are columns, "" where there is none."""
+
+    file: str
+    boxes: str
+    findings: tuple[str, ...]
+    sheet: str | None = None
+    image: str = "image"
+    matches: Literal["file", "SOPInstanceUID"] = "file"
+    finding: str = "finding"
+    box: tuple[str, ...] = COCO_BOX
+    form: Literal["xywh", "xyxy"] = "xywh"
+    is_normalised: bool = False
+    reader: str = ""
+    reference: str = ""
+    images: Mapping[str, str] | str = ""
+    has_public_ids: bool = False
+
+    @property
+    def is_coco(self) -> bool:
+        """Whether no columns are named, for COCO has none."""
+        return not self.image
+
+
+def is_of_boxes(path: Path) -> bool:
+    """Whether a mapping is one of boxes."""
+    try:
+        return re.search(r"^boxes *:", path.read_text(encoding="utf-8-sig"), re.MULTILINE) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def read_box_mapping(path: Path) -> BoxMapping:
+    """Read a mapping.
+
+    Raises
+    ------
+    BuildError
+        With everything that is wrong with it.
+    """
+    problems: list[Problem] = []
+    content = load_mapping(path, problems)
+    found = _BoxParser(path.name, problems).boxes(content) if content is not None else None
+    if found is None or problems:
+        raise BuildError(problems)
+    return found
+
+
+class _BoxParser(MappingParser):
+    """Plain YAML -> BoxMapping; everything that is wrong goes to `problems`."""
+
+    def boxes(self, content: dict[str, Any]) -> BoxMapping:
+        is_coco = "image" not in content and str(content.get("boxes")).endswith(".json")
+        self._only(content, OF_COCO if is_coco else KEYS, "mapping")
+        if content.get("ids", "public") != "public":
+            self._fail("ids", "must be public, or left out", str(content["ids"])[:80])
+        found = BoxMapping(
+            file=self.file,
+            boxes=self._path_within(content.get("boxes"), "boxes"),
+            findings=self._own_findings(content.get("findings")),
+            images=self._images(content.get("images", LISTED if is_coco else "")),
+            has_public_ids="ids" in content,
+            image="",
+        )
+        return found if is_coco else self._columns(content, found)
+
+    def _images(self, given: Any) -> Mapping[str, str] | str:
+        if isinstance(given, dict):
+            self._only(given, ("table", "column", "patient", "split"), "images")
+            for name in {"column", *given} - {"table"}:
+                self._text(given.get(name), f"images.{name}")
+            return {**given, "table": self._path_within(given.get("table"), "images.table")}
+        if given not in ("", LISTED, PICTURED):
+            self._fail("images", f"must be {LISTED}, {PICTURED}, or a mapping with table and column", str(given)[:80])
+        return str(given)
+
+    def _columns(self, content: dict[str, Any], found: BoxMapping) -> BoxMapping:
+        image = self._mapping(content.get("image"), "image", ("column", "matches"))
+        if image.get("matches", "file") not in ("file", "SOPInstanceUID"):
+            self._fail("image.matches", "must be file or SOPInstanceUID", str(image["matches"])[:80])
+        forms = [form for form in ("xyxy", "xywh") if form in content]
+        columns = content[forms[0]] if len(forms) == 1 else None
+        if not isinstance(columns, list) or len(columns) != 4 or not all(isinstance(c, str) and c for c in columns):
+            self._fail("xyxy", "or xywh, one of them, must list four columns", str(columns or " and ".join(forms))[:80])
+            columns = []
+        if content.get("coordinates") not in ("pixels", "normalised"):
+            self._fail("coordinates", "must be pixels or normalised", str(content.get("coordinates"))[:80])
+        reader = self._mapping(content.get("reader", {}), "reader", ("column", "reference"))
+        return replace(
+            found,
+            sheet=content.get("sheet") or None,
+            image=self._text(image.get("column"), "image.column"),
+            matches=image.get("matches", "file"),
+            finding=self._text(
+                self._mapping(content.get("finding"), "finding", ("column",)).get("column"), "finding.column"
+            ),
+            box=tuple(columns),
+            form="xyxy" if forms == ["xyxy"] else "xywh",
+            is_normalised=content.get("coordinates") == "normalised",
+            reader=self._text(reader.get("column"), "reader.column") if reader else "",
+            reference=self._text(reader["reference"], "reader.reference") if "reference" in reader else "",
+        )
+
+
+@dataclass
+class OwnImage:
+    """What the tables say of one image.
+
+    Attributes
+    ----------
+    first : where it stands first
+    drawn : reader -> (finding, row) of each box; a reader who drew nothing has none
+    empty : reader -> the row that says so
+    listed : its entry in a COCO file, with `width` and `height`
+    """
+
+    first: TableRow
+    drawn: dict[str, list[tuple[str, TableRow]]] = field(default_factory=dict)
+    empty: dict[str, TableRow] = field(default_factory=dict)
+    listed: TableRow | None = None
+    patient: str = ""
+    split: str = UNDIVIDED
+
+
+@dataclass
+class OwnTables:
+    """Every image that a table names, and every reader with the row that names them first."""
+
+    mapping: BoxMapping
+    images: dict[str, OwnImage] = field(default_factory=dict)
+    readers: dict[str, TableRow] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        """Of images, boxes and readers."""
+        drawn = [image.drawn for image in self.images.values()]
+        return {
+            "images": len(drawn),
+            "images with boxes": sum(any(found.values()) for found in drawn),
+            "boxes": sum(len(rows) for found in drawn for rows in found.values()),
+            "readers": len(self.readers),
+        }
+
+
+def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
+    """What the tables say, noting what is wrong with them."""
+    tables = OwnTables(mapping)
+    if "images" in files and not isinstance(mapping.images, str):
+        _read_images(files["images"], mapping.images, tables, faults, warnings)
+    if mapping.is_coco:
+        content = read_json(files["boxes"], dict, lambda problem: faults.add(problem, None))
+        rows = _coco_rows(files["boxes"].name, content, tables, faults)
+    else:
+        rows = _box_rows(files["boxes"], mapping, faults, warnings)
+    for row in rows:
+        _add_box(row, tables, faults)
+    _check_readers(tables, faults)
+    return tables
+
+
+def _rows(
+    path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
+) -> tuple[list[TableRow], tuple[str, ...]]:
+    """Rows of a table with the columns that a mapping names, and all columns; none after noting what is wrong."""
+    problems: list[Problem] = []
+    table = read_table(path, path.name, problems, sheet=sheet)
+    problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
+    for problem in problems:
+        faults.add(problem, None)
+    if table is None or problems:
+        return [], ()
+    cells = ({column: row.text(column) for column in columns} for row in table.rows)
+    rows = [TableRow(table.file, row.number, values) for row, values in zip(table.rows, cells, strict=True)]
+    return rows, table.columns
+
+
+def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[str]) -> list[TableRow]:
+    columns = [mapping.image, mapping.finding, *mapping.box, *filter(None, [mapping.reader])]
+    rows, given = _rows(path, mapping.sheet, columns, mapping.file, faults)
+    warnings += _unused(path.name, given, columns)
+    return rows
+
+
+def _unused(file: str, given: Sequence[str], named: Sequence[str]) -> list[str]:
+    """A warning for each column that looks like patients or splits and is not read."""
+    likely = [
+        (column, key) for column in given for key in ("patient", "split")
+        if column.casefold().startswith(key) and column not in named
+    ]  # fmt: skip
+    return [
+        f"{file}: the column {column!r} is not read: the key `images` of the mapping must name a table with it, as in "
+        f"images: {{table: {file}, column: image, {key}: {column}}}"
+        for column, key in likely
+    ]
+
+
+def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults: Faults, warnings: list[str]) -> None:
+    columns = [named[name] for name in ("column", "patient", "split") if name in named]
+    rows, given = _rows(path, None, columns, tables.mapping.file, faults)
+    warnings += _unused(path.name, given, columns)
+    has_patients = "patient" in named and any(row[named["patient"]] for row in rows)
+    for row in rows:
+        name = image_stem(row[named["column"]])
+        patient, split = (row[named[key]] if key in named else default for key, default in
+                          (("patient", ""), ("split", UNDIVIDED)))  # fmt: skip
+        if not name or name in tables.images:
+            faults.add(row.problem(named["column"], "must name each image once", repr(row[named["column"]])), None)
+            continue
+        tables.images[name] = OwnImage(row, patient=patient, split=split)
+        if not is_split_name(split):
+            faults.add(row.problem(named["split"], "must be the name of a split", repr(split)), name)
+        if has_patients and not patient:
+            faults.add(row.problem(named["patient"], "must name the patient, as other rows do", "a blank cell"), name)
+
+
+def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults: Faults) -> list[TableRow]:
+    """Annotations of a COCO file as rows of boxes, after adding its images; rows are called as in the file's lists."""
+    try:
+        images: dict[Any, str] = {}
+        for row, entry in _entries(file, content, "images"):
+            row = replace(row, values={"image": str(entry["file_name"]), **_size_of(entry)})
+            if entry["id"] in images:
+                faults.add(row.problem("id", "must be of one image", entry["id"]), None)
+            images[entry["id"]] = row["image"]
+            _list_image(row, tables, faults)
+        names = {entry["id"]: str(entry["name"]) for entry in content.get("categories", ())}
+        rows, seen = list[TableRow](), set[Any]()
+        for row, entry in _entries(file, content, "annotations"):
+            problem = _coco_problem(row, entry, images, names, seen)
+            if problem is not None:
+                faults.add(problem, image_stem(images[entry["image_id"]]) if entry["image_id"] in images else None)
+                continue
+            values = {"image": images[entry["image_id"]], "finding": names[entry["category_id"]]}
+            box = dict(zip(COCO_BOX, map(str, entry["bbox"]), strict=True))
+            rows.append(replace(row, values={**values, **box}))
+    except (TypeError, KeyError, AttributeError) as error:
+        rule = "must be COCO: images with id and file_name, categories with id and name, annotations with image_id, "
+        rule += "category_id and bbox"
+        faults.add(Problem(file, None, "file", rule, f"{type(error).__name__} {error}"[:200]), None)
+        return []
+    return rows
+
+
+def _entries(file: str, content: Mapping[str, Any], key: str) -> Iterator[tuple[TableRow, Mapping[str, Any]]]:
+    return ((TableRow(file, f"{key}[{i}]", {}), entry) for i, entry in enumerate(content.get(key, ())))
+
+
+def _size_of(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {side: str(entry[side]) for side in ("width", "height") if side in entry}
+
+
+def _coco_problem(
+    row: TableRow, entry: Mapping[str, Any], images: Mapping[Any, str], names: Mapping[Any, str], seen: set[Any]
+) -> Problem | None:
+    """What is wrong with an annotation; `seen` are the ids of those before it."""
+    if entry["image_id"] not in images:
+        return row.problem("image_id", "must be the id of an image", entry["image_id"])
+    if entry["category_id"] not in names:
+        return row.problem("category_id", "must be the id of a category", entry["category_id"])
+    if len(entry["bbox"]) != 4:
+        return row.problem("bbox", "must be [x, y, width, height]", entry["bbox"])
+    if entry.get("iscrowd"):
+        return row.problem("iscrowd", "must be 0: a region of several lesions is not a lesion", entry["iscrowd"])
+    if "id" in entry and entry["id"] in seen:
+        return row.problem("id", "must be of one annotation", entry["id"])
+    seen.add(entry.get("id"))
+    return None
+
+
+def _list_image(row: TableRow, tables: OwnTables, faults: Faults) -> None:
+    """Add an image of a COCO file."""
+    name = image_stem(row["image"])
+    _check_table(name, row, "image", tables, faults)
+    image = tables.images.setdefault(name, OwnImage(row))
+    if image.listed is not None:
+        faults.add(row.problem("file_name", f"must be listed once, and is {image.listed.line} too", row["image"]), name)
+    image.listed = row
+
+
+def _check_table(name: str, row: TableRow, column: str, tables: OwnTables, faults: Faults) -> None:
+    """Note an image that is not in the table of images, if there is one."""
+    images = tables.mapping.images
+    if not isinstance(images, str) and name not in tables.images:
+        faults.add(row.problem(column, f"must be in {images['table']}", repr(row[column])), name)
+
+
+def _add_box(row: TableRow, tables: OwnTables, faults: Faults) -> None:
+    mapping = tables.mapping
+    column, finding_column = mapping.image or "image", mapping.finding
+    name, said = image_stem(row[column]), row[finding_column]
+    if not name:
+        faults.add(row.problem(column, "must name an image", "a blank cell"), None)
+        return
+    _check_table(name, row, column, tables, faults)
+    image = tables.images.setdefault(name, OwnImage(row))
+    reader = row[mapping.reader] if mapping.reader else REFERENCE
+    if mapping.reader and not reader:
+        faults.add(row.problem(mapping.reader, "must name who drew the box", "a blank cell"), name)
+    elif reader:
+        tables.readers.setdefault(reader, row)
+    reader = REFERENCE if reader == mapping.reference else reader
+    drawn = image.drawn.setdefault(reader, [])
+    is_blank = not any(row[column] for column in mapping.box)
+    finding, shown = known_finding(said, mapping.findings)
+    if is_blank and (not said or said.casefold() in NO_LABEL or conflict((finding or "", ""), mapping.findings)):
+        image.empty[reader] = row
+        if not mapping.images:
+            rule = "must name a finding, unless the mapping says with `images` which images were read"
+            faults.add(row.problem(finding_column, rule, repr(said) if said else "a blank cell"), name)
+    elif finding is None:
+        faults.add(row.problem(finding_column, "must be one of the mapping's findings", shown), name)
+    else:
+        drawn.append((finding, row))
+
+
+def _check_readers(tables: OwnTables, faults: Faults) -> None:
+    """Note readers who contradict themselves, whose names differ in case alone, and a reference who is none of them."""
+    mapping = tables.mapping
+    for name, image in tables.images.items():
+        for reader, row in image.empty.items():
+            if image.drawn[reader]:
+                by = "the same reader's" if mapping.reader else "this image's"
+                rule = f"must not be blank beside {by} box in line {image.drawn[reader][0][1].line}"
+                faults.add(row.problem(mapping.finding, rule, "a blank cell"), name)
+    spelt: dict[str, str] = {}
+    for reader, row in tables.readers.items():
+        first = spelt.setdefault(reader.casefold(), reader)
+        if first != reader:
+            rule = f"must be spelt in one way for one reader, as in line {tables.readers[first].line}: {first}"
+            faults.add(row.problem(mapping.reader, rule, reader), None)
+    if mapping.reference and tables.readers and mapping.reference not in tables.readers:
+        rule = f"must be one of {', '.join(sorted(tables.readers))}"
+        faults.add(Problem(mapping.file, None, "reader.reference", rule, repr(mapping.reference)), None)
