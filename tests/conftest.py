@@ -61,11 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Lanes(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Each file is of one process; so are all of ``tests/models``, whose library takes seconds to import."""
+    """Each file is of one process; so are all that ask models, whose library takes seconds to import."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
-        return "models" if scope.startswith("tests/models/") else scope
+        return "models" if scope.startswith(("tests/models/", "tests/curation/test_draft_ratings")) else scope
 
 
 @pytest.hookimpl(optionalhook=True)
