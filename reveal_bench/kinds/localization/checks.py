@@ -108,6 +108,8 @@ class Draft:
     @property
     def coordinates(self) -> tuple[Point, ...]:
         """Points, far corner of the box and vertices."""
+        if self.box is None and not self.polygons:
+            return self.points
         corner = ((self.box[0] + self.box[2], self.box[1] + self.box[3]),) if self.box else ()
         return (*self.points, *corner, *(vertex for contour in self.polygons for vertex in contour))
 

@@ -572,7 +572,7 @@ def resample_systems(
     unit = resampling.unit
     if unit not in ("patient", "image"):
         raise ArgumentError("unit", "must be 'patient' or 'image'", repr(unit))
-    images = set(systems[0].all_images)
+    images = systems[0].all_images
     for rows in systems:
         unknown = [name for name in findings if name not in rows.findings]
         if unknown:
@@ -580,8 +580,7 @@ def resample_systems(
         missing = [name for name in metrics if name not in rows.values]
         if missing:
             raise ArgumentError("metrics", f"must be among {list(rows.values)}", missing)
-        if set(rows.all_images) != images:
-            stray = min(images ^ set(rows.all_images))
+        if rows.all_images != images and (stray := min(set(images) ^ set(rows.all_images), default=None)):
             raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in some of them alone")
     units = sorted({image[1 if unit == "patient" else 0] for image in images})
     results = []
