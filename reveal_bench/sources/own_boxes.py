@@ -54,6 +54,7 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.dicom_tree import marker_problems, marker_warnings
 from reveal_bench.sources.own_boxes_files import (
+    IMAGES,
     PICTURED,
     REFERENCE,
     BoxMapping,
@@ -100,7 +101,7 @@ class _Own:
         named = read_box_mapping(path)
         tables = {"boxes": named.boxes}
         if not isinstance(named.images, str):
-            tables["images"] = named.images["table"]
+            tables[IMAGES] = named.images["table"]
         beside = {role: path.parent / table for role, table in tables.items()}
         return {"mapping": path} | {r: p if p.is_file() else root / tables[r] for r, p in beside.items()}
 

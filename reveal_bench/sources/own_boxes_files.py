@@ -21,6 +21,7 @@ from reveal_bench.sources.study_labels import NO_LABEL, image_stem
 from reveal_bench.sources.study_table import missing_columns, read_table
 
 __all__ = [
+    "IMAGES",
     "PICTURED",
     "REFERENCE",
     "BoxMapping",
@@ -33,8 +34,9 @@ __all__ = [
 
 KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
 OF_COCO = ("boxes", "images", "findings", "ids")
+IMAGES = "table of images"
 LISTED, PICTURED = "in the table", "all pictures"
-COCO_BOX = ("x", "y", "w", "h")
+COCO_BOX = ("bbox[0]", "bbox[1]", "bbox[2]", "bbox[3]")
 REFERENCE = ""
 """The reader of boxes that are the reference."""
 
@@ -186,8 +188,8 @@ class OwnTables:
 def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
     """What the tables say, noting what is wrong with them."""
     tables = OwnTables(mapping)
-    if "images" in files and not isinstance(mapping.images, str):
-        _read_images(files["images"], mapping.images, tables, faults, warnings)
+    if IMAGES in files and not isinstance(mapping.images, str):
+        _read_images(files[IMAGES], mapping.images, tables, faults, warnings)
     if mapping.is_coco:
         content = read_json(files["boxes"], dict, lambda problem: faults.add(problem, None))
         rows = _coco_rows(files["boxes"].name, content, tables, faults)
@@ -196,6 +198,11 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
     for row in rows:
         _add_box(row, tables, faults)
     _check_readers(tables, faults)
+    is_said = any(image.empty for image in tables.images.values())
+    if tables.readers.keys() - {mapping.reference} and mapping.images and not is_said:
+        warnings.append(
+            "no row says that a reader drew nothing: each counts as having read the images with a box of theirs alone"
+        )
     return tables
 
 
@@ -218,28 +225,26 @@ def _rows(
 def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[str]) -> list[TableRow]:
     columns = [mapping.image, mapping.finding, *mapping.box, *filter(None, [mapping.reader])]
     rows, given = _rows(path, mapping.sheet, columns, mapping.file, faults)
-    warnings += _unused(path.name, given, columns)
+    warnings += _unused(path.name, given, mapping, columns)
     return rows
 
 
-def _unused(file: str, given: Sequence[str], named: Sequence[str]) -> list[str]:
-    """A warning for each column that looks like patients or splits and is not read."""
-    likely = [
-        (column, key) for column in given for key in ("patient", "split")
-        if column.casefold().startswith(key) and column not in named
-    ]  # fmt: skip
+def _unused(file: str, given: Sequence[str], mapping: BoxMapping, named: Sequence[str]) -> list[str]:
+    """A warning for each column that looks like patients or splits, where the mapping names none for them."""
+    keys = [key for key in ("patient", "split") if isinstance(mapping.images, str) or key not in mapping.images]
     return [
-        f"{file}: the column {column!r} is not read: the key `images` of the mapping must name a table with it, as in "
-        f"images: {{table: {file}, column: image, {key}: {column}}}"
-        for column, key in likely
+        f"{file}: the column {column!r} is not read; the mapping may name a table with a row per image that has it: "
+        f"images: {{table: FILE, column: NAME, {key}: {column}}}"
+        for column in given
+        for key in keys
+        if column.casefold().startswith(key) and column not in named
     ]
 
 
 def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults: Faults, warnings: list[str]) -> None:
     columns = [named[name] for name in ("column", "patient", "split") if name in named]
     rows, given = _rows(path, None, columns, tables.mapping.file, faults)
-    warnings += _unused(path.name, given, columns)
-    has_patients = "patient" in named and any(row[named["patient"]] for row in rows)
+    warnings += _unused(path.name, given, tables.mapping, columns)
     for row in rows:
         name = image_stem(row[named["column"]])
         patient, split = (row[named[key]] if key in named else default for key, default in
@@ -250,8 +255,8 @@ def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults
         tables.images[name] = OwnImage(row, patient=patient, split=split)
         if not is_split_name(split):
             faults.add(row.problem(named["split"], "must be the name of a split", repr(split)), name)
-        if has_patients and not patient:
-            faults.add(row.problem(named["patient"], "must name the patient, as other rows do", "a blank cell"), name)
+        if "patient" in named and not patient:
+            faults.add(row.problem(named["patient"], "must name the patient", "a blank cell"), name)
 
 
 def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults: Faults) -> list[TableRow]:

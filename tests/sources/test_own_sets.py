@@ -405,6 +405,8 @@ def test_boxes_that_no_reader_is_the_reference_of_are_told_unless_fused(tmp_path
     build = "build", root, "--overwrite", "--out", tmp_path / "out", "--task", "detection"
     assert "no reader is the reference" in run(*build).output
     assert "no reader is the reference" not in run(*build, "--fuse", "majority").output
+    (root / "boxes.csv").write_text(BOXES.replace("film2.png,Ada,,,,,\n", ""))
+    assert "no row says that a reader drew nothing" in run(*build).output
 
 
 def test_films_that_may_show_a_name_are_refused_and_missing_markers_are_told(tmp_path):
@@ -425,7 +427,7 @@ OF_IMAGES = BOX_MAPPING.replace("in the table", "{table: images.csv, column: ima
     [
         (IMAGES, None),
         (IMAGES.replace("Q", "P"), "images.csv:4: `split` must be train, as for this patient before, got test"),
-        (IMAGES.replace("Q", ""), "images.csv:4: `patient_id` must name the patient, as other rows do, got a blank"),
+        (IMAGES.replace("Q", ""), "images.csv:4: `patient_id` must name the patient, got a blank"),
     ],
 )
 @pytest.mark.parametrize("form", ["table", "COCO"])
@@ -442,6 +444,7 @@ def test_a_table_says_patients_and_splits(tmp_path, images, problem, form):
     assert {split: [(r.image_id, r.patient_id) for r in records] for split, records in splits.items()} == {
         "train": [("film1", "P"), ("film2", "P")], "test": [("film3", "Q")],
     }  # fmt: skip
+    assert not any("is not read" in text for text in own_boxes.read(root).warnings)
     (root / "mapping.yaml").write_text(mapping.replace(", split: split", ""))
     assert any("images.csv: the column 'split' is not read" in text for text in own_boxes.read(root).warnings)
 
