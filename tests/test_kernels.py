@@ -72,7 +72,7 @@ def results(loops: ModuleType, rles: list[Rle], others: list[Rle], patch: pytest
 def test_c_and_numba_agree_on_masks(
     in_c: ModuleType, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masks = random_masks(rng, 6000) + hard_masks(rng, 4000)
+    masks = random_masks(rng, 2000) + hard_masks(rng, 1500)
     others = [mask ^ (rng.random(mask.shape) < rng.choice([0, 0.01, 0.5, 1])) for mask in masks]
     rles, other_rles = ([encode_mask(mask) for mask in some] for some in (masks, others))
     by_c, by_numba = (results(loops, rles, other_rles, monkeypatch) for loops in (in_c, numba_kernels))
@@ -87,7 +87,7 @@ def test_c_and_numba_agree_on_strings_that_are_no_masks(
 ) -> None:
     alphabet = np.array([chr(code) for code in (*range(48, 112), 0, 47, 112, 233)])
     rles = [
-        Rle((7, 9), "".join(rng.choice(alphabet[: rng.choice([20, 64, 68])], rng.integers(0, 9)))) for _ in range(9000)
+        Rle((7, 9), "".join(rng.choice(alphabet[: rng.choice([20, 64, 68])], rng.integers(0, 9)))) for _ in range(5000)
     ]
     sound = [encode_mask(mask) for mask in random_masks(rng, 800)]
     rles += sound
@@ -192,7 +192,7 @@ def test_heat_maps_are_the_same_in_c_and_numba(in_c: ModuleType, monkeypatch: py
 
 
 def test_masks_are_filled_as_contours_are(in_c: ModuleType, rng: np.random.Generator) -> None:
-    for mask in random_masks(rng, 1500) + hard_masks(rng, 500):
+    for mask in random_masks(rng, 600) + hard_masks(rng, 300):
         ends = pack_masks([encode_mask(mask)]).ends
         expected = pack_masks([encode_mask(contours_filled(mask))]).ends
         np.testing.assert_array_equal(kernels.fill_runs(ends, len(mask)), expected)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -280,34 +279,36 @@ def mounted_in(app: FastAPI) -> App:
     return mounted
 
 
-def test_gradio_gathers_nothing_about_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
+    """The board's own application, made where nothing yet keeps Gradio quiet."""
+    world = World(tmp_path_factory.mktemp("whole"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in QUIET:
+            patch.delenv(name, raising=False)
+        return build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+
+
+def test_gradio_gathers_nothing_about_events(whole: FastAPI) -> None:
     """It would table its last 10,000 events anew after every one of them, for a page that is closed."""
-    for name in QUIET:
-        monkeypatch.delenv(name, raising=False)
-    world = World(tmp_path)
-    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
-    queue = mounted_in(app).get_blocks()._queue
+    queue = mounted_in(whole).get_blocks()._queue
     queue.events_recorded = 1000
     done = {"function": "send", "status": "success", "process_time": 1.0}
     assert queue.ANALYTICS_MAX_EVENTS == 1
     assert queue.compute_analytics_summary([done]) == {"functions": {}}
 
 
-def test_an_open_page_holds_no_connection(tmp_path: Path) -> None:
+def test_an_open_page_holds_no_connection(whole: FastAPI) -> None:
     """A browser keeps six to one server: with one held by every page, the seventh tab would wait for ever."""
-    world = World(tmp_path)
-    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
     for path in ("/", "/submit"):
-        page = TestClient(app, base_url="http://127.0.0.1").get(path).text
+        page = TestClient(whole, base_url="http://127.0.0.1").get(path).text
         assert '"connect_heartbeat":false' in page.replace(" ", "")
 
 
-def test_a_page_that_is_opened_costs_no_copy_of_every_component(tmp_path: Path) -> None:
+def test_a_page_that_is_opened_costs_no_copy_of_every_component(whole: FastAPI) -> None:
     """Ten thousand sessions are remembered: with a copy in each, visitors could fill the memory."""
-    world = World(tmp_path)
-    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
-    sessions = mounted_in(app).state_holder
-    assert sessions is mounted_in(app).get_blocks().state_holder
+    sessions = mounted_in(whole).state_holder
+    assert sessions is mounted_in(whole).get_blocks().state_holder
     assert list(sessions[SESSION].components) == []
     assert sessions[SESSION] is sessions[SESSION]
 
@@ -323,10 +324,8 @@ def test_a_function_that_the_pages_do_not_have_is_refused_before_gradio_fails_ov
     assert browser.post("/gradio_api/queue/join", json=event | {"fn_index": 1}).status_code == 200
 
 
-def test_the_gate_knows_the_functions_of_the_pages(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
-    client = TestClient(app, base_url="http://127.0.0.1")
-    numbers = [max(mounted_in(app).get_blocks().fns) + more for more in (0, 1)]
+def test_the_gate_knows_the_functions_of_the_pages(whole: FastAPI) -> None:
+    client = TestClient(whole, base_url="http://127.0.0.1")
+    numbers = [max(mounted_in(whole).get_blocks().fns) + more for more in (0, 1)]
     events = [{"data": [], "fn_index": number, "session_hash": SESSION} for number in numbers]
     assert [client.post("/gradio_api/queue/join", json=one).status_code for one in events] == [200, 404]

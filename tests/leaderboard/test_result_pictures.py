@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -105,10 +104,9 @@ def test_a_figure_shows_released_findings_alone_and_their_values_when_pointed_at
 
 @pytest.mark.parametrize(("name", "page_status"), [("hidden", 404), ("withdrawn", 410), ("waiting", 404)])
 def test_what_visitors_may_not_see_has_no_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, page_status: int
+    world: World, client: TestClient, monkeypatch: pytest.MonkeyPatch, name: str, page_status: int
 ) -> None:
-    world = World(tmp_path)
-    submission = world.send(*world.member("Ada", "Northern Lab"), "Secret Net")
+    submission = world.send(*world.member(name, f"Laboratory {name}"), "Secret Net")
     if name != "waiting":
         world.score(0.7)
     if name == "hidden":
@@ -116,9 +114,6 @@ def test_what_visitors_may_not_see_has_no_pictures(
     if name == "withdrawn":
         world.store.withdraw(submission.id, who="test")
     monkeypatch.setattr(type(world.auth), "actor", lambda *_: None)  # a visitor; local mode makes everybody an admin
-    intake: Any = world.intake
-    app = build_app(world.store, intake.blobs, world.catalogue, intake.custody, world.auth)
-    client = TestClient(app, base_url="http://127.0.0.1")
     unknown = addresses("0" * 32)
     for address, other in zip(addresses(submission.id), unknown, strict=True):
         answer = client.get(address)
@@ -130,7 +125,8 @@ def test_what_visitors_may_not_see_has_no_pictures(
     page = client.get(f"/entry?id={submission.id}")
     assert page.status_code == page_status
     assert "Secret Net" not in page.text
-    world.store.engine.dispose()
+    if name == "waiting":
+        world.store.withdraw(submission.id, who="test")
 
 
 def test_the_page_of_an_entry_bears_its_preview_and_an_unknown_one_answers_404(

@@ -32,6 +32,7 @@ from sqlalchemy.exc import OperationalError
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
+from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.forked import Process
 
 
@@ -44,6 +45,8 @@ class Desk:
         self.custody = custody
         (root / "settings.toml").write_text("[quota]\ntotal = 3\n", encoding="utf-8")
         settings = load_settings(root / "settings.toml")
+        DATABASE_SOURCE.migrated("sqlite", self.data)
+        (self.data / "board.sqlite").rename(self.data / "leaderboard.sqlite")
         self.store = Store(f"sqlite:///{self.data / 'leaderboard.sqlite'}", settings)
         self.blobs, self.accounts = Blobs(self.data / "blobs"), Accounts(self.store.engine)
         catalogue = Catalogue(self.store, [board.published])

@@ -354,7 +354,7 @@ def test_any_text_is_read(text: str, form: str, n: int, stop: str | None, presen
 )  # fmt: skip
 def test_long_text_comes_to_an_end(unit: str) -> None:
     for form in ("cell", "point", "labels"):
-        assert read(form, unit * (60_000 // len(unit))).status in STATUSES
+        assert read(form, unit * (20_000 // len(unit))).status in STATUSES
 
 
 def test_of_a_very_long_answer_the_end_is_read() -> None:
