@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,39 +17,36 @@ import pytest
 from reveal_bench.findings import CHESTX_DET_FINDINGS
 from tests.cli.test_score import call
 from tests.conftest import ROOT
-from tests.transcripts import Step, plain, shell, steps
+from tests.leaderboard.conftest import free_port, running
+from tests.leaderboard.forked import Forked
+from tests.transcripts import Step, in_shell, plain, steps
 
 REAL = ROOT.parent / "shared" / "data" / "chestx_det" / "ChestX_Det_test.json"
 STEPS = steps((ROOT / "docs" / "real_data.md").read_text(encoding="utf-8"), after="# From a download to a board")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, str]]:
     """Run every step in `folder`; the port of the page is exchanged for a free one.
 
-    The first and the last command of ``reveal-bench`` are programs that a shell starts, as are all others; those
-    between them run in this process.
+    The first and the last command of ``reveal-bench`` are programs that a shell starts; those between them run in this
+    process, and server and worker in forks. What is no command of ours is the shell's.
     """
     monkeypatch.setenv("COLUMNS", "120")
-    port = free_port()
+    monkeypatch.chdir(folder)
+    port = str(free_port())
     printed = []
     own = [step for step in STEPS if step.command.startswith("reveal-bench ")][1:-1]
-    with shell(folder) as here:
+    with ExitStack() as background:
         for step in STEPS:
-            command = step.command.replace("7860", str(port))
+            command = step.command.replace("7860", port)
             if step.is_background:
-                here.start(command)
+                words, log = shlex.split(command.removesuffix("&"))[1:], folder / "background.log"
+                background.enter_context(running(*words, log=log, start=partial(Forked, folder=folder)))
             elif step in own:
                 done = call(*shlex.split(command)[1:], cwd=folder)
-                printed.append((step, (done.stderr + done.stdout).replace(str(port), "7860")))
+                printed.append((step, (done.stderr + done.stdout).replace(port, "7860")))
             else:
-                printed.append((step, here.run(command).replace(str(port), "7860")))
+                printed.append((step, in_shell(command, folder).replace(port, "7860")))
     return printed
 
 

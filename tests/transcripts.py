@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,54 +45,18 @@ def steps(markdown: str, *, after: str) -> list[Step]:
     return [Step(*(part.split("\n", 1) if "\n" in part else (part, ""))) for part in parts]
 
 
-class Shell:
-    """Runs commands in `folder` with this interpreter's programs first on the path."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "COLUMNS": "120",
-        }
-        self.running: list[subprocess.Popen[bytes]] = []
-
-    def run(self, command: str) -> str:
-        """What the command prints, errors too; it must succeed."""
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}"
-        return done.stdout
-
-    def start(self, command: str) -> None:
-        """Start a command that goes on."""
-        log = (self.folder / "background.log").open("ab")
-        words = f"exec {command.removesuffix('&').strip()}"
-        self.running.append(
-            subprocess.Popen(
-                words, shell=True, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
-            )
-        )
-
-    def stop(self) -> None:
-        for process in self.running:
-            os.killpg(process.pid, signal.SIGTERM)
-        for process in self.running:
-            process.wait(timeout=30)
-
-
-@contextmanager
-def shell(folder: Path) -> Iterator[Shell]:
-    opened = Shell(folder)
-    try:
-        yield opened
-    finally:
-        opened.stop()
+def in_shell(command: str, folder: Path) -> str:
+    """What `command` prints in `folder`, errors too, with this interpreter's programs first on the path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout

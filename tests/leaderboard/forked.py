@@ -35,10 +35,10 @@ def begin(log: Path, environ: Mapping[str, str]) -> None:
 
 
 class Forked:
-    """``reveal-leaderboard WORDS`` with what :class:`subprocess.Popen` offers to look after it."""
+    """``reveal-leaderboard WORDS``, in `folder`, with what :class:`subprocess.Popen` offers to look after it."""
 
-    def __init__(self, words: Sequence[str], log: Path) -> None:
-        self._process = FORKS.Process(target=_live, args=(words, log, dict(os.environ)))
+    def __init__(self, words: Sequence[str], log: Path, folder: Path | None = None) -> None:
+        self._process = FORKS.Process(target=_live, args=(words, log, dict(os.environ), folder))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -71,9 +71,11 @@ def started(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 Process = Forked | subprocess.Popen[bytes]
 
 
-def _live(words: Sequence[str], log: Path, environ: Mapping[str, str]) -> None:
+def _live(words: Sequence[str], log: Path, environ: Mapping[str, str], folder: Path | None) -> None:
     from reveal_leaderboard.cli import app
 
     begin(log, environ)
+    if folder is not None:
+        os.chdir(folder)
     sys.argv = ["reveal-leaderboard", *words]
     app()

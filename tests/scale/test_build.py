@@ -172,7 +172,8 @@ def test_the_commands_through_a_bucket(twin_of: Callable[[str], Path], bucket: s
     spoil(out / "masks" / "released-00000-of-00001.parquet", "mask")
     words = ("validate", out, "--holdout", tmp_path / "out-private", "--no-load", "--json")
     expected = json.loads(call(*words, expect=1).stdout)
-    by_tasks = call(*words, "--engine", "datatrove", "--workers", "1", expect=1)
+    (tmp_path / "own.py").write_text("from tests.scale.test_build import here\n")
+    by_tasks = call(*words, "--engine", "datatrove", "--executor", f"{tmp_path / 'own.py'}:here", expect=1)
     assert json.loads(by_tasks.stdout) == expected
     assert not (tmp_path / ".out.tasks").exists()
     fields = {problem["field"] for problem in expected["problems"]}
