@@ -396,8 +396,11 @@ class PictureFolder:
         skip: Sequence[str] = (),
         need_all: bool = True,
         may_be_empty: bool = False,
+        by_path: bool = False,
     ) -> PictureFolder:
         """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`.
+
+        They are called by their paths below `root` in place of their stems if so said, where names may repeat.
 
         Raises
         ------
@@ -411,7 +414,9 @@ class PictureFolder:
             for name in sorted(files):
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() in suffixes and not name.startswith("."):
-                    (doubles if stem in paths else paths)[stem] = Path(folder, name)
+                    path = Path(folder, name)
+                    key = path.relative_to(root).as_posix() if by_path else stem
+                    (doubles if key in paths else paths)[key] = path
         if not paths and not may_be_empty:
             raise ArgumentError("pictures", f"must hold {' or '.join(suffixes)} files", f"none below {root}")
         return cls(Path(root), paths, doubles, kind, need_all)

@@ -232,20 +232,23 @@ def read(
 def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]]:
     """Pictures, and headers of DICOM files, by what images are called in the table."""
     place = build.root if build.pictures is None else Path(build.pictures)
-    films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True)
+    is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
+    films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid)
     if not films.paths:
         return PictureFolder.below(place, SUFFIXES), {}
-    is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
-    wanted = films.paths if is_by_uid else films.paths.keys() & build.parsed.images.keys()
-    if build.parsed.mapping.images == PICTURED:
-        wanted = films.paths
-    pictures = {stem: PictureFile(films.paths[stem], stem, films.paths[stem].name, "dicom") for stem in sorted(wanted)}
+    wanted = set(films.paths)
+    if not is_by_uid and build.parsed.mapping.images != PICTURED:
+        wanted &= build.parsed.images.keys()
+    pictures = {name: PictureFile(films.paths[name], name, films.paths[name].name, "dicom") for name in sorted(wanted)}
     headers = dicom_headers(pictures, build.faults, workers=build.workers)
     if not is_by_uid:
         return films, headers
-    by_uid = {header.sop_uid or stem: stem for stem, header in headers.items()}
-    paths = {uid: films.paths[stem] for uid, stem in by_uid.items()}
-    return replace(films, paths=paths, doubles={}), {uid: headers[stem] for uid, stem in by_uid.items()}
+    paths, doubles, by_uid = dict[str, Path](), dict[str, Path](), dict[str, Header]()
+    for name, header in headers.items():
+        uid = header.sop_uid or name
+        (doubles if uid in paths else paths)[uid] = films.paths[name]
+        by_uid.setdefault(uid, header)
+    return replace(films, paths=paths, doubles=doubles), by_uid
 
 
 @dataclass(frozen=True)

@@ -317,6 +317,20 @@ def test_boxes_of_a_table_of_fractions_of_parquet_and_of_coco_are_the_same(tmp_p
     assert drawn(own_boxes.read(parquet).splits["test"]) == DRAWN
 
 
+def test_films_are_found_by_uid_whatever_their_files_are_called(tmp_path):
+    boxes = "image,finding,x1,y1,x2,y2\n1.2.1.1.1,Nodule,10,20,30,44\n1.2.2.1.1,PTX,2,2,12,30\n"
+    mapping = BOX_MAPPING.replace("matches: file", "matches: SOPInstanceUID").replace("ids: public\n", "")
+    (tmp_path / "boxes.csv").write_text(boxes)
+    (tmp_path / "mapping.yaml").write_text(mapping)
+    for folder in ("1", "2"):
+        write_film(tmp_path / folder / "film.dcm", f"1.2.{folder}", shape=(80, 64))
+    records = own_boxes.read(tmp_path, id_key=KEY).splits["test"]
+    assert [[a.finding for a in record.annotations] for record in records] == [["Nodule"], ["Pneumothorax"]]
+    write_film(tmp_path / "3" / "film.dcm", "1.2.2", shape=(80, 64))
+    with pytest.raises(BuildError, match=r"`picture` must be the only one of its name, got 2/film.dcm and 3/film.dcm"):
+        own_boxes.read(tmp_path, id_key=KEY)
+
+
 def test_own_boxes_become_localization_and_detection(tmp_path):
     root = write_boxes(tmp_path / "set")
     for task in ("localization", "detection"):
@@ -516,3 +530,15 @@ def test_readers_count_where_they_read_and_drew_nothing(tmp_path):
         "others than Ada": (2, pytest.approx(1 / 2)),
         "others than Bea": (2, pytest.approx((1 / 2 + 0) / 2)),
     }
+
+
+def test_a_reader_who_drew_nothing_of_what_others_drew_missed_it(tmp_path):
+    rows = "film1,Bea,Nodule,10,20,30,44\nfilm3,Bea,,,,,\nfilm1,Cy,Nodule,10,20,30,44\nfilm3,Cy,Nodule,40,40,50,60\n"
+    root = write_boxes(tmp_path / "set", BOXES + rows, BOX_MAPPING + "reader: {column: who, reference: Ada}\n")
+    run("build", root, "--out", tmp_path / "out")
+    path = tmp_path / "p.jsonl"
+    lines = [("film1", [10, 20, 20, 24]), ("film3", [40, 40, 10, 20])]
+    path.write_text("".join(json.dumps({"image_id": i, "finding": "Nodule", "box": box}) + "\n" for i, box in lines))
+    scores = api.score(path, tmp_path / "out", readers=True, allow_missing=True, metric="box_iou")
+    found = {row.reference: (row.n, row.value, row.reader_value) for row in scores.readers.references}
+    assert found["others than Bea"] == (2, 1, 0.5)  # Cy drew both nodules, Bea one of them
