@@ -143,6 +143,7 @@ class ReleasePolicy:
     bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`
     band_resolution : for each band, what the figures of its findings are multiples of
     place_factor : times so much where places are marked, each of which a sender can move
+    place_cell : fewest cases of a finding for which figures of marked places are shown of it, and not on average alone
     n_resamples, seed : of the intervals
     ladder_step : a new best is shown only if its primary macro is above the best before by more than this
     ladder_per : {"team", "model"}, whose best that is
@@ -154,6 +155,7 @@ class ReleasePolicy:
     bands: Annotated[tuple[int, ...], _BANDS] = (30, 60, 120)
     band_resolution: Annotated[tuple[float, ...], _STEPS_OF_BANDS] = (0.1, 0.05, 0.01)
     place_factor: Annotated[int, _whole(1, 5)] = 2
+    place_cell: Annotated[int, _whole(10, 100_000)] = 50
     n_resamples: Annotated[int, _whole(100, 100_000)] = 1000
     seed: Annotated[int, _whole(0, 2**32 - 1)] = 0
     ladder_step: Annotated[float, _number(lambda value: 0 <= value <= 1, "from 0 to 1")] = 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +105,10 @@ def test_bits_of_answers_by_hand() -> None:
     assert answer_bits([many], 668) == pytest.approx(math.log2(151))  # 51 values, and 100 edges of a macro's 0.01
     assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(151))
     assert answer_bits([], 668) == 0
+    # The average of grid hits has another 100 edges; of fewer than 50 cases all are averages', in steps of 0.1
+    assert answer_bits([many], 668, n_averages=1) == pytest.approx(math.log2(251))
+    assert answer_bits([], 668, n_averages=1) == pytest.approx(math.log2(11))
+    assert answer_bits([], 668, n_averages=2) == pytest.approx(math.log2(21))
 
 
 def test_bits_in_labels_by_hand() -> None:
@@ -117,6 +121,37 @@ def test_bits_in_labels_by_hand() -> None:
     assert label_bits([point], 668) == 60  # whether a known place is right
     assert label_bits([point, box], 668) == 75  # overlap needs 2.5 times the 30 cases that a hit rate does
     assert label_bits([Figure("box_iou", "Edema", 0.5, None, None, "30-59", "")], 668) == 30  # shown by an earlier rule
+    assert label_bits([Figure("point_hit", "Edema", 0.5, None, None, "30-59", "")], 668) == 50  # fewer have no figure
+    assert label_bits([], 668) == 30
+
+
+def of_places(*figures: tuple[str, str, str], **policy: int) -> ReleasedScore:
+    made = [Figure(metric, finding, 0.5, 0.4, 0.6, n, "") for metric, finding, n in figures]
+    return ReleasedScore(tuple(made), ("Edema", "Mass"), (), "", policy)
+
+
+def test_averages_of_hits_count_with_and_without_a_figure_of_the_finding(rows: Rows) -> None:
+    macros = [("point_hit", "macro", "2"), ("grid_hit", "macro", "2")]
+    rows.score("A", score=of_places(("point_hit", "Edema", "120+"), *macros, place_cell=50))
+    # Edema: 50 + 1 values, and 100 of each average, of 120 cases; Mass: two averages of 10 values and 0, of 30 cases
+    edema, mass = math.log2(251) / 120, math.log2(21) / 30
+    found = read(rows)
+    assert mass > edema
+    assert (found.finding, found.share) == ("Mass", round(mass, 3))
+    rows.score("B", score=of_places(("point_hit", "Edema", "120+"), ("point_hit", "macro", "1")))
+    assert read(rows).share == round((math.log2(21) + math.log2(11)) / 30, 3)
+
+
+def test_a_score_of_before_the_rule_may_show_a_finding_of_30_cases(rows: Rows) -> None:
+    rows.score("A", score=of_places(("point_hit", "Edema", "30-59"), ("point_hit", "macro", "1"), place_cell=50))
+    assert read(rows).finding == "Mass"
+    for held, policy in ((50.0, {"place_cell": 50}), (30.0, {})):
+        score = replace(
+            of_places(("point_hit", "Edema", "30-59"), ("point_hit", "macro", "1"), **policy), shown=("Edema",)
+        )
+        rows.connection.execute(scores.update().values(released=score.to_json()))
+        found = read(rows)
+        assert (found.finding, found.bits_held) == ("Edema", held)
 
 
 def test_nothing_scored() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from reveal_leaderboard.accounts.invitations import Invitation
@@ -23,6 +23,7 @@ from reveal_leaderboard.store.spending import Balance, LedgerRow
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
 from reveal_leaderboard.web.pages.admin import exposure_view, workers_view
+from reveal_leaderboard.web.pages.board_notes import rounding
 from reveal_leaderboard.web.pages.compare import compare_view
 from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.entry import entry_view
@@ -161,9 +162,13 @@ def test_about_prints_the_figures_in_force() -> None:
         "7 scored submissions",
         "3 a day",
         "77 for all",
+        "fewer than 50 cases count in averages only",
+        "20\u00a0% from 50 cases",
         "10\u00a0% from 60 cases",
     ):
         assert figure in told
+    assert "to 10\u00a0% from 60 cases, 2\u00a0%" in rounding(asdict(ReleasePolicy(place_cell=60)), "point_hit")
+    assert "to 10\u00a0% from 30 cases, 5\u00a0%" in rounding(asdict(ReleasePolicy()), "f1")
     boards = [published(IMAGES), published(STUDIES)]
     toml = load_settings().to_toml()
     markup = about_view(boards, {one.name: settings for one in boards}, {IMAGES: ("paused", XSS)}, ["landlock-4"], toml)

@@ -2,8 +2,8 @@
 
 For every case of a finding the teams have a model's place and another that they believe in less; a file takes for each
 case one of the two, and its figures tell, rounded, how many were right (or the mean IoU). Whatever a board answers is
-put together: the hit rate of every finding, overlap where a finding has cases enough, by masks at places of their own,
-and all averages, that of the grid hit rate, too. What is learnt is kept as a normal distribution of what each
+put together: the hit rate of every finding with cases enough, overlap where there are more, by masks at places of their
+own, and all averages, that of the grid hit rate, too. What is learnt is kept as a normal distribution of what each
 exchange would gain; a rounded figure cuts it to one step, and what is left is made normal again with the same mean and
 spread. The cases asked about are those whose gain is least certain. Of many ways to exchange half of them, that one is
 sent whose figure is expected nearest to the edge between two rounded ones, where the answer tells most. In the end
@@ -31,19 +31,22 @@ from tests.leaderboard.test_release import hits as hits_of
 from tests.leaderboard.test_release import make_rows
 
 SETTINGS = load_settings().of("chexlocalize")
-ROUNDING, MIN_CELL = Rounding(SETTINGS.release), SETTINGS.release.min_cell
+ROUNDING, MIN_CELL, PLACE_CELL = Rounding(SETTINGS.release), SETTINGS.release.min_cell, SETTINGS.release.place_cell
 TEAMS, FOCUS, WAYS = 5, 18, 200
 MOST_GAINED = 0.05
 WORLDS = {
     "usual": (30, 45, 60, 80, 120, 160),
     "few cases": (30, 35, 40),
     "fewest cases": (30, 30, 30, 30, 30),
+    "fewest with figures of their own": (50, 50, 50, 50, 50),
     "fewest with overlap": (75, 75, 75, 75, 75),
     "many cases": (80, 120, 160),
 }
 """How many cases each finding has that is shown."""
 MODELS = ((0.7, 0.45), (0.5, 0.45), (0.7, 0.6), (0.5, 0.3), (0.5, 0.6))
 """How often a model's place is right, and its second one where the first is wrong."""
+EVEN = (0.4, 0.8)
+"""A model that cannot tell which of its two places is right."""
 LEAST = 1e-8  # variance, so that none becomes negative
 EXACT = 1e-3
 """A step that tells the hits of some hundred cases exactly."""
@@ -63,15 +66,20 @@ class Places:
     spread: FloatArray
 
 
-def hits(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
-    """Hits of a model that knows how sure it is, and of its second choice."""
-    sure = rng.beta(5 * right, 5 * (1 - right), n)
+def hits(n: int, rng: np.random.Generator, right: float, second: float, alike: float = 5) -> Places:
+    """Hits of a model that knows how sure it is, and of its second choice; with `alike`, it is about as sure of all."""
+    sure = rng.beta(alike * right, alike * (1 - right), n)
     other = (1 - sure) * second
     drawn = rng.random(n)
     is_first, is_second = drawn < sure, (drawn >= sure) & (drawn < sure + other)
     believed = other - sure
     spread = np.sqrt(sure + other - believed**2)
     return Places(float(is_first.sum()), is_second.astype(float) - is_first, believed, spread)
+
+
+def hits_alike(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
+    """Hits of a model whose sureness has a standard deviation of 0.07."""
+    return hits(n, rng, right, second, alike=48)
 
 
 def overlaps(n: int, rng: np.random.Generator, right: float, second: float) -> Places:
@@ -134,13 +142,19 @@ class Knowledge:
         self.covariance = self.covariance - np.outer(shared, shared) / spread**2 * (1 - np.clip(left, 0, 1))
 
     def hear(
-        self, weights: FloatArray, steps: FloatArray, macro_step: float, scale: FloatArray, error: FloatArray
+        self,
+        weights: FloatArray,
+        steps: FloatArray,
+        macro_step: float,
+        scale: FloatArray,
+        error: FloatArray,
+        shown: Sequence[int],
     ) -> None:
-        """Figures of findings and their average; `scale` is what each hit counts, and `error` the variance of each
-        figure about what it would be if all counted alike."""
+        """Figures of the findings `shown` and the average of all; `scale` is what each hit counts, and `error` the
+        variance of each figure about what it would be if all counted alike."""
         exact, unit = weights @ (scale * self.truth), scale[-1]
-        for row, figure, step, more in zip(weights, exact, steps, error, strict=True):
-            self.learn(row, round(figure / step) * step / unit, step / unit, more)
+        for i in shown:
+            self.learn(weights[i], round(exact[i] / steps[i]) * steps[i] / unit, steps[i] / unit, error[i])
         self.hear_macro(weights, exact.mean() / unit, macro_step / unit, error)
 
     def hear_macro(self, weights: FloatArray, exact: float, step: float, error: FloatArray) -> None:
@@ -166,12 +180,13 @@ def gain(
     iou = np.clip(rng.normal(IOU, IOU_SPREAD, len(known.spread)), 0.05, 1)
     steps = np.array([EXACT if exact else ROUNDING.step_of(n, of_places=True) for n in cases])
     macro_step = EXACT if exact else ROUNDING.macro_step(cases)
+    single = [i for i, n in enumerate(cases) if exact or n >= PLACE_CELL]
     many = [i for i, n in enumerate(cases) if n >= FOR_OVERLAP * MIN_CELL]
     of_places, of_masks = np.ones(len(known.truth)), np.concatenate([iou, np.full(len(cases), IOU)])
     by_cell = CELL_SPREAD / np.array(cases)
     for _ in range(n_files):
         weights = known.ask(steps)
-        known.hear(weights, steps, macro_step, of_places, np.zeros(len(cases)))
+        known.hear(weights, steps, macro_step, of_places, np.zeros(len(cases)), single)
         if make is overlaps:
             continue
         cells = float((weights @ known.truth + rng.normal(0, np.sqrt(by_cell))).mean())
@@ -179,7 +194,7 @@ def gain(
         if many:
             masks = known.ask(steps / IOU)[many]
             error = (masks[:, : len(iou)] ** 2) @ known.spread**2 * (IOU_SPREAD / IOU) ** 2
-            known.hear(masks, steps[many], macro_step, of_masks, error)
+            known.hear(masks, steps[many], macro_step, of_masks, error, range(len(many)))
     return known.gained()
 
 
@@ -199,6 +214,8 @@ def answers_of(cases: Sequence[int]) -> int:
         ("few cases", MODELS[0], hits, 30),
         ("few cases", MODELS[4], hits, 30),
         ("fewest cases", MODELS[4], hits, 30),
+        ("fewest cases", EVEN, hits_alike, 30),
+        ("fewest with figures of their own", EVEN, hits_alike, 100),
         ("fewest with overlap", MODELS[4], hits, 16),
         ("many cases", MODELS[1], overlaps, 16),
     ],
@@ -210,6 +227,12 @@ def test_five_teams_gain_little_with_as_many_answers_as_a_board_gives(
     assert 0 < gained <= MOST_GAINED
 
 
+def test_figures_of_few_cases_by_themselves_would_give_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So they are not shown: the same teams, where five findings of 30 cases have their own."""
+    monkeypatch.setitem(globals(), "PLACE_CELL", MIN_CELL)
+    assert mean_gain(WORLDS["fewest cases"], EVEN, 1, 30, make=hits_alike) > 1.2 * MOST_GAINED
+
+
 @pytest.mark.parametrize("make", [hits, overlaps])
 def test_exact_figures_without_a_quota_would_give_it_all(make: Make) -> None:
     """So the test above can fail: the same teams on exact figures, as often as they like."""
@@ -217,24 +240,28 @@ def test_exact_figures_without_a_quota_would_give_it_all(make: Make) -> None:
     assert np.mean(gained) > {hits: 2, overlaps: 0.5}[make] * MOST_GAINED
 
 
-@pytest.mark.parametrize("n_cases", [30, 59, 75, 119, 120])
+@pytest.mark.parametrize("n_cases", [30, 49, 50, 59, 75, 119, 120])
 def test_the_meter_warns_when_five_teams_have_spent_their_answers(n_cases: int) -> None:
     """It says "watch" then, and "close" only after more answers."""
-    names = ["point_hit", "mask_iou_all"] if n_cases >= FOR_OVERLAP * MIN_CELL else ["point_hit"]
+    least = {"point_hit": PLACE_CELL, "mask_iou_all": FOR_OVERLAP * MIN_CELL}
+    names = [name for name, n in least.items() if n_cases >= n]
     figures = [Figure(name, "x", 0.5, None, None, ROUNDING.band(n_cases), "") for name in names]
-    share = TEAMS * answers_of([n_cases]) * answer_bits(figures, None) / label_bits(figures, None)
+    averages = {"point_hit", "grid_hit"}.difference(names)
+    told = answer_bits(figures, None, n_averages=len(averages))
+    share = TEAMS * answers_of([n_cases]) * told / label_bits(figures, None)
     assert SETTINGS.exposure.watch_bits < share < SETTINGS.exposure.close_bits
 
 
 def test_a_file_is_told_no_more_than_was_taken() -> None:
-    """One hit rate of each finding, overlap from 75 cases on, and the grid hit rate on average."""
+    """One hit rate of each finding from 50 cases on, overlap from 75 on, and both with the grid hit rate on average."""
     hit = {f"of {n}": hits_of(n // 2, n) for n in WORLDS["usual"]}
     overlap = {finding: [0.5] * len(values) for finding, values in hit.items()}
     rows = make_rows({"point_hit": hit, "grid_hit": hit, "mask_iou_all": overlap, "box_iou": overlap})
     told = {(figure.metric, figure.finding) for figure in release(rows).figures}
+    own = [finding for finding, values in hit.items() if len(values) >= 50]
     many = [finding for finding, values in hit.items() if len(values) >= 75]
     assert told == {
-        *(("point_hit", finding) for finding in (*hit, MACRO)),
+        *(("point_hit", finding) for finding in (*own, MACRO)),
         *(("mask_iou_all", finding) for finding in (*many, MACRO)),
         ("grid_hit", MACRO),
     }
@@ -242,5 +269,6 @@ def test_a_file_is_told_no_more_than_was_taken() -> None:
     beside.cell_kinds[0] = "cell"
     assert {figure.metric for figure in release(beside).figures} == {"point_hit"}
     assert release(beside).note == (
-        "All findings are shown. The grid hit rate is not shown: the file names cells other than those of its points."
+        "All findings are shown. The grid hit rate is not shown: the file names cells other than those of its points. "
+        "Findings with fewer than 50 cases count in the averages only: of 30, of 45."
     )

@@ -18,6 +18,8 @@ from reveal_bench.kinds.scored import effective_size
 from tests.leaderboard.conftest import RARE, Board, guesses
 
 COUNTS = {"A": 40, "B": 10, "C": 200}
+EACH = ReleasePolicy(place_cell=30)
+"""Findings of 30 cases, too, have figures of their own."""
 
 
 def make_rows(values: Mapping[str, Mapping[str, Sequence[float]]]) -> CaseRows:
@@ -71,7 +73,7 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
 
 
 def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
-    figure = release(make_rows({"point_hit": {"A": hits(13, 40)}})).figure("point_hit", "A")
+    figure = release(make_rows({"point_hit": {"A": hits(13, 40)}}), EACH).figure("point_hit", "A")
     assert (figure.value, figure.n) == (0.4, "30-59")  # 13/40 = 0.325, in steps of 2 x 0.1
     # A share p is possible within 1.96 (p (1 - p) / 40 + 0.2^2 / 12)^(1/2) of 0.4: 0.228 and 0.590 are (the root is
     # 0.0879 and 0.0970), 0.227 and 0.591 are not; outwards to steps of 0.05.
@@ -82,10 +84,10 @@ def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
 def test_cases_of_one_patient_count_as_one() -> None:
     """20 patients with two cases each are as 20 cases."""
     rows = make_rows({"point_hit": {"A": hits(24, 40)}})
-    figure = release(replace(rows, patient_ids=[f"p{i // 2}" for i in range(40)])).figure("point_hit", "A")
+    figure = release(replace(rows, patient_ids=[f"p{i // 2}" for i in range(40)]), EACH).figure("point_hit", "A")
     # p = 0.6 -+ d with d = 1.96 (p (1 - p) / 20 + 0.2^2 / 12)^(1/2): 0.361, where the root is 0.122, and 0.806 (0.106)
     assert (figure.low, figure.high) == (0.35, 0.85)
-    assert release(rows).figure("point_hit", "A").low == 0.4  # p = 0.411, where the root for 40 is 0.097
+    assert release(rows, EACH).figure("point_hit", "A").low == 0.4  # p = 0.411, where the root for 40 is 0.097
     assert effective_size(["a", "b", "c", "c"]) == 16 / 6  # (1 + 1 + 2)^2 / (1 + 1 + 4)
 
 
@@ -94,7 +96,7 @@ def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
     shown = set()
     for n_hits in range(15, 18):  # 0.375 to 0.425: all are shown as 0.4
         rows = make_rows({"point_hit": {"A": hits(n_hits, 40)}})
-        figure = release(rows).figure("point_hit", "A")
+        figure = release(rows, EACH).figure("point_hit", "A")
         shown.add((figure.value, figure.low, figure.high))
     assert len(shown) == 1
     assert len({math.ceil(20 * (n / 40 + 1.96 * math.sqrt(n / 40 * (1 - n / 40) / 40))) for n in range(15, 18)}) > 1
@@ -111,7 +113,7 @@ def test_no_macro_is_finer_than_its_findings(n_cases: list[int], step: float) ->
 
 def test_a_macro_over_one_finding_shows_as_much_of_it_as_its_own_figure() -> None:
     for n_hits in (12, 14):  # 0.27 and 0.31: a macro in steps of 0.1 would tell them apart where the finding does not
-        score = release(make_rows({"point_hit": {"A": hits(n_hits, 45)}}))
+        score = release(make_rows({"point_hit": {"A": hits(n_hits, 45)}}), EACH)
         assert score.figure("point_hit").value == score.figure("point_hit", "A").value
 
 
@@ -154,6 +156,15 @@ def test_an_undefined_metric_has_no_figure() -> None:
     nan = float("nan")
     rows = make_rows({"point_hit": {"A": hits(25, 75)}, "mask_iou_all": {"A": [nan] * 75}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit"}
+
+
+def test_a_finding_of_few_marked_places_counts_in_the_average_alone() -> None:
+    """49 cases are too few for a hit rate of its own, 50 are not; see tests/leaderboard/test_probing_places.py."""
+    score = release(make_rows({"point_hit": {"A": hits(30, 50), "B": hits(0, 49)}}))
+    assert [(figure.metric, figure.finding) for figure in score.figures] == [("point_hit", "macro"), ("point_hit", "A")]
+    assert (score.figure("point_hit").value, score.figure("point_hit", "A").value) == (0.3, 0.6)  # (30/50 + 0/49) / 2
+    assert (score.shown, score.hidden) == (("A", "B"), ())
+    assert score.note == "All findings are shown. Findings with fewer than 50 cases count in the averages only: B."
 
 
 def test_overlap_needs_more_cases() -> None:

@@ -470,7 +470,7 @@ def settings_of(*benchmarks: str) -> str:
     head = "# For the demo alone, whose holdouts are small: findings with ten cases are shown.\n"
     head += '[about]\nhost = "your own machine, to try things out"\n'
     return head + "".join(
-        f"[benchmarks.{name}.release]\nmin_cell = 10\nbands = [10, 30, 60, 120]\n"
+        f"[benchmarks.{name}.release]\nmin_cell = 10\nplace_cell = 10\nbands = [10, 30, 60, 120]\n"
         "band_resolution = [0.1, 0.1, 0.05, 0.01]\n"
         for name in benchmarks
     )

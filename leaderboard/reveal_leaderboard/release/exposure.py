@@ -7,8 +7,11 @@ has cases, so it tells at most log2(n + 1) bits; an IoU tells at most what its r
 a label all tell the same count. A score that the ladder held back tells one bit. Labels hold log2 of the number of ways
 in which they could lie: which n of N studies have the finding. Of marked places they hold one bit per case, whether the
 place that a good model names is right: teams who have two places for each case need to know no more of it. Numbers of
-cases are those of the bands, not the exact ones, and no fewer than overlap needs where it is shown. A figure of marked
-places is counted with its part in the average, which is rounded more finely.
+cases are those of the bands, not the exact ones, and no fewer than a figure of its own, or overlap, needs where it is
+shown. A figure of marked places is counted with its part in the average, which is rounded more finely. The averages of
+hits in which a finding has a part without a figure of its own, as in that of grid hits, are counted with its hit rate:
+a file whose cells are those of its points asks of both about the same places, so that an average tells their count once
+more, in steps of its own.
 
 Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
 both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
@@ -39,7 +42,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -134,7 +137,9 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
     return _measure(_without_repeats(rows), group_of, facts or {}, figures)
 
 
-def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
+def answer_bits(
+    figures: Iterable[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY, *, n_averages: int = 0
+) -> float:
     """Most bits that the figures of one finding tell together.
 
     Parameters
@@ -142,6 +147,7 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
     figures : of one finding and one score
     n_cases : most cases it can have, where the band is open; None if that is not known
     policy : how they were rounded
+    n_averages : averages of hits in which the finding counts, but of which it has no figure
 
     Examples
     --------
@@ -156,7 +162,10 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
             Rounding(policy).step_of(least, of_places=coarse) for coarse in (is_of_places(figure.metric), False)
         )
         # A finding shows in its macro, too, about as finely as without the factor: both grids lie over each other
-        steps = math.log2(1 / own + 1 + (1 / plain if own != plain else 0))
+        values = 1 / own + 1 + (1 / plain if own != plain else 0)
+        if figure.metric in HITS:
+            values, n_averages = values + n_averages / plain, 0
+        steps = math.log2(values)
         most = most or n_cases
         count = math.inf if most is None else math.log2(most + 1)
         if figure.metric in HITS:
@@ -165,6 +174,8 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
             bits += steps
         elif figure.metric in RELEASED_PER_LABEL:  # together they can tell the count more finely than one does
             calls = min(count, calls + steps)
+    if n_averages:  # of a finding with too few cases for a hit rate of its own
+        bits += math.log2(1 + n_averages / Rounding(policy).step_of(policy.min_cell))
     return bits + calls
 
 
@@ -173,16 +184,19 @@ def label_bits(figures: Sequence[Figure], n_cases: int | None, policy: ReleasePo
 
     Parameters
     ----------
-    figures : of one finding, at least one
+    figures : of one finding; none of one that counts in averages alone
     n_cases : studies of the split, for labels of studies; None if that is not known
-    policy : by which they were shown: overlap only where there are cases enough
+    policy : by which they were shown: those of places, and overlap, only where there are cases enough
     """
+    if not figures:
+        return policy.min_cell * CASE_BITS
     least, most = _band(figures[0].n)
     if any(figure.metric in RELEASED_PER_LABEL for figure in figures):
         n = n_cases or 2 * least
         return min(_log2_choose(n, least), _log2_choose(n, min(most or n - least, n - least)))
-    enough = math.ceil(FOR_OVERLAP * policy.min_cell)
-    if any(figure.metric in OVERLAPS for figure in figures) and (most is None or most >= enough):
+    has_overlap = any(figure.metric in OVERLAPS for figure in figures)
+    enough = max(policy.place_cell, math.ceil(FOR_OVERLAP * policy.min_cell) if has_overlap else 0)
+    if most is None or most >= enough:
         least = max(least, enough)
     return least * CASE_BITS
 
@@ -281,7 +295,7 @@ def _measure(
 def _together(finding: str, told: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:
     """What the groups that were told most about a finding know together: share, bits out, bits held, finding, they."""
     most = sorted(told, key=lambda entry: -entry[0])[:colluding]
-    out, held = sum(entry[0] for entry in most), most[0][1]
+    out, held = sum(entry[0] for entry in most), min(entry[1] for entry in most)
     names = tuple(name for *_, group in most for name in group.teams)
     group = Group(names, sum(g.n_shown for *_, g in most), sum(g.n_held for *_, g in most))
     return (out / held if held else math.inf), out, held, finding, group
@@ -291,18 +305,24 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
     """Bits let out by `rows` about each finding, and bits that its labels hold."""
     out: dict[str, float] = defaultdict(float)
     seen: dict[str, dict[str, Figure]] = defaultdict(dict)
+    # Scores of before there was the setting show findings with fewer cases
+    shown_from = min(row.score.policy.get("place_cell", 0) for row in rows)
     for row in rows:
         by_finding: dict[str, list[Figure]] = defaultdict(list)
         for figure in row.score.figures:
             if figure.finding != MACRO and figure.metric in TELLING:
                 by_finding[figure.finding].append(figure)
                 seen[figure.finding][figure.metric] = figure
-        for finding, own in by_finding.items():
-            out[finding] += HELD_BITS if row.is_held else answer_bits(own, n_cases, policy)
+        averages = [figure.metric for figure in row.score.figures if figure.finding == MACRO and figure.metric in HITS]
+        for finding in row.score.shown if averages else by_finding:
+            own = by_finding[finding]
+            n_averages = len({*averages} - {figure.metric for figure in own})
+            out[finding] += HELD_BITS if row.is_held else answer_bits(own, n_cases, policy, n_averages=n_averages)
         macros = [figure for figure in row.score.figures if figure.metric in IN_MACROS]
         if macros:
             out[MACRO] += HELD_BITS if row.is_held else sum(_macro_bits(figure, policy) for figure in macros)
-    held = {finding: label_bits(list(figures.values()), n_cases, policy) for finding, figures in seen.items()}
+    rule = replace(policy, place_cell=min(policy.place_cell, shown_from))
+    held = {finding: label_bits(list(seen[finding].values()), n_cases, rule) for finding in out}
     held[MACRO] = _log2_choose(n_cases or 2 * policy.min_cell, policy.min_cell)
     return {finding: (bits, held[finding]) for finding, bits in out.items()}
 

@@ -8,6 +8,7 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
   must be as many. Which findings are hidden follows from the references alone, never from what was submitted;
 * the only totals are macros, and these are over the shown findings. So no total holds a hidden finding, and there is
   nothing from which one could be subtracted: hidden columns are cut off before anything is computed;
+* a finding has figures of marked places of its own from `place_cell` cases on; with fewer it counts in averages;
 * only metrics from which a submission can take no case away are released; which, each kind of benchmark says
   (`released` in its package in :mod:`reveal_bench.kinds`). Strata are too small;
 * values are rounded, the fewer cases the more coarsely, as their intervals support; macros so that no finding shows
@@ -36,7 +37,7 @@ from typing import Any
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Resampling
 from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import ReleasePolicy
@@ -119,7 +120,12 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     kind = KINDS[rows.kind]
     found = kind.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
     figures = tuple(_figures(found, policy, is_coarse=kind.can_be_probed))
-    return ReleasedScore(figures, found.shown, found.hidden, found.note, asdict(policy))
+    few = {e.finding for e in found.estimates if _is_in_average_only(e, policy)}
+    note = found.note
+    if few:
+        named = ", ".join(finding for finding in found.shown if finding in few)
+        note += f" Findings with fewer than {policy.place_cell} cases count in the averages only: {named}."
+    return ReleasedScore(figures, found.shown, found.hidden, note, asdict(policy))
 
 
 def primary_figure(score: ReleasedScore) -> Figure | None:
@@ -165,12 +171,19 @@ def _place(patient: str, key: bytes) -> int:
     return int.from_bytes(digest[:8], "big")
 
 
+def _is_in_average_only(estimate: Estimate, policy: ReleasePolicy) -> bool:
+    is_of_finding = estimate.finding != MACRO
+    return is_of_finding and is_of_places(estimate.metric) and estimate.n < policy.place_cell
+
+
 def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[Figure]:
     """Rounded figures; of small cells more coarsely where `is_coarse`."""
     rounding = Rounding(policy)
     of_findings = [e for e in found.estimates if e.finding != MACRO] if is_coarse else []
     shown = {e.finding: e.n for e in of_findings}
     for e in found.estimates:
+        if _is_in_average_only(e, policy):
+            continue
         is_macro = e.finding == MACRO
         step, of_places = policy.resolution, is_of_places(e.metric)
         if is_macro:

@@ -40,7 +40,7 @@ from tests.leaderboard.conftest import Board, guesses
 
 pytestmark = pytest.mark.processes
 
-POLICY = ReleasePolicy(min_cell=10, bands=(10, 20), band_resolution=(0.1, 0.01), n_resamples=100)
+POLICY = ReleasePolicy(min_cell=10, place_cell=10, bands=(10, 20), band_resolution=(0.1, 0.01), n_resamples=100)
 SALT = bytes(range(32))
 
 

@@ -103,19 +103,26 @@ def legend(board: Standings) -> str:
 
 
 def rounding(policy: Mapping[str, Any], metric: str) -> str:
-    """How a release policy rounds figures such as `metric`, as a sentence, in percent as they stand on the pages."""
-    factor = policy.get("place_factor", 1) if is_of_places(metric) else 1
-    steps, bands = [factor * step for step in policy.get("band_resolution") or ()], policy.get("bands") or ()
+    """How a release policy rounds figures such as `metric`, as a sentence, in percent as they stand on the pages.
+
+    Of marked places it also says from how many cases on a finding has figures of its own.
+    """
+    factor, least = (policy.get("place_factor", 1), policy.get("place_cell", 0)) if is_of_places(metric) else (1, 0)
+    steps = [factor * step for step in policy.get("band_resolution") or ()]
+    bands = [int(begin) for begin in policy.get("bands") or ()]
     if not steps or len(steps) != len(bands):  # scored under an earlier form of the policy
         return "Figures are rounded."
+    alone = "" if least <= bands[0] else f"Findings with fewer than {least} cases count in averages only. "
     if len(set(steps)) == 1:
-        return f"Figures are rounded to {100 * steps[0]:g}\u00a0%."
+        return f"{alone}Figures are rounded to {100 * steps[0]:g}\u00a0%."
+    n_below = sum(begin <= least for begin in bands[1:])  # bands without a figure, but for the end of the last
+    steps, bands = steps[n_below:], [max(bands[n_below], least), *bands[n_below + 1 :]]
     told = [
         f"{100 * step:g}\u00a0% from {begin} cases"
         for before, step, begin in zip((None, *steps), steps, bands, strict=False)
         if step != before
     ]
-    return f"Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
+    return f"{alone}Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
 
 
 def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
