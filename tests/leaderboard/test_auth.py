@@ -55,7 +55,7 @@ def test_local_mode_refuses_a_space_and_a_proxy() -> None:
         check_mode("local", "127.0.0.1", {"SPACE_ID": "owner/board"})
     with pytest.raises(ModeError, match="behind a proxy"):
         check_mode("local", "127.0.0.1", {}, trusts_proxy=True)
-    with pytest.raises(ModeError, match="must be one of local, oidc, huggingface, got 'mock'"):
+    with pytest.raises(ModeError, match="must be one of local, oidc, links, huggingface, got 'mock'"):
         check_mode("mock", "127.0.0.1", {})
 
 

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import IntegrityError
 
-from reveal_leaderboard.accounts import invitations
+from reveal_leaderboard.accounts import invitations, links
 from reveal_leaderboard.accounts.credentials import Credentials, memberships_of, revoke
 from reveal_leaderboard.accounts.people import (
     ROLES,
@@ -87,26 +87,31 @@ class Accounts(Credentials):
             return self._sign_in(issuer, subject, name, as_admin)
 
     def _sign_in(self, issuer: str, subject: str, name: str, as_admin: bool) -> User:
-        table = tables.users
-        me = [table.c.issuer == issuer, table.c.subject == subject]
         with self._engine.begin() as connection:
-            row = connection.execute(sa.select(table).where(*me)).one_or_none()
-            if row is not None and row.disabled_at is not None:
-                raise AccountDisabledError("this account was closed by an administrator")
-            was_admin = row is not None and row.is_admin
-            user_id = secrets.token_hex(12) if row is None else row.id
-            user = User(user_id, issuer, subject, name, was_admin or as_admin)
-            if row is None:
-                connection.execute(table.insert().values(**asdict(user), created_at=moment(connection)))
-                events.append(connection, subject=event_name(user), who=event_name(user), to_status="created", why="")
-            elif (row.name, row.is_admin) != (user.name, user.is_admin):
-                connection.execute(table.update().where(*me).values(name=name, is_admin=user.is_admin))
-                if row.name != name:
-                    events.append(connection, subject=event_name(user), who=event_name(user), to_status="renamed")
-            if user.is_admin and not was_admin:
-                why = "listed as an administrator in the settings"
-                events.append(connection, subject=event_name(user), who=event_name(user), to_status="admin", why=why)
-        return user
+            return _signed_in(connection, issuer, subject, name, as_admin)
+
+    def sign_in_link(self, address: str, who: str, *, days: int = links.LINK_DAYS) -> str:
+        """The secret of a link with which the person of this address signs in once; their account is made if needed.
+
+        Raises
+        ------
+        NotPermittedError
+            If `who` is not an administrator.
+        AccountDisabledError
+            If an administrator closed the account.
+        ValueError
+            If `address` is not an address of mail, or `days` not 1 to 30.
+        """
+        subject = links.mail_address(address)
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            user = _signed_in(connection, links.LINK_ISSUER, subject, subject.partition("@")[0][:100], False, who)
+            return links.make(connection, user, who, days=days)
+
+    def use_link(self, secret: str, *, instead_of: str | None = None) -> str | None:
+        """The secret of a new session for that of a link, which is used up; None if there is no such link any more."""
+        with self._engine.begin() as connection:
+            return links.use(connection, secret, instead_of=instead_of)
 
     def local_actor(self) -> Actor:
         """The single person of local mode: an administrator, owner of the team "Local user"."""
@@ -335,6 +340,31 @@ class Accounts(Credentials):
                 raise ValueError(f"there must be such a row of {table.name}, got {whom.id}")
             to_status = "enabled" if is_on else "disabled"
             events.append(connection, subject=event_name(whom), who=who, to_status=to_status, why=why)
+
+
+def _signed_in(
+    connection: sa.Connection, issuer: str, subject: str, name: str, as_admin: bool, who: str | None = None
+) -> User:
+    """The person, made if there is none; `who` makes an account if not the person themselves."""
+    table = tables.users
+    me = [table.c.issuer == issuer, table.c.subject == subject]
+    row = connection.execute(sa.select(table).where(*me)).one_or_none()
+    if row is not None and row.disabled_at is not None:
+        raise AccountDisabledError("this account was closed by an administrator")
+    was_admin = row is not None and row.is_admin
+    user_id = secrets.token_hex(12) if row is None else row.id
+    user = User(user_id, issuer, subject, name, was_admin or as_admin)
+    if row is None:
+        connection.execute(table.insert().values(**asdict(user), created_at=moment(connection)))
+        events.append(connection, subject=event_name(user), who=who or event_name(user), to_status="created", why="")
+    elif (row.name, row.is_admin) != (user.name, user.is_admin):
+        connection.execute(table.update().where(*me).values(name=name, is_admin=user.is_admin))
+        if row.name != name:
+            events.append(connection, subject=event_name(user), who=event_name(user), to_status="renamed")
+    if user.is_admin and not was_admin:
+        why = "listed as an administrator in the settings"
+        events.append(connection, subject=event_name(user), who=event_name(user), to_status="admin", why=why)
+    return user
 
 
 def _as_user(row: Any) -> User:

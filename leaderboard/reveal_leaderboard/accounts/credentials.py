@@ -3,7 +3,8 @@
 Conventions
 -----------
 A secret is 256 random bits, handed out once; the database holds its SHA-256, by which it is found. Moments are seconds
-since 1970 UTC by the database's clock. A session lasts 12 hours from sign-in, whatever happens in between. A token
+since 1970 UTC by the database's clock. A session lasts 12 hours from sign-in, whatever happens in between, and longer
+where people sign in by links (:mod:`reveal_leaderboard.accounts.links`). A token
 belongs to one person and one team and lasts at most 366 days.
 """
 
@@ -22,7 +23,10 @@ from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import locked, moment, reading
 from reveal_leaderboard.store.metadata import Name
 
-__all__ = ["SESSION_SECONDS", "TOKEN_PREFIX", "Credentials", "TokenError", "memberships_of", "revoke"]
+__all__ = [
+    "DAY_SECONDS", "MAX_SECRET_LENGTH", "SECRET_BYTES", "SESSION_SECONDS", "TOKEN_PREFIX", "Credentials", "TokenError",
+    "begin_session", "hashed", "memberships_of", "revoke",
+]  # fmt: skip
 
 SESSION_SECONDS = 12 * 3600
 DAY_SECONDS = 24 * 3600
@@ -53,19 +57,8 @@ class Credentials:
 
     def new_session(self, user: User, *, instead_of: str | None = None) -> str:
         """The secret of a new session of `user`; the session with the secret `instead_of`, if any, ends."""
-        table = tables.sessions
-        secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._engine.begin() as connection:
-            now = moment(connection)
-            over = sa.select(table.c.key_hash).where(table.c.expires_at <= now).limit(SWEEP)
-            hashes = list(connection.execute(locked(over, skip=True)).scalars())
-            if instead_of is not None:
-                hashes.append(_hashed(instead_of))
-            connection.execute(table.delete().where(table.c.key_hash.in_(hashes)))
-            row = {"key_hash": _hashed(secret), "user_id": user.id, "created_at": now}
-            connection.execute(table.insert().values(**row, expires_at=now + SESSION_SECONDS))
-            events.append(connection, subject=f"user:{user.id}", who=f"user:{user.id}", to_status="signed in", why="")
-        return secret
+            return begin_session(connection, user.id, instead_of=instead_of)
 
     def session_user(self, secret: str) -> Actor | None:
         """Who is signed in with this secret; None if nobody is, or no longer."""
@@ -75,7 +68,7 @@ class Credentials:
         with self._reading.begin() as connection:
             query = sa.select(users).join(table, table.c.user_id == users.c.id)
             alive = [table.c.expires_at > moment(connection), users.c.disabled_at.is_(None)]
-            row = connection.execute(query.where(table.c.key_hash == _hashed(secret), *alive)).one_or_none()
+            row = connection.execute(query.where(table.c.key_hash == hashed(secret), *alive)).one_or_none()
             if row is None:
                 return None
             user = User(row.id, row.issuer, row.subject, row.name, row.is_admin)
@@ -87,7 +80,7 @@ class Credentials:
         """Sign out; a secret that belongs to no session is not an error."""
         table = tables.sessions
         with self._engine.begin() as connection:
-            mine = table.c.key_hash == _hashed(secret)
+            mine = table.c.key_hash == hashed(secret)
             user_id = connection.execute(sa.select(table.c.user_id).where(mine)).scalar_one_or_none()
             if user_id is not None:
                 connection.execute(table.delete().where(mine))
@@ -119,7 +112,7 @@ class Credentials:
             now = moment(connection)
             _check_may_hold(connection, user, team, asked, now)
             token = Token(secrets.token_hex(12), user.id, team, called, asked, now, now + days * DAY_SECONDS)
-            row = {"id": token.id, "key_hash": _hashed(secret), "user_id": user.id, "team_id": team.id, "name": called}
+            row = {"id": token.id, "key_hash": hashed(secret), "user_id": user.id, "team_id": team.id, "name": called}
             moments = {"created_at": now, "expires_at": token.expires_at}
             connection.execute(tables.tokens.insert().values(**row, scopes=list(asked), **moments))
             why = f"{', '.join(asked)} for team:{team.id}, {days} days"
@@ -139,7 +132,7 @@ class Credentials:
                 sa.select(users, *columns)
                 .join(table, table.c.user_id == users.c.id)
                 .where(
-                    table.c.key_hash == _hashed(secret),
+                    table.c.key_hash == hashed(secret),
                     table.c.expires_at > now,
                     table.c.revoked_at.is_(None),
                     users.c.disabled_at.is_(None),
@@ -185,7 +178,7 @@ class Credentials:
         """Which token this secret is of, be it over or not; None if it is of none."""
         if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
             return None
-        query = sa.select(tables.tokens.c.id).where(tables.tokens.c.key_hash == _hashed(secret))
+        query = sa.select(tables.tokens.c.id).where(tables.tokens.c.key_hash == hashed(secret))
         with self._reading.begin() as connection:
             return connection.execute(query).scalar_one_or_none()
 
@@ -208,6 +201,22 @@ class Credentials:
         query = sa.select(table.c.id, rows.c.why).join(rows, of_token).where(table.c.user_id == user.id)
         with self._reading.begin() as connection:
             return {row.id: row.why for row in connection.execute(query)}
+
+
+def begin_session(
+    connection: sa.Connection, user_id: str, *, seconds: float = SESSION_SECONDS, instead_of: str | None = None
+) -> str:
+    """The secret of a new session; the one with the secret `instead_of`, and some that are over, are removed."""
+    table, secret, now = tables.sessions, secrets.token_urlsafe(SECRET_BYTES), moment(connection)
+    over = sa.select(table.c.key_hash).where(table.c.expires_at <= now).limit(SWEEP)
+    hashes = list(connection.execute(locked(over, skip=True)).scalars())
+    if instead_of is not None:
+        hashes.append(hashed(instead_of))
+    connection.execute(table.delete().where(table.c.key_hash.in_(hashes)))
+    row = {"key_hash": hashed(secret), "user_id": user_id, "created_at": now, "expires_at": now + seconds}
+    connection.execute(table.insert().values(**row))
+    events.append(connection, subject=f"user:{user_id}", who=f"user:{user_id}", to_status="signed in", why="")
+    return secret
 
 
 def memberships_of(connection: sa.Connection, user_id: str) -> tuple[Membership, ...]:
@@ -255,7 +264,8 @@ def _as_token(row: Any) -> Token:
     )  # fmt: skip
 
 
-def _hashed(secret: str) -> str:
+def hashed(secret: str) -> str:
+    """What the database holds of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -70,7 +70,7 @@ def serve(
     database: Database = None,
     blobs: BlobsAt = None,
     settings: SettingsFile = None,
-    auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how people sign in.")] = "local",
+    auth: Annotated[str, typer.Option(help="local, oidc, links or huggingface: how people sign in.")] = "local",
     host: Host = "127.0.0.1",
     port: Port = 7860,
     proxies: Proxies = 0,

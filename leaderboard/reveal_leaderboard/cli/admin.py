@@ -160,6 +160,25 @@ def people(data: Data, database: Database = None) -> None:
         )
 
 
+@admin.command()
+def invite(
+    address: str,
+    data: Data,
+    days: Annotated[int, typer.Option(help="How long the link works, 1 to 30.")] = 7,
+    database: Database = None,
+) -> None:
+    """Print a link with which the reader of ADDRESS, an address of mail, signs in once (`serve --auth links`).
+
+    The server's address is read from REVEAL_URL. A new link takes the place of one that was not used.
+    """
+    from reveal_leaderboard.web.auth import own_address
+
+    with _accounts(data, database) as accounts:
+        board = own_address(os.environ)
+        secret = accounts.sign_in_link(address, _who(), days=days)
+    typer.echo(f"{board}/login/link?key={secret}")
+
+
 @admin.command(name="add-team")
 def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
     """Create a team owned by OWNER, a person's id."""

@@ -92,6 +92,10 @@ def readers(
     from reveal_leaderboard.custody.confinement import confine, readable_places
 
     log_to_stderr()
+    if auth == "links":
+        raise typer.BadParameter(
+            "must be local, oidc or huggingface, got links: readers have no links", param_hint="--auth"
+        )
     check_auth(auth, host, proxies)
     if auth != "local" and people is None:
         raise typer.BadParameter(f"must be given in the mode {auth}: who reads as whom", param_hint="--people")

@@ -5,6 +5,7 @@ Modes
 ``local``: one person on one machine. Everybody who reaches the server is that person and an administrator, so the
 server must listen on a loopback address, and a request that came through a proxy is nobody's.
 ``oidc``: people sign in with an OpenID provider (Authorization Code with PKCE).
+``links``: people sign in with a link that an administrator made for them (``admin invite``); there is no provider.
 ``huggingface``: the same with Hugging Face as provider, on a Space, which supplies the client.
 
 Environment
@@ -25,15 +26,16 @@ from urllib.parse import urlsplit
 from anyio import to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.settings import SettingsError, is_loopback, secret_from
 
-__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "open_auth", "require"]
+__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "open_auth", "own_address", "require"]
 
-Mode = Literal["local", "oidc", "huggingface"]
-MODES: tuple[Mode, ...] = ("local", "oidc", "huggingface")
+Mode = Literal["local", "oidc", "links", "huggingface"]
+MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
 MAX_ADDRESS = 200  # what the database has room for
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 BEARER = {"WWW-Authenticate": "Bearer"}
@@ -73,16 +75,23 @@ class Auth:
     ----------
     accounts : the people
     mode : one of `MODES`
-    provider : needed unless `mode` is "local"
+    provider : needed in the modes "oidc" and "huggingface"
+    address : of the server as browsers see it, needed in the mode "links"
     """
 
-    def __init__(self, accounts: Accounts, mode: Mode, provider: Provider | None = None) -> None:
+    def __init__(
+        self, accounts: Accounts, mode: Mode, provider: Provider | None = None, *, address: str | None = None
+    ) -> None:
         if mode not in MODES:
             raise ModeError(f"`mode` must be one of {', '.join(MODES)}, got {mode!r}")
-        if (provider is None) != (mode == "local"):
-            raise ModeError(f"`provider` must be given in every mode but local, got mode {mode!r} with {provider!r}")
+        if (provider is not None) != (mode in ("oidc", "huggingface")):
+            rule = "must be given in the modes oidc and huggingface alone"
+            raise ModeError(f"`provider` {rule}, got mode {mode!r} with {provider!r}")
+        if (address is not None) != (mode == "links"):
+            raise ModeError(f"`address` must be given in the mode links alone, got mode {mode!r} with {address!r}")
         self.accounts, self.mode, self.provider = accounts, mode, provider
-        self.is_secure = provider is not None and provider.redirect_uri.startswith("https:")
+        self._address = address if provider is None else provider.redirect_uri
+        self.is_secure = self._address is not None and self._address.startswith("https:")
 
     @property
     def cookie(self) -> str:
@@ -92,9 +101,9 @@ class Auth:
     @property
     def hosts(self) -> frozenset[str]:
         """The host names that the server answers to: its public one, and this machine's own for health checks."""
-        if self.provider is None:
+        if self._address is None:
             return frozenset(LOCAL_HOSTS)
-        host = urlsplit(self.provider.redirect_uri).netloc.rpartition("@")[2]
+        host = urlsplit(self._address).netloc.rpartition("@")[2]
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return frozenset({name.lower(), *LOCAL_HOSTS})
 
@@ -118,6 +127,10 @@ class Auth:
         if ACTOR in scope:
             return self.actor_of(scope)
         return await to_thread.run_sync(self.actor_of, scope)
+
+    def keep(self, answer: Response, name: str, value: str, seconds: int) -> None:
+        """Set a cookie that this host's browser sends back to it alone."""
+        answer.set_cookie(name, value, max_age=seconds, path="/", secure=self.is_secure, httponly=True, samesite="lax")
 
     def session_of(self, request: HTTPConnection) -> str | None:
         """The session secret of the request's cookie, good or not."""
@@ -174,6 +187,8 @@ def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy
         raise ModeError(f"the mode of signing in must be one of {', '.join(MODES)}, got {mode!r}")
     if mode == "local":
         _check_local(host, environ, trusts_proxy)
+    elif mode == "links":
+        own_address(environ)
     else:
         provider_from(mode, environ)
 
@@ -200,6 +215,8 @@ def open_auth(accounts: Accounts, mode: str, environ: Mapping[str, str]) -> Auth
     """
     if mode == "local":
         return Auth(accounts, "local")
+    if mode == "links":
+        return Auth(accounts, "links", address=own_address(environ))
     if mode == "oidc":
         return Auth(accounts, "oidc", provider_from(mode, environ))
     return Auth(accounts, "huggingface", provider_from(mode, environ))
@@ -226,14 +243,27 @@ def provider_from(mode: str, environ: Mapping[str, str]) -> Provider:
                 "REVEAL_ADMINS must name people by their subject, as sub:SUBJECT, since at many providers they choose "
                 f"their usernames; got {names[0]!r} (`admin people` lists the subjects of those who signed in)"
             )
-        issuer, own = _needed(environ, "REVEAL_OIDC_ISSUER"), _needed(environ, "REVEAL_URL").rstrip("/")
+        issuer, own = _needed(environ, "REVEAL_OIDC_ISSUER"), own_address(environ)
         client, secret = _needed(environ, "REVEAL_OIDC_CLIENT_ID"), _secret(environ, "REVEAL_OIDC_CLIENT_SECRET")
         label, known_as = urlsplit(issuer).hostname or issuer, issuer
     _check_address("the issuer", issuer)
+    _check_address("the Space's address", own)
+    return Provider(issuer, client, secret, f"{own}/login/callback", label, known_as, admins)
+
+
+def own_address(environ: Mapping[str, str]) -> str:
+    """The server's address as browsers see it, from ``REVEAL_URL``.
+
+    Raises
+    ------
+    ModeError
+        If it is missing or breaks its rule.
+    """
+    own = _needed(environ, "REVEAL_URL").rstrip("/")
     _check_address("REVEAL_URL", own)
     if urlsplit(own).path:
         raise ModeError(f"REVEAL_URL must have no path, got {own!r}")
-    return Provider(issuer, client, secret, f"{own}/login/callback", label, known_as, admins)
+    return own
 
 
 def _needed(environ: Mapping[str, str], name: str) -> str:

@@ -40,6 +40,7 @@ from reveal_leaderboard.accounts.accounts import AccountDisabledError
 from reveal_leaderboard.accounts.credentials import SESSION_SECONDS
 from reveal_leaderboard.settings import is_loopback
 from reveal_leaderboard.web.auth import Auth, Provider
+from reveal_leaderboard.web.links import add_links, how_to_sign_in
 from reveal_leaderboard.web.pages.drawing import whole_page
 
 __all__ = ["Claims", "Client", "ProviderError", "add_sign_in", "own_path", "shown_name"]
@@ -80,11 +81,15 @@ class Pending:
 def add_sign_in(app: FastAPI, auth: Auth) -> None:
     """Add the routes of signing in to `app`; to be called before Gradio is mounted."""
     client = None if auth.provider is None else Client(auth.provider)
+    if auth.mode == "links":
+        add_links(app, auth)
 
     @app.get("/login", include_in_schema=False)
     def login(request: Request, next: str = "/") -> Response:
         """Send the browser to the provider; in local mode, everybody is signed in already."""
         path = own_path(next)
+        if auth.mode == "links":
+            return how_to_sign_in()
         if client is None:
             return RedirectResponse(path, 303, NO_STORE)
         return _start(auth, client, path)
@@ -127,7 +132,7 @@ def _start(auth: Auth, client: Client, path: str) -> Response:
     except ProviderError as error:
         return _trouble(client.provider, error)
     answer = RedirectResponse(url, 303, NO_STORE)
-    _set(answer, auth, _pending_cookie(auth), pending.to_cookie(), PENDING_SECONDS)
+    auth.keep(answer, _pending_cookie(auth), pending.to_cookie(), PENDING_SECONDS)
     return answer
 
 
@@ -154,7 +159,7 @@ def _finish(auth: Auth, client: Client, request: Request) -> Response:
         return _page(403, "This account is closed", text)
     secret = auth.accounts.new_session(user, instead_of=auth.session_of(request))
     answer = RedirectResponse(own_path(pending.path), 303, NO_STORE)
-    _set(answer, auth, auth.cookie, secret, SESSION_SECONDS)
+    auth.keep(answer, auth.cookie, secret, SESSION_SECONDS)
     return answer
 
 
@@ -193,10 +198,6 @@ def own_path(text: str) -> str:
 
 def _pending_cookie(auth: Auth) -> str:
     return f"{auth.cookie}-signin"
-
-
-def _set(answer: Response, auth: Auth, name: str, value: str, seconds: int) -> None:
-    answer.set_cookie(name, value, max_age=seconds, path="/", secure=auth.is_secure, httponly=True, samesite="lax")
 
 
 def _clear(answer: Response, auth: Auth, name: str) -> None:

@@ -79,10 +79,15 @@ def _environment() -> Environment:
     return environment
 
 
-def whole_page(title: str, text: str, note: str, ways: Sequence[tuple[str, str]]) -> str:
-    """A page that stands alone, without Gradio; `ways` are addresses and labels of the links below the text."""
+def whole_page(
+    title: str, text: str, note: str, ways: Sequence[tuple[str, str]], button: tuple[str, str, str] | None = None
+) -> str:
+    """A page that stands alone, without Gradio; `ways` are addresses and labels of the links below the text.
+
+    A `button` is the address that it posts to, the `key` that it sends, and its label.
+    """
     page = _environment().get_template("page.html")
-    return page.render(title=title, text=text, note=note, ways=ways, style=Markup(page_style()))
+    return page.render(title=title, text=text, note=note, ways=ways, button=button, style=Markup(page_style()))
 
 
 @cache
