@@ -26,6 +26,23 @@ LEFT = ("AbortError: signal is aborted", "Unexpected error Connection errored ou
 """What Gradio's own script says when somebody leaves a page while an answer is under way."""
 
 
+SETTLED = """async () => {
+  await document.fonts.ready;
+  const shown = [...document.images].filter((one) => one.loading !== "lazy");
+  await Promise.all(shown.map((one) => one.decode().catch(() => {})));
+  const root = document.documentElement;
+  for (let same = 0, frames = 0, before = ""; same < 5; frames++) {
+    if (frames > 1000) throw new Error(`the page does not come to rest: ${before}`);
+    await new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });  // one that paints nothing, too
+    document.getAnimations().filter((one) => one instanceof CSSTransition).forEach((one) => one.finish());
+    const now = [root.scrollWidth, root.scrollHeight, document.querySelectorAll("*").length].join();
+    same = now === before ? same + 1 : 0;
+    before = now;
+  }
+}"""
+"""Done once nothing has changed for five frames."""
+
+
 @contextmanager
 def running_browser() -> Iterator[Any]:
     """Debian's Chromium, headless, until the end."""
@@ -89,6 +106,15 @@ def watched_page_of(context: Any, *own: str) -> Iterator[Any]:
         assert not watch.errors, f"its console says {watch.errors}"
     finally:
         page.close()
+
+
+def settle(page: Any) -> None:
+    """Wait until the page is as it stays: fonts and pictures are there, what fades has done so, and its size rests.
+
+    Scripts measure a page after its layout, a frame or two after the window changed: what is looked at before is not
+    what a person sees. Transitions are brought to their end, for on a busy machine one may wait for minutes.
+    """
+    page.evaluate(SETTLED)
 
 
 def assert_well_built(page: Any) -> None:

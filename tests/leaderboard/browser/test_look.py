@@ -14,7 +14,7 @@ import pytest
 from reveal_leaderboard.web.app import Front
 
 from reveal_bench.viewer.serving import Galleries, Gallery
-from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page_of
+from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, settle, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
 from tests.viewer.shown import make_shown
@@ -104,7 +104,7 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         page.wait_for_selector(wanted)
         page.wait_for_function("title => document.title === title", arg=title)
         page.wait_for_function("dark => document.body.classList.contains('dark') === dark", arg=scheme == "dark")
-        page.wait_for_function("!document.getAnimations().some(one => one instanceof CSSTransition)")
+        settle(page)
         if width == 390:
             assert page.evaluate("window.shift") < MOST_SHIFT
         assert faults(page) == []
@@ -113,6 +113,7 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         assert not path.startswith("/compare") or page.get_by_label("Entry B").is_visible()
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
         assert_well_built(page)
         page.wait_for_function(FADED)  # what goes on beside the window is seen to
         assert page.evaluate(BESIDE_THE_SCREEN) == []
