@@ -206,6 +206,9 @@ def print_released(document: dict[str, Any]) -> None:
         interval = "" if None in ends else interval_text(metric, *ends, decimals=0)
         cells[figure["finding"], metric] = (value_text(metric, figure["value"], decimals=0), interval)
         counts.setdefault(figure["finding"], figure["n"])
+    # As the benchmark orders its findings, after the averages: some may have a figure of a later metric alone
+    places = {finding: i for i, finding in enumerate(document["score"]["shown"])}
+    counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
     _console().print(document["score"]["note"], markup=False)

@@ -33,7 +33,7 @@ SETTLED = """async () => {
   const root = document.documentElement;
   for (let same = 0, frames = 0, before = ""; same < 5; frames++) {
     if (frames > 1000) throw new Error(`the page does not come to rest: ${before}`);
-    await new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });  // one that paints nothing, too
+    await new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });
     document.getAnimations().filter((one) => one instanceof CSSTransition).forEach((one) => one.finish());
     const now = [root.scrollWidth, root.scrollHeight, document.querySelectorAll("*").length].join();
     same = now === before ? same + 1 : 0;

@@ -41,7 +41,16 @@ from tests.leaderboard.conftest import (
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 OLD, NEW = "1.0.0", "1.1.0"
-SETTINGS = '[quota]\ntotal = 40\nper_day = 40\nboard_total = 500\n[release]\nplace_cell = 30\nladder_step = 0.0\nladder_per = "model"\n'
+SETTINGS = """
+[quota]
+total = 40
+per_day = 40
+board_total = 500
+[release]
+place_cell = 30
+ladder_step = 0.0
+ladder_per = "model"
+"""
 
 
 def moved(record: LocalizationRecord) -> LocalizationRecord:
