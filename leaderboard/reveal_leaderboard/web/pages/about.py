@@ -17,7 +17,7 @@ from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
-from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, rounding
+from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, rounding
 from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head, plural
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -132,9 +132,14 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) ->
         if release.final_share
         else "No patients are kept apart for final figures."
     )
+    shown = (
+        f"Findings with at least {release.min_cell} cases.",
+        average_only(asdict(release), primary),
+        rounding(asdict(release), primary),
+        f"Intervals come from {release.n_resamples:,} draws of patients.",
+    )
     return [
-        f"Findings with at least {release.min_cell} cases. {rounding(asdict(release), primary)} Intervals come from "
-        f"{release.n_resamples:,} draws of patients.",
+        " ".join(filter(None, shown)),
         ladder,
         f"{plural(quota.total, 'scored submission')} per team and version{a_day}; {quota.board_total} for all teams "
         "together.",

@@ -22,6 +22,7 @@ from reveal_leaderboard.web.pages.plots import Day, HeatRow, Mark
 __all__ = [
     "RANK_SENTENCE",
     "authors",
+    "average_only",
     "closed",
     "left_out",
     "legend",
@@ -96,25 +97,28 @@ def left_out(titles: Sequence[str], min_cell: int) -> str:
 def legend(board: Standings) -> str:
     """What the marks of the table mean."""
     has_masks = any(metric.name == "mask_iou_all" for metric in board.metrics)
-    how = rounding(board.entries[0].score.policy if board.entries else {}, board.primary.name)
+    policy = board.entries[0].score.policy if board.entries else {}
+    how = f"{average_only(policy, board.primary.name)} {rounding(policy, board.primary.name)}".lstrip()
     is_signed = any(metric.low < 0 for metric in board.metrics)
     told = (RANK_SENTENCE, board.min_cell, board.hidden, has_masks, is_signed, how, bool(board.chance))
     return draw(PAGE, "legend", *told)
 
 
-def rounding(policy: Mapping[str, Any], metric: str) -> str:
-    """How a release policy rounds figures such as `metric`, as a sentence, in percent as they stand on the pages.
+def average_only(policy: Mapping[str, Any], metric: str) -> str:
+    """Which findings have no figures such as `metric` of their own, as a sentence; empty where all have that are shown."""
+    least = policy.get("place_cell", 0) if is_of_places(metric) else 0
+    return f"Findings with fewer than {least} cases count in averages only." if least > policy.get("min_cell", 0) else ""
 
-    Of marked places it also says from how many cases on a finding has figures of its own.
-    """
+
+def rounding(policy: Mapping[str, Any], metric: str) -> str:
+    """How a release policy rounds figures such as `metric`, as a sentence, in percent as they stand on the pages."""
     factor, least = (policy.get("place_factor", 1), policy.get("place_cell", 0)) if is_of_places(metric) else (1, 0)
     steps = [factor * step for step in policy.get("band_resolution") or ()]
     bands = [int(begin) for begin in policy.get("bands") or ()]
     if not steps or len(steps) != len(bands):  # scored under an earlier form of the policy
         return "Figures are rounded."
-    alone = "" if least <= bands[0] else f"Findings with fewer than {least} cases count in averages only. "
     if len(set(steps)) == 1:
-        return f"{alone}Figures are rounded to {100 * steps[0]:g}\u00a0%."
+        return f"Figures are rounded to {100 * steps[0]:g}\u00a0%."
     n_below = sum(begin <= least for begin in bands[1:])  # bands without a figure, but for the end of the last
     steps, bands = steps[n_below:], [max(bands[n_below], least), *bands[n_below + 1 :]]
     told = [
@@ -122,7 +126,7 @@ def rounding(policy: Mapping[str, Any], metric: str) -> str:
         for before, step, begin in zip((None, *steps), steps, bands, strict=False)
         if step != before
     ]
-    return f"{alone}Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
+    return f"Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
 
 
 def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
