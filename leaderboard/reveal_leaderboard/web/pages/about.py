@@ -31,8 +31,9 @@ HOW = (
     ("Scored separately", "A worker reads the upload in one confined process and scores it in another. The one that "
      "sees your file does not see the references; the one that sees the references sees plain arrays of numbers. This "
      "server holds neither references nor exact figures."),
-    ("Not everything is shown", "Rounded figures, with intervals, of findings with enough cases. What is not shown is "
-     "not in any average either. Every scored submission is charged to a small budget."),
+    ("Not everything is shown", "Rounded figures, with intervals, of findings with enough cases. Those with too few "
+     "are in no average either; some with few count in averages only. Every scored submission is charged to a small "
+     "budget."),
     ("A new best must be better", "A score that does not beat the earlier best of the same team by a step shows the "
      "earlier figures again, and says so."),
     ("Each score has a receipt", "It is signed and chained to the one before. reveal-bench verify-receipt FILE checks "

@@ -105,9 +105,10 @@ def legend(board: Standings) -> str:
 
 
 def average_only(policy: Mapping[str, Any], metric: str) -> str:
-    """Which findings have no figures such as `metric` of their own, as a sentence; empty where all have that are shown."""
+    """Which of the findings shown have no figures such as `metric` of their own, as a sentence; empty if all have."""
     least = policy.get("place_cell", 0) if is_of_places(metric) else 0
-    return f"Findings with fewer than {least} cases count in averages only." if least > policy.get("min_cell", 0) else ""
+    is_needed = least > policy.get("min_cell", 0)
+    return f"Findings with fewer than {least} cases count in averages only." if is_needed else ""
 
 
 def rounding(policy: Mapping[str, Any], metric: str) -> str:
