@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
     command = [sys.executable, "-m", "reveal_leaderboard", *demo(folder)]
     shown = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert shown.stdout is not None
-    said = "".join(iter(shown.stdout.readline, "Try next:\n"))
+    said = "".join(takewhile(lambda line: line != "Try next:\n", shown.stdout))
     assert shown.poll() is None, said + shown.communicate()[1]
     for line in ("drawing 40 synthetic", "scoring at home", "the board"):
         assert line in said

@@ -126,6 +126,8 @@ _NAME = _rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line
 
 
 _LISTS = ("bands", "band_resolution")
+LEAST_CELL: Final = 10
+"""No finding with fewer cases is ever shown."""
 BY_HOLDOUT: Final = "by holdout"
 """For `quota.total`: the number follows from the kind of benchmark and the size of its holdout."""
 
@@ -140,7 +142,8 @@ class ReleasePolicy:
         Fewest cases of a finding for which its figures are shown.
     resolution : float
         Averages are rounded to a multiple of this.
-    bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`
+    bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`; a file that
+        sets `min_cell` alone keeps the bands above it
     band_resolution : for each band, what the figures of its findings are multiples of
     place_factor : times so much where places are marked, each of which a sender can move
     place_cell : fewest cases of a finding for which figures of marked places are shown of it, and not on average alone
@@ -150,7 +153,7 @@ class ReleasePolicy:
     final_share : share of the patients kept for final figures at announced rounds, 0 for none
     """
 
-    min_cell: Annotated[int, _whole(10, 100_000)] = 30
+    min_cell: Annotated[int, _whole(LEAST_CELL, 100_000)] = 30
     resolution: Annotated[float, _STEP] = 0.01
     bands: Annotated[tuple[int, ...], _BANDS] = (30, 60, 120)
     band_resolution: Annotated[tuple[float, ...], _STEPS_OF_BANDS] = (0.1, 0.05, 0.01)
@@ -389,7 +392,10 @@ def load_settings(path: Path | None = None) -> Settings:
     """
     document = _read(PACKAGED)
     if path is not None:
-        document = _merge(document, _read(Path(path)))
+        own = _read(Path(path))
+        document = _merge(document, _with_bands(own, document["release"]))
+        named = {name: _with_bands(tables, document["release"]) for name, tables in own.get("benchmarks", {}).items()}
+        document = _merge(document, {"benchmarks": named})
     source = Path(path or PACKAGED)
     for benchmark in ("", *document.get("benchmarks", {})):
         _check_together(_tables_of(document, benchmark), source, f"benchmarks.{benchmark}." if benchmark else "")
@@ -499,6 +505,17 @@ def _merge(below: Document, above: Document) -> dict[str, Any]:
     for key, value in above.items():
         merged[key] = _merge(below.get(key, {}), value) if isinstance(value, dict) else value
     return merged
+
+
+def _with_bands(tables: Document, below: Document) -> Document:
+    """`tables`; if their `release` sets `min_cell` alone, with the bands of the release table `below` from there on."""
+    release = tables.get("release", {})
+    if "min_cell" not in release or "bands" in release or "band_resolution" in release:
+        return tables
+    least, given = release["min_cell"], list(zip(below["bands"], below["band_resolution"], strict=False))
+    step = [step for start, step in given if start <= least or start == given[0][0]][-1]
+    bands, steps = zip((least, step), *(band for band in given if band[0] > least), strict=True)
+    return {**tables, "release": {**release, "bands": list(bands), "band_resolution": list(steps)}}
 
 
 def _tables_of(document: Document, benchmark: str) -> dict[str, Any]:

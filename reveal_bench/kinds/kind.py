@@ -510,3 +510,7 @@ class BoardKind(ABC):
 
 class Kind(DatasetKind, ScoredKind, ReadKind, ShownKind, ExchangedKind, BoardKind):
     """A kind of benchmark: its dataset, its answers and scores, its readers, its board."""
+
+    def largest_cell(self, manifest: Any) -> tuple[int, str]:
+        """Most items of a split that one figure can be of, and what they are, as far as the manifest tells."""
+        return self.scope(manifest)[1], self.items

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from reveal_leaderboard.boards import refresh
-from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBenchmarkError
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, TooSmallError, UnknownBenchmarkError
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import spending
 from reveal_leaderboard.store.store import Store
@@ -61,25 +62,33 @@ def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
         catalogue.current("nih")
 
 
-def test_a_budget_too_large_or_a_holdout_too_small_is_warned_of(
-    database_url: str, board: Board, caplog: pytest.LogCaptureFixture, tmp_path: Path
+def check(database_url: str, path: Path, text: str, published: list[Published]) -> None:
+    path.write_text(text, encoding="utf-8")
+    Catalogue(Store(database_url, load_settings(path)), published).check_policy()
+
+
+def test_a_budget_too_large_is_warned_of_and_a_board_that_can_show_nothing_refused(
+    database_url: str, versions: list[Published], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    Catalogue(Store(database_url), [board.published]).warn_of_policy()
+    old, path = versions[0], tmp_path / "settings.toml"
+    check(database_url, path, "", [old])
     assert caplog.messages == [], "by itself a budget follows the holdout"
-    path = tmp_path / "settings.toml"
-    path.write_text("[quota]\ntotal = 3\n", encoding="utf-8")
-    Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_policy()
-    n = board.published.n_items
+    check(database_url, path, "[quota]\ntotal = 3\n", [old])
     assert caplog.messages == [
-        f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 1"
+        f"{BENCHMARK} 1.0.0 holds out {old.n_items} cases: teams who collude learn too much from "
+        "`quota.total` = 3, set it to 1"
     ]
     caplog.clear()
-    path.write_text("[release]\nmin_cell = 500\nbands = [500, 600]\nband_resolution = [0.05, 0.02]\n", encoding="utf-8")
-    Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_policy()
-    assert n < 500
-    assert [message.split(";")[0] for message in caplog.messages] == [
-        f"{BENCHMARK} 1.0.0 holds out {n} images: with `release.min_cell` = 500 no score of fewer than 500 can be shown"
-    ]
+    most = max(Counter(finding for row in old.manifest.rows.values() for finding in row.asked).values())
+    check(database_url, path, f"[release]\nmin_cell = {most}\n", versions)
+    assert caplog.messages == []
+    rule = f"^{BENCHMARK} 1.0.0 must hold out {most + 1} or more, .*, got {most} cases"
+    with pytest.raises(TooSmallError, match=rule) as e:
+        check(database_url, path, f"[release]\nmin_cell = {most + 1}\n", versions[::-1])
+    assert caplog.messages == [f"{BENCHMARK} 1.1.0 holds out too little for a board to show any figure"]
+    check(database_url, path, str(e.value).split(":\n")[1], versions)  # what the message says to write
+    few = replace(old, manifest=replace(old.manifest, rows=dict(list(old.manifest.rows.items())[:9])))
+    assert few.too_small_for(30).endswith("No setting allows fewer than 10: hold out more.")
     # A label needs as many studies without it as with it, and so does a finding of detection on images
     assert [KINDS[name].least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import NotAllowedError
 
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome, world
+from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome, released, world
 
 __all__ = ["world"]
 
@@ -78,6 +79,17 @@ def test_the_same_predictions_cost_nothing_and_show_the_first_score(world: World
     assert world.store.events_of(second.id)[-1].why.startswith(f"the same predictions as submission {first.id}")
     assert shown(world) == [first.id]
     assert world.store.flags() == []
+
+
+def test_a_score_of_which_nothing_can_be_shown_costs_nothing(world: World) -> None:
+    blank = ReleasedScore((), (), ("Edema",), "Nothing can be shown: it is too small.", {})
+    for n, final in enumerate((None, released(0.5))):  # a part kept for the end may show something
+        sent = world.add(sha256=f"{n:064x}")
+        result = replace(outcome(content=f"{n}"), released=blank, final=final)
+        assert world.queue.finish_score(world.take_score(), who="worker:w", outcome=result)
+        assert world.kinds(sent) == ["reserved", "charged" if final else "refunded"]
+        note = world.store.score_of(sent.id).released["note"]
+        assert note == blank.note + ("" if final else " Nothing is charged.")
 
 
 def test_what_an_admin_hid_does_not_come_back_by_another_name(world: World) -> None:

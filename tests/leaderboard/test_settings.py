@@ -61,6 +61,27 @@ def test_an_operator_changes_single_figures(tmp_path: Path) -> None:
     assert settings.of("nobody-knows-it").quota.total == 5
 
 
+@pytest.mark.parametrize(
+    ("least", "bands", "steps"),
+    [  # the packaged bands are 30, 60, 120 with 0.1, 0.05, 0.01
+        (10, (10, 30, 60, 120), (0.1, 0.1, 0.05, 0.01)),
+        (30, (30, 60, 120), (0.1, 0.05, 0.01)),
+        (60, (60, 120), (0.05, 0.01)),
+        (100, (100, 120), (0.05, 0.01)),
+        (500, (500,), (0.01,)),
+    ],
+)
+def test_the_fewest_cases_alone_may_be_set(
+    tmp_path: Path, least: int, bands: tuple[int, ...], steps: tuple[float, ...]
+) -> None:
+    of_all = load_settings(write(tmp_path, f"[release]\nmin_cell = {least}\n"))
+    of_one = load_settings(write(tmp_path, f"[benchmarks.chexlocalize.release]\nmin_cell = {least}\n"))
+    for settings in (of_all, of_one, load_settings(write(tmp_path, of_one.to_toml()))):
+        release = settings.of("chexlocalize").release
+        assert (release.min_cell, release.bands, release.band_resolution) == (least, bands, steps)
+    assert of_one.of("reveal-cxr").release == ReleasePolicy()
+
+
 def test_new_teams_may_submit_at_once_unless_the_operator_wants_to_be_asked(tmp_path: Path) -> None:
     assert load_settings().accounts == AccountsPolicy(new_teams="open")
     asked = load_settings(write(tmp_path, '[accounts]\nnew_teams = "asked"\n'))
@@ -99,7 +120,10 @@ RULES = {
     "bands descend": ("[release]\nbands = [30, 20]", "`release.bands` must be a list of ascending"),
     "no bands": ("[release]\nbands = []", "`release.bands` must be a list of ascending"),
     "bands of texts": ('[release]\nbands = ["30"]', "`release.bands` must be a list of ascending"),
-    "bands begin elsewhere": ("[release]\nmin_cell = 40", r"`release.bands` must begin with release.min_cell.*30"),
+    "bands begin elsewhere": (
+        "[release]\nmin_cell = 40\nbands = [30, 60, 120]",
+        "`release.bands` must begin with release.min_cell.*30",
+    ),
     "unknown ladder": ('[release]\nladder_per = "user"', "`release.ladder_per` must be .* got 'user'"),
     "all patients kept": ("[release]\nfinal_share = 1.0", "`release.final_share` must be .* got 1.0"),
     "no reader": ("[reading]\nreaders_per_answer = 0", "`reading.readers_per_answer` must be .* from 1 to 10, got 0"),

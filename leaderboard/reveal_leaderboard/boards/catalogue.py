@@ -24,12 +24,12 @@ from typing import Any
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
-from reveal_leaderboard.settings import BenchmarkSettings, Quota
+from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 
 __all__ = [
-    "BoardKey", "Catalogue", "Published", "UnknownBenchmarkError", "read_published",
+    "BoardKey", "Catalogue", "Published", "TooSmallError", "UnknownBenchmarkError", "read_published",
     "read_published_boards",
 ]  # fmt: skip
 
@@ -38,6 +38,10 @@ log = logging.getLogger(__name__)
 
 class UnknownBenchmarkError(ValueError):
     """No such benchmark is served."""
+
+
+class TooSmallError(ValueError):
+    """A holdout is so small that its board could show nothing."""
 
 
 class Catalogue:
@@ -53,22 +57,24 @@ class Catalogue:
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
-    def warn_of_policy(self) -> None:
-        """Say which boards give out more answers than their holdout bears (see "What colluding teams can learn" in the
-        operator's guide), and which can show nothing because it is too small."""
+    def check_policy(self) -> None:
+        """Refuse a board that can show nothing, and warn of one that gives out more answers than its holdout bears (see
+        "What colluding teams can learn" in the operator's guide) and of further versions that could show nothing.
+
+        Raises
+        ------
+        TooSmallError
+            If the version that a board shows holds out too little for any figure.
+        """
         for one in self._known.values():
-            if one.scored_by != "program":
-                continue
             settings = self.store.settings.of(one.name)
-            total, kind = one.quota(settings).total, KINDS[one.kind]
-            most, least = kind.answers_on(one.n_items), kind.least_items(settings.release.min_cell)
-            if one.n_items < least:
-                log.warning(
-                    "%s %s holds out %d %s: with `release.min_cell` = %d no score of fewer than %d can be shown; hold "
-                    "out more, or set it lower (10 at least)",
-                    *(one.name, one.version, one.n_items, one.items, settings.release.min_cell, least),
-                )
-            if total > most:
+            total, most = one.quota(settings).total, KINDS[one.kind].answers_on(one.n_items)
+            rule = one.too_small_for(settings.release.min_cell)
+            if rule and self._is_current(one):
+                raise TooSmallError(f"{one.name} {one.version} {rule}")
+            if rule:
+                log.warning("%s %s holds out too little for a board to show any figure", one.name, one.version)
+            if total > most and one.scored_by == "program":
                 log.warning(
                     "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
                     *(one.name, one.version, one.n_items, total, most),
@@ -89,6 +95,11 @@ class Catalogue:
             if known is not None:
                 return known
         raise UnknownBenchmarkError(f"This board serves: {', '.join(self.names)}.")
+
+    def _is_current(self, one: Published) -> bool:
+        with self.store.read() as connection:
+            board = boards.board(connection, one.name)
+        return board is not None and board.version == one.version
 
     def get(self, name: str, version: str) -> Published | None:
         """One version, if its public folder is here."""
@@ -174,6 +185,23 @@ class Published:
     def scored_by(self) -> str:
         """Who scores: "program" or "readers"."""
         return KINDS[self.kind].scored_by
+
+    def too_small_for(self, min_cell: int) -> str:
+        """Why a board can show no figure, whatever is submitted, and what to do; empty if the manifest tells of no
+        reason."""
+        kind = KINDS[self.kind]
+        (n, what), least = kind.largest_cell(self.manifest), kind.least_items(min_cell)
+        if n >= least:
+            return ""
+        both = ", both with the finding and without it" if kind.needs_absent else ""
+        why = (
+            f"must hold out {least} or more, or nothing can ever be shown, got {n} {what}: `release.min_cell` is "
+            f"{min_cell}, the fewest {self.items} of a figure{both}."
+        )
+        if n < kind.least_items(LEAST_CELL):
+            return f"{why} No setting allows fewer than {kind.least_items(LEAST_CELL)}: hold out more."
+        lines = f"[benchmarks.{self.name}.release]\nmin_cell = {LEAST_CELL}  # `bands` begin with it by themselves"
+        return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
 
     def quota(self, settings: BenchmarkSettings) -> Quota:
         """How much may be scored on this version."""

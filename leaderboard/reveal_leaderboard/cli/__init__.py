@@ -119,7 +119,7 @@ def _build(
     galleries = open_galleries(listening.galleries, published)
     catalogue = Catalogue(store, published)
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
-    catalogue.warn_of_policy()
+    catalogue.check_policy()
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
@@ -251,7 +251,7 @@ def make_gallery(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo; made if missing.")] = Path("demo-data"),
-    images: Annotated[int, typer.Option(min=20, help="Images of the synthetic test split.")] = 400,
+    images: Annotated[int, typer.Option(min=40, help="Images of the synthetic test split.")] = 400,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port; another is used if it is taken.")] = 7860,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an existing demo first.")] = False,

@@ -103,7 +103,7 @@ class Demo:
         self.download, self.public = self.root / "download", self.root / "public"
         self.private, self.server = self.root / "private", self.root / "server"
         self.holdout, self.studies = self.private / "holdout", self.root / "studies"
-        self.n_studies, self.settings = n_images * 3 // 4, self.root / "settings.toml"
+        self.n_studies, self.settings = max(FEWEST_STUDIES, n_images * 3 // 4), self.root / "settings.toml"
         self.predictions, self.gallery = self.root / "predictions", self.root / "gallery"
 
     def prepare(self) -> None:
@@ -461,6 +461,8 @@ MODELS = {
 """Model -> the team that sends it, and its quality."""
 
 
+FEWEST_STUDIES = 90
+"""Of fewer, too few are held out for a board to be served."""
 ENOUGH_IMAGES = 150
 """Of so many, half of them held out, the usual rules of release leave something to show."""
 

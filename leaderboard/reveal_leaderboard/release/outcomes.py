@@ -9,6 +9,9 @@ A score row says with `shown_of` whose figures it shows. They are another submis
 * when its team sent the same predictions before: nothing new was said, so it is refunded. If they were withdrawn since,
   and none of them was hidden by an admin, it takes their place and shows its own figures.
 
+A score of which nothing can be shown, since the holdout is too small, is refunded too. That follows from the references
+alone, so it tells nothing.
+
 The ladder looks at all that a team was ever shown on this version, withdrawn and hidden submissions included, else
 withdrawing would reset it. The team's row must be locked by the caller, so that two workers decide one after the other.
 Only released, rounded figures are read here.
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -123,6 +126,9 @@ def _decide(
         why = f"the same predictions as submission {first.submission_id}; nothing is charged"
         score = own if is_free else _as_of(own, first)
         return score, Verdict(False, score.shown_of, why)
+    if not any(part.shown for part in (outcome.released, outcome.final) if part is not None):
+        told = {**own.released, "note": f"{own.released['note']} Nothing is charged."}
+        return replace(own, released=told), Verdict(False, submission.id, "no figure can be shown; nothing is charged")
     best = _best(_shown_before(connection, submission, own.version, policy))
     if best is None or climb(outcome.released, ReleasedScore.from_json(best.released), policy):
         return own, Verdict(True, submission.id, "")

@@ -3,12 +3,12 @@
 Conventions
 -----------
 A budget belongs to a team and to one version of one benchmark. Sending a submission *reserves* one (+1), a released
-score *charges* it (0: the reservation stands for good), a fault, a refusal, a withdrawal in time or a repetition
-*refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's amounts, grants aside, is what it has
-spent and what is under way; every row says why, and none is ever changed.
+score *charges* it (0: the reservation stands for good), a fault, a refusal, a withdrawal in time, a repetition or a
+score of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's
+amounts, grants aside, is what it has spent and what is under way; every row says why, and none is ever changed.
 
-A repetition costs nothing of the total but counts for its day: it was scored, and scoring costs us something. It is
-what is scored and refunded all the same, as nothing that was scored is ever sent to be scored again.
+The last two cost nothing of the total but count for their day: they were scored, and scoring costs us something. They
+are what is scored and refunded all the same, as nothing that was scored is ever sent to be scored again.
 
 Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's, so
 that two submissions at once cannot both take the last one.
@@ -212,7 +212,7 @@ def _sum(connection: sa.Connection, amount: Any, where: sa.ColumnElement[bool]) 
 
 
 def _refunded() -> sa.ColumnElement[bool]:
-    """Whether a reservation was refunded, whenever that was; that of a repetition of something scored is not."""
+    """Whether a reservation was refunded, whenever that was; that of what was scored all the same is not."""
     back, later = ledger.alias("back"), ledger.alias("later")
     is_again = sa.exists().where(later.c.submission_id == back.c.submission_id, later.c.sending > back.c.sending)
     is_scored = sa.exists().where(submissions.c.id == back.c.submission_id, submissions.c.status == "scored")
@@ -220,7 +220,7 @@ def _refunded() -> sa.ColumnElement[bool]:
         back.c.submission_id == ledger.c.submission_id,
         back.c.sending == ledger.c.sending,
         back.c.kind == "refunded",
-        ~is_scored | is_again,  # else it is the last refund of something scored: of a repetition
+        ~is_scored | is_again,  # else it is the last refund of something scored
     )
 
 
@@ -229,7 +229,7 @@ _STANDS = (ledger.c.kind == "reserved") & ~_refunded()
 
 
 def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
-    """Reservations made since `start` that were not refunded, whenever that was, and those of repetitions."""
+    """Reservations made since `start` that were not refunded, whenever that was, and those of what was scored."""
     return _sum(connection, ledger.c.amount, ours & (ledger.c.at >= start) & _STANDS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -52,6 +53,11 @@ class Localization(ImageKind):
     signs = deferred("reveal_bench.kinds.localization.canonical", "signs_of")
     example_upload = deferred("reveal_bench.kinds.localization.canonical", "example_upload")
     example_rows = deferred("reveal_bench.kinds.localization.canonical", "example_rows")
+
+    def largest_cell(self, manifest: Manifest) -> tuple[int, str]:
+        """How often the finding is asked for that is asked for most."""
+        [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
+        return n, f"cases of {finding}, the most of any finding"
 
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """Findings to be found on an image."""

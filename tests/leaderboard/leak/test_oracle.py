@@ -55,7 +55,7 @@ VARYING = re.compile(
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     root = tmp_path_factory.mktemp("oracle")
-    hospital = Hospital(root / "hospital", n_images=40, n_studies=300, common=0.3, versions=(FIRST,)).build()
+    hospital = Hospital(root / "hospital", n_images=80, n_studies=300, common=0.3, versions=(FIRST,)).build()
     with deployed(hospital, root, SETTINGS) as running:
         yield running
 
