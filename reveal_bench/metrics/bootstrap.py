@@ -391,10 +391,14 @@ def weighted_sums(counts: Counts, columns: FloatArray) -> FloatArray:
     largest = np.abs(columns).max(initial=0.0)
     exact = len(columns) * largest < _EXACT and np.array_equal(columns, np.rint(columns))
     factors: npt.NDArray[Any] = columns.astype(np.float32 if exact else np.float64)
-    result = np.empty((len(counts), columns.shape[1]))
-    step = max(_LEAST_ROWS, _PRODUCTS // max(1, columns.size))
-    for start in range(0, len(counts), step):
-        result[start : start + step] = counts[start : start + step].astype(factors.dtype, copy=False) @ factors
+    result = np.zeros((len(counts), columns.shape[1]))
+    width = max(1, _PRODUCTS // max(1, _LEAST_ROWS * columns.shape[1])) if exact else max(1, len(columns))
+    for first in range(0, len(columns), width):  # whole numbers add up to the same in any order
+        own = factors[first : first + width]
+        step = max(_LEAST_ROWS, _PRODUCTS // max(1, own.size))
+        for start in range(0, len(counts), step):
+            drawn = counts[start : start + step, first : first + width].astype(factors.dtype, copy=False)
+            result[start : start + step] += drawn @ own
     return result
 
 
