@@ -22,6 +22,8 @@ class ArgumentError(ValueError):
     >>> error = ArgumentError("out", "must be new unless `overwrite` is set", "a.txt", ("overwrite",))
     >>> str(error)
     '`out` must be new unless `overwrite` is set, got a.txt'
+    >>> error
+    ArgumentError('`out` must be new unless `overwrite` is set, got a.txt')
     >>> error.spelled(lambda name: f"--{name}")
     '--out must be new unless --overwrite is set, got a.txt'
     """
@@ -32,6 +34,9 @@ class ArgumentError(ValueError):
 
     def __str__(self) -> str:
         return self.spelled(lambda name: f"`{name}`")
+
+    def __repr__(self) -> str:  # as notebooks show it; `args`, of which it would be made, read like a tuple
+        return f"{type(self).__name__}({str(self)!r})"
 
     def spelled(self, spell: Callable[[str], str]) -> str:
         """The message with every argument named as `spell` says, such as a command line by its options."""

@@ -89,10 +89,10 @@ def convert(
         form the file or folder
     bench, split : as of :func:`reveal_bench.score`
     form : "table", or one of :data:`reveal_bench.exchange.FORMS`, for which the options below play no part
-    reader : whose drawings to read, of a form that holds those of several
+    reader : whose drawings or rows to read, of a file that holds those of several; of a table, by its column "reader"
     instances : COCO dataset file, or its content, that names the images and categories of COCO results by number
     categories : names of categories by number: a mapping, or a list that is counted from `first_category`
-    columns : their name -> "finding", "probability", "score", the id column of the benchmark, a finding ...
+    columns : their name -> "finding", "probability", "score", "reader", the id column of the benchmark, a finding ...
     labels, ids : of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
     boxes : what the four numbers of a box are: "xywh" as in COCO, "xyxy" or "cxcywh"; never guessed, unless the columns
         say it by their names, such as xmin and xmax
@@ -109,14 +109,35 @@ def convert(
         return _drawn(source, opened, form, reader)
     named, images = _names(instances, categories, first_category)
     if labels is None:
-        rows = rows_of(source)
-        reading = Reading(dict(columns or {}), boxes, normalised, named, images, leave_out_unknown)
+        rows, columns = _of_reader(rows_of(source), dict(columns or {}), reader)
+        reading = Reading(columns, boxes, normalised, named, images, leave_out_unknown)
     else:
+        if reader is not None:
+            raise ArgumentError("reader", "must be left out: an array has no readers", repr(reader))
         rows = _array_rows(source, labels, ids)
         reading = Reading({"id": opened.kind.key, **(columns or {})}, leave_out_unknown=leave_out_unknown)
     elsewhere = partial(ids_of_other_splits, opened.folder, opened.split)
     found = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading, elsewhere)
     return Conversion(found.lines, found.notes, opened)
+
+
+def _of_reader(
+    rows: list[dict[str, Any]], columns: dict[str, str], reader: str | None
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The rows of one reader, and the columns to read of them: theirs says whose a row is, and is read no further."""
+    named = [theirs for theirs, ours in columns.items() if ours == "reader"]
+    column = named[0] if named else "reader"
+    readers = sorted({str(row[column]) for row in rows if column in row})
+    if reader is None and len(readers) < 2:
+        return rows, columns
+    if not readers:
+        rule = "must be left out unless the table has a column `reader`, or `columns` names it: THEIRS=reader"
+        raise ArgumentError("reader", rule, repr(reader), ("columns",))
+    if reader not in readers:
+        raise ArgumentError("reader", f"must be one of the table: {', '.join(readers)}", reader or "none")
+    kept = [row for row in rows if str(row.get(column)) == reader]
+    ours = {theirs: stands_for for theirs, stands_for in columns.items() if stands_for != "reader"}
+    return [{name: value for name, value in row.items() if name != column} for row in kept], ours
 
 
 def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversion:

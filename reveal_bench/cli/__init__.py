@@ -67,8 +67,9 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
-        typer.secho(f"error: {_message(error)}", fg="red", err=True)
-        report = getattr(error, "report", None)
+        report = getattr(error, "report", None)  # of the linter, whose first problems the message has
+        told = _message(error) if report is None else str(error).partition("\n")[0]
+        typer.secho(f"error: {told}", fg="red", err=True)
         if report is not None:
             typer.echo(report.render(), err=True)
         sys.exit(1)

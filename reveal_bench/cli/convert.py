@@ -62,7 +62,7 @@ def convert(
         Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Write the pictures too, with --to.")] = True,
-    reader: Annotated[str | None, typer.Option(help="Whose drawings to read, with --from.")] = None,
+    reader: Annotated[str | None, typer.Option(help="Whose drawings or rows to read, with --from.")] = None,
     instances: Annotated[
         Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
     ] = None,
@@ -98,6 +98,7 @@ def convert(
             source,
             folder,
             split=split,
+            reader=reader,
             instances=instances,
             categories=categories or None,
             first_category=1 if first_category else 0,

@@ -48,12 +48,12 @@ _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
 
 class LintError(ValueError):
-    """The prediction file has errors; `report` holds them all."""
+    """The prediction file has errors: the message has the first, `report` holds them all."""
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
-        super().__init__(f"{report.file} has {report.verdict} and was not scored")
-        self.add_note(report.render(most=10))  # which Python shows below the message, and the command line does not
+        told = report.render(most=5, statistics=False)
+        super().__init__(f"{report.file} has {report.verdict} and was not scored\n{told}")
 
 
 @dataclass(frozen=True)

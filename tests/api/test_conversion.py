@@ -249,6 +249,26 @@ def test_what_does_not_fit_is_refused_with_all_of_it(world: World, case: str) ->
     assert told in str(caught.value)
 
 
+def test_the_rows_of_one_reader_are_read(world: World) -> None:
+    image, finding = rb.load(world.folder, split="released").manifest.asked_pairs()[0]
+    rows = [
+        {"image_id": image, "finding": finding, "bbox": [10 * n, 5, 9, 9], "who": who} for n, who in enumerate("AB")
+    ]
+
+    def read(**options: Any) -> Any:
+        return rb.convert(rows, world.folder, split="released", **options)
+
+    assert [line["box"] for line in read(reader="B", columns={"who": "reader"}).lines] == [[10, 5, 9, 9]]
+    for options, told in (
+        ({"reader": "B"}, "`reader` must be left out unless the table has a column `reader`"),
+        ({"reader": "C", "columns": {"who": "reader"}}, "`reader` must be one of the table: A, B, got C"),
+        ({"columns": {"who": "reader"}}, "`reader` must be one of the table: A, B, got none"),
+    ):
+        with pytest.raises(ArgumentError) as refused:
+            read(**options)
+        assert str(refused.value).startswith(told)
+
+
 def test_two_columns_for_one_label_are_refused(studies: tuple[Path, Path]) -> None:
     frame = chances().assign(mass=0.5)
     with pytest.raises(ArgumentError, match="must say which column is 'Mass', got 'Mass' and 'mass'"):

@@ -360,7 +360,7 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
         assert "`reveal-bench convert FOLDER --from table --boxes xyxy`" in refused
     with pytest.raises(rb.LintError) as caught:
         rb.score([{"image_id": entries[0]["image_id"], **one}], folder)
-    assert "rb.convert with boxes='xyxy'" in caught.value.__notes__[0]
+    assert "rb.convert with boxes='xyxy'" in str(caught.value)
     other = [{**entries[0], "image_id": next(iter(rb.load(root / "public", split="holdout").manifest.rows))}]
     with pytest.raises(
         ArgumentError, match=r"must have ids of the split, such as '[^']+'; 1 are of 'holdout', another `split`"

@@ -229,7 +229,6 @@ def make_gallery(
 ) -> None:
     """Prepare films, references and answers of released cases for browsing. Mind the licence of the films."""
     from reveal_bench.cli.output import progress
-    from reveal_bench.evaluation.score import LintError
     from reveal_bench.viewer.gallery import named_files
     from reveal_leaderboard.boards.galleries import prepare_board_gallery
 
@@ -240,9 +239,6 @@ def make_gallery(
                 benchmark, dataset, split, named_files(predictions or []), out, max_side=max_side, most=most,
                 progress=lambda done, total: bar(told, done, total),
             )  # fmt: skip
-    except LintError as error:
-        typer.echo(error.report.render(), err=True)
-        raise typer.BadParameter(str(error)) from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     typer.echo(f"{out}: {n:,} cases; `serve --gallery {out}` shows them")
