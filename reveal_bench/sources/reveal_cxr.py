@@ -490,10 +490,12 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
         joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
-        if joining.table is not None and check_columns(read, joining.table, joining.problems):
+        # A row that cannot be read may be any study's, which would then lack a reader and perhaps a label
+        lacks_rows = "reader" in read.rules and bool(joining.problems)
+        if joining.table is not None and check_columns(read, joining.table, joining.problems) and not lacks_rows:
             joining.rows, faulty = labelled_studies(read, joining.table, joining.problems)
             joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, faulty=faulty)
-            joining.warnings += _left_out(joining, faulty)
+            joining.warnings += [*_left_out(joining, faulty), *_numbers_of_readers(joining.rows)]
         else:
             joining.table = None
     if not tree.studies and not tree.problems:
@@ -517,6 +519,15 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
     keys = {row.key for row in joining.rows} | faulty
     n = sum(not keys & set(study.keys(joining.mapping.key_matches)) for study in joining.tree.studies.values())
     return [f"{n:,} studies have no row and are left out, as the mapping says"] if n else []
+
+
+def _numbers_of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
+    """How many studies have how many readers, where these differ."""
+    counted = Counter(len(row.readings) for row in rows)
+    if len(counted) < 2:
+        return []
+    told = ", ".join(f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items()))
+    return [f"studies have different numbers of readers: {told}"]
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:

@@ -98,9 +98,14 @@ def labelled_studies(
     """Every study whose rows have no problem, and the study keys of the others."""
     found: dict[str, LabelledStudy] = {}
     faulty: set[str] = set()
+    spelt: dict[str, str] = {}
     for row in table.rows:
         parser = _Row(mapping, table.file, row)
         study = parser.read()
+        for reader in study.readings:
+            if (first_spelt := spelt.setdefault(folded(reader), reader)) != reader:
+                rule = "must spell each reader in one way"
+                parser.fail(mapping.rules["reader"].column or "", rule, f"{reader!r}, and {first_spelt!r} before")
         if study.key:
             first = found.setdefault(study.key, study)
             if first is not study:

@@ -163,6 +163,7 @@ def test_labels_and_agreement_are_counted(tmp_path, rows, labels, n, agreement):
     [
         ("1.2.1,A", "", "labels.csv:3: `reader` must occur once for a study, got 'A' again for '1.2.1'"),
         ("1.2.1,", "", "labels.csv:3: `reader` must not be blank, as it gives the reader"),
+        ("1.2.1,a", "", "labels.csv:3: `reader` must spell each reader in one way, got 'a', and 'A' before"),
         ("1.2.1,B", "agreement: {column: labels}", "`agreement` must not be given where the mapping names the column"),
         ("1.2.1,B", "split: {column: reader}", "labels.csv:3: `split` must be the same in every row of '1.2.1', got B"),
     ],
@@ -248,6 +249,16 @@ def test_own_findings_and_readers_are_suggested(tmp_path):
         read(tmp_path, id_key=KEY)
     (tmp_path / "mapping.yaml").write_text(str(told.value).partition("correct it:\n")[2])
     assert [study.labels for study in read(tmp_path, id_key=KEY).splits["test"]] == [("Fracture",), ("Tube",), ()]
+
+
+def test_a_reading_that_is_lost_is_never_passed_over(tmp_path):
+    """Two readers are left of three, and what more than half of them say is something else."""
+    root = write_tree(tmp_path, table=READERS + "1.2.2,D\n", mapping=READERS_MAPPING, name="labels.csv")
+    with pytest.raises(BuildError, match=r"labels\.csv:8: `row` must have 3 cells"):
+        read(root, id_key=KEY, keep_going=True)
+    (root / "labels.csv").write_text(READERS.replace("1.2.2,B", "1.2.9,B"))
+    told = "studies have different numbers of readers: 1 has 1, 1 has 2, 1 has 3"
+    assert told in read(root, id_key=KEY, keep_going=True).warnings
 
 
 def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
