@@ -46,8 +46,8 @@ ROOT = Path(__file__).resolve().parent.parent
 gc.disable()  # until all tests are collected: what is there stays, and searching it for garbage takes a third longer
 
 # The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
-hypothesis_settings.register_profile("steady", max_examples=40, derandomize=True, deadline=None, database=None)
-hypothesis_settings.register_profile("search", deadline=None)
+hypothesis_settings.register_profile("steady", max_examples=60, derandomize=True, deadline=None, database=None)
+hypothesis_settings.register_profile("search", max_examples=500, deadline=None)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
