@@ -91,6 +91,21 @@ def flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def where_not_utf8(data: bytes) -> tuple[int, str]:
+    """Line and value of the first byte that is not UTF-8.
+
+    Examples
+    --------
+    >>> where_not_utf8("study,site\\n1,Köln".encode("latin-1"))
+    (2, '0xf6')
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1, f"0x{data[error.start]:02x}"
+    return 1, "none"
+
+
 def parse_json(text: str, repeated: list[str] | None = None) -> Any:
     """The value of a JSON text, where most readers silently keep the last value of a key that is repeated.
 

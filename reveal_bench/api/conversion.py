@@ -16,7 +16,7 @@ from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange.outputs import BoxForm, Reading, coco_names, read_outputs
-from reveal_bench.files import parse_json, write_whole
+from reveal_bench.files import parse_json, where_not_utf8, write_whole
 
 __all__ = ["Conversion", "convert"]
 
@@ -246,7 +246,14 @@ def _file_rows(path: Path) -> list[dict[str, Any]]:
         if wrong is not None:
             raise ArgumentError("source", "must be a list of objects", repr(wrong)[:80])
         return [dict(row) for row in document]
-    text = data.decode("utf-8-sig")
+    if data.startswith(b"PK\x03\x04"):
+        raise ArgumentError("source", "must be text or Parquet, not a workbook: save the sheet as CSV UTF-8", path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        line, byte = where_not_utf8(data)
+        told = f"the byte {byte} in {path}, line {line}"
+        raise ArgumentError("source", "must be UTF-8: save the table as CSV UTF-8", told) from None
     separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
     reader = csv.DictReader(text.splitlines(), delimiter=separator, strict=True)
     parsed = []

@@ -64,6 +64,9 @@ class ReaderStudyResult(Shown):
         if len(found.modalities) > 2 and not math.isnan(found.f):
             below = "" if math.isinf(found.freedom[1]) else f", {found.freedom[1]:.1f}"
             shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {p_text(found.p)}"
+        least = -1 if self.merit == "kappa" else 0
+        if any(one.low < least or one.high > 1 for one in found.means):
+            shown += "; they are symmetrical, as in publications, and may reach beyond the scale"
         return shown + ("" if self.margin is None else f"; margin {self.margin:g}")
 
     @property

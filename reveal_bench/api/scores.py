@@ -137,9 +137,11 @@ class Subgroups(Shown):
     Attributes
     ----------
     groups : every group with its evidence
+    n_patients : of the split, those included of whom nothing counts in the figure
     """
 
     groups: Sequence[Subgroup]
+    n_patients: int
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -150,9 +152,11 @@ class Subgroups(Shown):
     def caption(self) -> str:
         """What is shown of which groups."""
         first = self.groups[0]
+        n_out = self.n_patients - sum(group.n for group in self.groups)
+        out = f"; {n_out} of {self.n_patients} patients are in no row: nothing of theirs counts in it" if n_out else ""
         return (
             f"{METRICS[first.metric].title}, macro, by {first.by}: 95 % intervals by the jackknife over patients; "
-            "difference from all other patients, p corrected for all groups"
+            f"difference from all other patients, p corrected for all groups{out}"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:

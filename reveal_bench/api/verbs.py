@@ -248,7 +248,7 @@ def score(
     subgroups = None
     if by is not None:
         of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
-        subgroups = Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric))
+        subgroups = Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric), len(of_patient))
     asked = None if metric is None else of_metric
     return Scores(
         scored,

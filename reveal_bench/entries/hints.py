@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from reveal_bench.findings import nearest_names
 
-__all__ = ["id_hint", "name_hint", "study_hint"]
+__all__ = ["SEPARATE", "id_hint", "name_hint", "study_hint"]
 
+SEPARATE = "columns separated by something else? separate them with commas"
 _SEARCHED_IDS = 1000
 _SEARCHED_CHARACTERS = 100
 
@@ -30,7 +31,7 @@ def name_hint(name: str, known: Sequence[str]) -> str:
     if not name or name.startswith("Unnamed: "):
         return "an index that was written? leave it out: df.to_csv(..., index=False)"
     if ";" in name or "\t" in name:
-        return "columns separated by something else? separate them with commas"
+        return SEPARATE
     near = nearest_names(name[:_SEARCHED_CHARACTERS], known)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
 

@@ -49,7 +49,7 @@ def read_csv(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> It
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}"
-        log.refuse("encoding", message, line=line, hint="save it as UTF-8")
+        log.refuse("encoding", message, line=line, hint="save the table as CSV UTF-8")
         return
     reader = csv.reader(_lines(text, limits, log), delimiter=separator, strict=True)
     try:

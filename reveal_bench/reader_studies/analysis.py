@@ -166,7 +166,7 @@ def analyse(
         error, freedom = variance - cov_1 + (r - 1) * shared, math.inf
     else:
         error = ms_tr + (r * shared if cases_are == "random" else 0.0)
-        freedom = error**2 / (ms_tr**2 / ((t - 1) * (r - 1))) if ms_tr > 0 else math.inf
+        freedom = _freedom(error, ms_tr, (t - 1) * (r - 1))
     f = ms_t / error if t > 1 and error > 0 else math.nan
     names = tuple(modalities)
     means = tuple(_mean_of(i, names[i], values, matrix, readers_are, cases_are) for i in range(t))
@@ -227,6 +227,15 @@ def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
     return ms_t, ms_r, ms_tr
 
 
+def _freedom(error: float, mean_square: float, own: float) -> float:
+    """Degrees of freedom of Hillis; infinite where readers differ by rounding alone."""
+    return error**2 / (mean_square**2 / own) if mean_square > _ROUNDING * error else math.inf
+
+
+_ROUNDING = 1e-12
+"""Share of a variance below which a part of it is none: of readers whose figures are the same."""
+
+
 def _mean_of(
     i: int, name: str, figures: FloatArray, matrix: FloatArray, readers_are: Sample, cases_are: Sample
 ) -> Mean:
@@ -239,7 +248,7 @@ def _mean_of(
         error, freedom = variance + (r - 1) * max(cov_2, 0.0), math.inf
     else:
         error = ms_r + (r * max(cov_2, 0.0) if cases_are == "random" else 0.0)
-        freedom = error**2 / (ms_r**2 / (r - 1)) if ms_r > 0 else math.inf
+        freedom = _freedom(error, ms_r, r - 1)
     value, spread = float(figures[i].mean()), math.sqrt(error / r)
     reach = _quantile(freedom) * spread
     return Mean(name, value, value - reach, value + reach, spread, freedom)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.files import parse_json
+from reveal_bench.files import parse_json, where_not_utf8
 from reveal_bench.findings import hint
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.sources.source import Problem
@@ -119,6 +119,10 @@ def read_table(
         return reading.entries(_json_lines(text, reading) if suffix == ".jsonl" else _json_list(text, reading))
     except FileNotFoundError:
         reading.fail("file", "must be there", "none")
+    except UnicodeDecodeError:
+        number, byte = where_not_utf8(path.read_bytes())
+        form = "CSV UTF-8" if suffix == ".csv" else "UTF-8"
+        reading.fail("file", f"must be UTF-8: save the table as {form}", f"the byte {byte}", number)
     except (OSError, csv.Error, ValueError, RecursionError) as error:
         reading.fail("file", f"must be readable as {suffix.removeprefix('.')} in UTF-8", str(error)[:200])
     return None
@@ -175,7 +179,10 @@ class _Reading:
         twice = sorted({name for name in columns if columns.count(name) > 1})
         if twice:
             shown = ", ".join(name or "a blank" for name in twice)
-            self.fail("columns", "must have different names", f"{shown} more than once", number)
+            rule = (
+                "must all have names, different ones, in the first row" if "" in twice else "must have different names"
+            )
+            self.fail("columns", rule, f"{shown} more than once", number)
         return bool(columns) and not twice
 
     def _table(self, columns: list[str], rows: list[TableRow]) -> StudyTable:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import PermutationMethod, ttest_ind
 
+from reveal_bench.api.scores import Subgroups
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.subgroups import Subgroup, groups_of_column, score_subgroups
 from reveal_bench.kinds.localization.scoring import CaseRows
@@ -142,3 +143,9 @@ def test_bands_of_words_are_refused(tmp_path: Path) -> None:
         column(tmp_path, "sex", [40])
     with pytest.raises(ArgumentError, match="`metric` must be one of mask_iou"):
         score_subgroups(rows_of([0.5]), "sex", {PATIENTS[0]: "F"}, "f1")
+
+
+def test_patients_of_whom_nothing_counts_are_told() -> None:
+    groups = [Subgroup("sex", name, "mask_iou", n, *[math.nan] * 7) for name, n in (("F", 20), ("M", 28))]
+    assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row: nothing of theirs counts in it")
+    assert "in no row" not in Subgroups(groups, 48).caption

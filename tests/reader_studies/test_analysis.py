@@ -264,3 +264,9 @@ def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) 
         beside_readers(drawn(rng, t=2, r=2, n=9), "r1")
     with pytest.raises(ValueError, match="`system` must be compared with at least one other reader, got 'r0' alone"):
         beside_readers(drawn(rng, t=1, r=1, n=9), "r0")
+
+
+def test_readers_whose_figures_differ_by_rounding_alone_have_no_spread_of_their_own() -> None:
+    """The rounding errors of .1 + .2 and .3 are no readers that differ."""
+    one = of(np.array([[0.1 + 0.2, 0.3, 0.3]]), np.full((3, 3), 1e-4) + 1e-4 * np.eye(3))
+    assert one.means[0].freedom == math.inf

@@ -162,6 +162,26 @@ def test_a_workbook_that_unpacks_to_too_much(tmp_path, monkeypatch):
     assert "bytes unpacked; at most 2,097,152 are read" in said
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("study,site\n1,a\n2,K\u00f6ln\n".encode("latin-1"), "t.csv:3: {}, got the byte 0xf6"),
+        ("study,site\n1,a\n".encode("utf-16"), "t.csv:1: {}, got the byte 0xff"),
+    ],
+)
+def test_a_table_of_another_encoding(tmp_path, content, message):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    assert messages(path) == [message.format("`file` must be UTF-8: save the table as CSV UTF-8")]
+
+
+def test_columns_without_names(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("Study,,,sex\n1,2,3,F\n")
+    rule = "`columns` must all have names, different ones, in the first row"
+    assert messages(path) == [f"t.csv:1: {rule}, got a blank more than once"]
+
+
 def test_parts_count_together(tmp_path, monkeypatch):
     path = workbook(tmp_path / "t.xlsx")
     with zipfile.ZipFile(path) as archive:

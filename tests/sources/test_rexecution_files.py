@@ -222,7 +222,7 @@ def test_all_problems_come_together(tmp_path: Path) -> None:
         ("tasks.csv", 'task_id,study_id,prompt,category\nt,5,"p,c\n', "tasks.csv: `file` must be readable as csv"),
         ("tasks.csv", "task_id,Task-ID,study_id,prompt,category\n1,1,5,p,c\n", "got 'task_id' and 'Task-ID'"),
         ("tasks.csv", "task_id,task_id,study_id,prompt,category\n1,1,5,p,c\n", "must have different names"),
-        ("tasks.csv", b"\xff\xfet\x00a\x00", "tasks.csv: `file` must be readable as csv in UTF-8"),
+        ("tasks.csv", b"\xff\xfet\x00a\x00", "tasks.csv: `file` must be UTF-8: save the table as CSV UTF-8"),
         ("tasks.json", "{}", "must be a JSON list of objects, got dict"),
         ("tasks.json", "[[]]", "must be a JSON object, got list"),
         ("tasks.json", '[{"task_id": "t", "study_id": 1, "prompt": {}, "category": "x"}]', "got an object"),

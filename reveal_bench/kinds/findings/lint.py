@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.entries.abstain import Abstentions
-from reveal_bench.entries.hints import name_hint, study_hint
+from reveal_bench.entries.hints import SEPARATE, name_hint, study_hint
 from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
 from reveal_bench.entries.report import LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
@@ -92,8 +92,9 @@ def lint_findings(
 def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
     if data.lstrip()[:1] == b"{":
         return "jsonl", read_jsonl(data, limits, log)
-    if data.startswith(b"PAR1") or data.lstrip()[:1] == b"[":
-        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"))
+    if data.startswith((b"PAR1", b"PK\x03\x04")) or data.lstrip()[:1] == b"[":
+        hint = "a spreadsheet: save it as CSV UTF-8" if data.startswith(b"PK") else ""
+        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"), hint=hint)
         return "unknown", iter(())
     separator = "\t" if b"\t" in data.split(b"\n", 1)[0] else ","
     return {"\t": "tsv", ",": "csv"}[separator], _table(data, separator, limits, log)
@@ -103,7 +104,9 @@ def _table(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> Iter
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        log.refuse("encoding", f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}")
+        message = f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}"
+        line = data.count(b"\n", 0, error.start) + 1
+        log.refuse("encoding", message, line=line, hint="save the table as CSV UTF-8")
         return
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
@@ -115,7 +118,8 @@ def _table(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> Iter
                 if repeated
                 else "the column `study_id` and a column per label are needed"
             )
-            log.refuse("missing-column", rule, line=1, value=repeated or header)
+            hint = SEPARATE if len(header) == 1 and ";" in header[0] else ""
+            log.refuse("missing-column", rule, line=1, value=repeated or header, hint=hint)
             return
         for n_rows, row in enumerate(reader, start=1):
             if n_rows > limits.entries:
