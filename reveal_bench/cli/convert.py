@@ -131,8 +131,6 @@ def _pair(text: str) -> tuple[str, str]:
 def _write(to: ExchangeForm, folder: Path, split: str, out: Path, predictions: Path | None, pictures: bool) -> None:
     from reveal_bench.exchange.transfer import to_form
 
-    if to is ExchangeForm.TABLE:
-        raise ArgumentError("to", "must be a form of annotation tools: a prediction file is a table already")
     done = to_form(to.value, folder, split, out, predictions=predictions, with_pictures=pictures)
     _tell(out, done, [f"{done.n_images} images", f"{done.n_pictures} pictures"])
 

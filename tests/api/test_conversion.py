@@ -297,10 +297,6 @@ def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None
     assert json.loads((tmp_path / "p.jsonl").read_text()) == BOX | {"score": 0.5}
     refused = call("convert", world.folder, *options, "--column", "p", expect=1).stderr
     assert "--column must be THEIRS=OURS, got 'p'" in refused
-    assert (
-        "--to must be a form of annotation tools"
-        in call("convert", world.folder, "--to", "table", "--out", tmp_path / "o", expect=1).stderr
-    )
     numbered = call("convert", world.folder, *options, expect=1).stderr
     assert "numbers need --category and --first-category, or --instances, got '5'" in numbered
     assert (

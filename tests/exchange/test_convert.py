@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +17,7 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.exchange import FORMS
 from reveal_bench.exchange.transfer import from_form, to_form
 from reveal_bench.kinds import KINDS
+from reveal_bench.masks import decode_mask
 from tests.conftest import World
 
 
@@ -51,6 +54,32 @@ def test_labels_of_studies_that_travel(built: Callable[[str], Path], tmp_path: P
         assert report.ok, report.render()
         given = {one.study_id: set(one.labels) for one in report.predictions}
         assert given == {record.study_id: set(record.labels) for record in kind.read_records(folder, "released")}
+
+
+def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = built("reveal-cxr")
+    to_form("table", folder, "released", tmp_path / "labels", with_pictures=False)
+    with (tmp_path / "labels" / "labels.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    records = KINDS["findings"].read_records(folder, "released")
+    said = {row["study_id"]: {name for name, cell in row.items() if cell == "1"} for row in rows}
+    assert said == {record.study_id: set(record.labels) for record in records}
+    folder = built("chexlocalize")
+    lost = to_form("table", folder, "released", tmp_path / "boxes", with_pictures=False).lost
+    assert "masks and contours, but for the boxes around them" in lost
+    with (tmp_path / "boxes" / "boxes.csv").open(encoding="utf-8", newline="") as file:
+        boxes = [row for row in csv.DictReader(file) if row["reader"] == "ground_truth"]
+    drawn = {
+        (record.image_id, one.finding): one.rle
+        for record in KINDS["localization"].read_records(folder, "released")
+        for one in record.annotations
+        if one.reader == "ground_truth" and one.area_px
+    }
+    assert {(row["image_id"], row["finding"]) for row in boxes} >= set(drawn)
+    row = boxes[0]
+    ys, xs = np.nonzero(decode_mask(drawn[row["image_id"], row["finding"]]))
+    x, y, width, height = (float(row[name]) for name in ("x", "y", "width", "height"))
+    assert (x <= xs.min(), y <= ys.min(), x + width <= xs.max() + 1, y + height <= ys.max() + 1) == (True,) * 4
 
 
 def test_predictions_for_a_holdout_travel_without_its_references(world: World, tmp_path: Path) -> None:

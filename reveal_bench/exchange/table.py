@@ -1,0 +1,62 @@
+"""CSV tables to read elsewhere: labels of studies, a column per label; and boxes, a row each.
+
+Conventions
+-----------
+``labels.csv`` has a row per study and reader: 1 present, 0 absent, blank what was not said. ``boxes.csv`` has a row per
+box, [x, y, width, height] in pixels of the full image; a drawing that has a mask alone gives the box around it. Models'
+tables are read by :mod:`reveal_bench.exchange.outputs`, so there is no reading here.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.exchange.shapes import mask_in_box
+from reveal_bench.kinds.cases import Annotations, Drawing, StudyLabels
+
+__all__ = ["FILE", "IMAGES", "write"]
+
+FILE, IMAGES = "labels.csv", "images"
+BOXES = "boxes.csv"
+
+
+def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+    """Write the tables that hold something; returns what no column holds, in words."""
+    if annotations.studies:
+        labels = (
+            [one.study_id, one.reader, *(_cell(one, name) for name in annotations.names)] for one in annotations.studies
+        )
+        _write(out / FILE, ["study_id", "reader", *annotations.names], labels)
+    if annotations.drawings:
+        columns = ["image_id", "finding", "reader", "x", "y", "width", "height", "score"]
+        _write(out / BOXES, columns, (row for one in annotations.drawings for row in _boxes(one)))
+    lost = {
+        "masks and contours, but for the boxes around them": any(one.mask is not None for one in annotations.drawings),
+        "points": any(one.points for one in annotations.drawings),
+        "cells": any(one.cell is not None for one in annotations.drawings),
+    }
+    return [told for told, is_there in lost.items() if is_there]
+
+
+def _cell(study: StudyLabels, name: str) -> str:
+    value = study.values.get(name)
+    return "" if value is None else str(value if study.are_probabilities else int(value))
+
+
+def _boxes(drawing: Drawing) -> Iterator[list[Any]]:
+    boxes: Sequence[Sequence[float]] = drawing.boxes
+    if not boxes and drawing.mask is not None and (found := mask_in_box(drawing.mask)) is not None:
+        boxes = (found[0],)
+    score = "" if drawing.score is None else drawing.score
+    for box in boxes:
+        yield [drawing.image_id, drawing.finding, drawing.reader, *box, score]
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
