@@ -109,6 +109,9 @@ def read_form(
     found = form_named(form).read(Path(path), known)
     if reader is None and len(found.readers) > 1:
         raise ArgumentError("reader", f"must be named, the file has {', '.join(found.readers)}")
+    by_own_id = [one for one in found.readers if one.partition(":")[2] == reader]  # "individual:R2" by "R2"
+    if reader not in found.readers and len(by_own_id) == 1:
+        [reader] = by_own_id
     if reader is not None and reader not in found.readers:
         raise ArgumentError("reader", f"must be one of the file: {', '.join(found.readers) or 'it has none'}", reader)
     chosen = replace(

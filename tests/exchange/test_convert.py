@@ -130,6 +130,14 @@ def test_what_cannot_be_converted_is_refused_before_anything_is_written(
     assert not (tmp_path / "q.jsonl").exists()
 
 
+def test_a_reader_is_named_as_in_the_dataset(world: World, tmp_path: Path) -> None:
+    to_form("coco", world.folder, "released", tmp_path / "out", with_pictures=False)
+    [file] = (tmp_path / "out").rglob("*.json")
+    file.write_text(file.read_text().replace('"ground_truth"', '"individual:R2"'))
+    done = from_form("coco", file, world.folder, "released", tmp_path / "q.jsonl", reader="R2")
+    assert done.readers == ("individual:R2",)
+
+
 def test_the_command_says_what_it_wrote_and_what_it_lost(built: Callable[[str], Path], tmp_path: Path) -> None:
     folder, out = str(built("chexlocalize")), str(tmp_path / "out")
     done = CliRunner().invoke(app, ["convert", folder, "--to", "cvat", "--out", out, "--no-pictures"])
