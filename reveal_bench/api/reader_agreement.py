@@ -32,6 +32,8 @@ COLUMNS = ("reader", "case", "score", "patient", "finding")
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 _WHOLE = re.compile(r"-?\d{1,9}(\.0+)?")
+_NO_CATEGORY = re.compile(r"-?\d*\.\d+|nan|na|n/a|null", re.IGNORECASE)
+"""Texts that stand for a missing rating, or for a number between categories."""
 
 Rating = int | str
 
@@ -198,6 +200,7 @@ def _read(
     patients: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
         told = {name: row.get(named[name]) for name in has}
+        told = {name: value.strip() if isinstance(value, str) else value for name, value in told.items()}
         empty = [name for name, value in told.items() if value is None or not str(value).strip()]
         if empty:
             raise ArgumentError("table", f"must have a `{named[empty[0]]}` in row {number}", "none")
@@ -216,7 +219,12 @@ def _rating(value: Any, name: str) -> Rating:
     """A whole number, also one that is written as text, or a name."""
     if isinstance(value, str):
         text = value.strip()
-        return int(float(text)) if _WHOLE.fullmatch(text) else text
+        if _WHOLE.fullmatch(text):
+            return int(float(text))
+        if not _NO_CATEGORY.fullmatch(text):
+            return text
     if isinstance(value, Real | np.bool_) and float(value).is_integer():
         return int(float(value))
-    raise ArgumentError(name, "must be a category, a whole number or a name", repr(value))
+    raise ArgumentError(
+        name, "must be a category, a whole number or a name; leave out the rows of cases not rated", repr(value)
+    )

@@ -211,8 +211,14 @@ def build(
     of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=cores(workers))
-    for option, private in (("--log", log), ("--id-table", id_table)):
-        _make_private(option, private, out, holdout)
+    _check_private("--log", log, out, holdout)
+    _check_private("--id-table", id_table, out, holdout)
+    if id_table is not None and (id_table.exists() or id_table in (log, id_key)):
+        raise ValueError(f"--id-table must be a new file, got {id_table}")
+    if log is not None:
+        if log == id_key:
+            raise ValueError(f"--log must not be the file of --id-key, got {log}")
+        os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
     if id_key is not None:
         if "id_key" not in builder.options:
             raise ValueError(f"--id-key is not for {builder.name}: its ids are public already")
@@ -221,8 +227,10 @@ def build(
     reading = None
     try:
         reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
-        if id_table is not None:
-            _write_ids(id_table, reading)
+        if id_table is not None and not reading.ids:
+            raise ValueError(
+                "--id-table is for datasets whose ids are made with --id-key; here they are public already"
+            )
         benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
         reading.warnings += [reading.unfused] if fuse is None and reading.unfused else []
         splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
@@ -261,6 +269,8 @@ def build(
         terminal.warn(error.warnings if reading is None else reading.warnings)
         raise BuildError(error.problems, hint=KEEP_GOING) from None
     _write_log(log, build_log.left_out, reading)
+    if id_table is not None:
+        _write_ids(id_table, reading)
     _tell(reading, build_log)
     for split, facts in info.splits.items():
         place = f"references only in {holdout}" if facts["references"] == "private" else "public"
@@ -311,14 +321,13 @@ def cores(workers: int | None) -> int:
     return workers or max(os.cpu_count() or 1, 2)
 
 
-def _make_private(option: str, path: Path | None, out: Path, holdout: Path | None) -> None:
-    """An empty file for its owner alone: it says whose the files of the download are, so it may not join a dataset."""
+def _check_private(option: str, path: Path | None, out: Path, holdout: Path | None) -> None:
+    """What says whose the files of the download are may not become part of a dataset."""
     if path is None:
         return
     for folder in (out, holdout):
         if folder is not None and folder.resolve() in (path.resolve(), *path.resolve().parents):
             raise ValueError(f"{option} must not lie in {folder}, got {path}")
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def _options(builder: Builder, **given: Any) -> dict[str, Any]:
@@ -380,9 +389,7 @@ def _write_log(path: Path | None, problems: Iterable[Problem], reading: Reading 
 
 def _write_ids(path: Path, reading: Reading) -> None:
     """What was made of which identifier of the download."""
-    if not reading.ids:
-        raise ValueError("--id-table is for datasets whose ids are made with --id-key; here they are public already")
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "own_id", "id"])
         table.writerows([kind, own, made] for (kind, own), made in sorted(reading.ids.items()))

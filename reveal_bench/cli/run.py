@@ -468,8 +468,9 @@ def import_replies(
 
 def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:
     check_outside_datasets(out, "--out")
-    from reveal_bench.models.run_folder import prediction_files, write_outputs
+    from reveal_bench.models.run_folder import check_same_run, prediction_files, write_outputs
 
+    check_same_run(out, info)
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     for name in prediction_files(info.epochs):
         typer.echo(f"wrote {out / name}")

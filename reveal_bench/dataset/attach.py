@@ -35,7 +35,7 @@ from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.kinds.images import Developed, PictureFile
 from reveal_bench.kinds.rows import Row
-from reveal_bench.sources.pictures import develop
+from reveal_bench.sources.pictures import GREY_OF_16_BITS, develop
 from reveal_bench.sources.source import BuildError, Problem
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _with_kind(file: PictureFile) -> PictureFile:
     head = _head(file)
     if head[128:132] == b"DICM" or file.path.suffix.lower() in (".dcm", ".dicom", ".dic"):
         return replace(file, kind="dicom")
-    is_png16 = head.startswith(b"\x89PNG\r\n\x1a\n") and head[24:25] == b"\x10"
+    is_png16 = head.startswith(b"\x89PNG\r\n\x1a\n") and head[24:26] == GREY_OF_16_BITS
     return replace(file, kind="png16" if is_png16 else "picture")
 
 

@@ -142,10 +142,12 @@ def evidence_of_groups(
     of_group = LEAST_UNITS
     if np.isfinite(bounds).all():  # a difference is held to the least of all, as its p is
         of_group = LEAST_UNITS_OF_KAPPA if bounds[0] < 0 else LEAST_UNITS_OF_MEAN if of_means else LEAST_UNITS
+    enough = n_units >= np.where(is_share, LEAST_UNITS, of_group)
+    is_enough = enough[averaged[0]] if is_mean and len(averaged) == 1 else of_macro >= least  # of one, it is that one
     return Evidence(
         left_out,
         np.concatenate([[of_macro], n_units]),
-        np.concatenate([[of_macro >= least], n_units >= np.where(is_share, LEAST_UNITS, of_group)]),
+        np.concatenate([[is_enough], enough]),
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
         None if lowest is None else np.concatenate([bounds[:1], lowest]),

@@ -11,6 +11,7 @@ of :mod:`reveal_bench.models.overlay`, boxes of detection to the whole picture.
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,12 +51,16 @@ def read_saved_replies(
     questions = {(question.unit, question.finding): question for question in list_questions(folder, split, settings)}
     described = describe_split(folder, split)
     found: dict[str, Exchange] = {}
+    if not questions:
+        raise ValueError(f"{folder} must ask something of split {split!r}")
     for line, question, text in _rows(Path(path), KINDS[described["kind"]].key, questions):
         if question.id in found:
             raise ValueError(f"{path}:{line} must be of a question without an earlier row, got {question.id}")
         reply = read_reply(text, question, settings)
         asked = Exchange(question.id, question.unit, reply.status, finding=question.finding)
         found[question.id] = with_reply(asked, reply, text=text)
+    if not found:
+        raise ValueError(f"{path} must have a row, got none")
     info = RunInfo(**described, n_questions=len(questions), n_asked=len(questions), model=model, grid=settings.grid)
     return info, [found[question.id] for question in questions.values() if question.id in found]
 
@@ -80,17 +85,43 @@ def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Que
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        if path.suffix.lower() in DELIMITERS:
-            table = csv.DictReader(file, delimiter=DELIMITERS[path.suffix.lower()])
-            for cells in table:
-                yield table.line_num, {name: text for name, text in cells.items() if isinstance(name, str)}
-            return
-        for number, text in enumerate(file, start=1):
-            try:
-                row = json.loads(text)
-            except ValueError as error:
-                raise ValueError(f"{path}:{number} must be a JSON object, got {error!s}") from None
-            if not isinstance(row, dict):
-                raise ValueError(f"{path}:{number} must be a JSON object, got {type(row).__name__}")
-            yield number, row
+    """Rows with the lines that they begin in."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be text in UTF-8, got {error}") from None
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    yield from _json_lines(path, text) if delimiter is None else _cells(path, text, delimiter)
+
+
+def _cells(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, dict[str, object]]]:
+    before = csv.field_size_limit(len(text) + 1)  # thoughts may be long
+    try:
+        table = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        names = next(table, [])
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path}:1 must name each column once, got {', '.join(names)}")
+        line = table.line_num + 1
+        for cells in table:
+            if cells and len(cells) != len(names):
+                raise ValueError(f"{path}:{line} must have {len(names)} cells, got {len(cells)}: quote what has commas")
+            if cells:
+                yield line, dict(zip(names, cells, strict=True))
+            line = table.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path} must be a table with balanced quotes, got {error}") from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def _json_lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, object]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}:{number} must be a JSON object, got {error}") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}:{number} must be a JSON object, got {type(row).__name__}")
+        yield number, row

@@ -398,7 +398,8 @@ class PictureFolder:
         may_be_empty: bool = False,
         by_path: bool = False,
     ) -> PictureFolder:
-        """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`.
+        """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`, and
+        no link that leads out of `root`.
 
         They are called by their paths below `root` in place of their stems if so said, where names may repeat.
 
@@ -409,12 +410,15 @@ class PictureFolder:
         """
         paths: dict[str, Path] = {}
         doubles: dict[str, Path] = {}
+        real_root = Path(root).resolve()
         for folder, folders, files in os.walk(root):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in skip)
             for name in sorted(files):
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() in suffixes and not name.startswith("."):
                     path = Path(folder, name)
+                    if not path.is_file() or (path.is_symlink() and not path.resolve().is_relative_to(real_root)):
+                        continue
                     key = path.relative_to(root).as_posix() if by_path else stem
                     (doubles if key in paths else paths)[key] = path
         if not paths and not may_be_empty:

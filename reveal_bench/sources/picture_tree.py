@@ -7,13 +7,13 @@ root, which is never published.
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.dicom.files import DicomFile
 from reveal_bench.dicom.header import Header
+from reveal_bench.dicom.scan import walk
 from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.source import Problem
@@ -29,23 +29,26 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
     one_per_study : each file is a study; otherwise each folder that holds files is one
     """
     tree = StudyTree()
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(folder, name)
-            if name.startswith(".") or path.suffix.lower() not in SUFFIXES:
-                continue
-            shown = path.relative_to(root)
-            uid = (shown if one_per_study else shown.parent).as_posix()
-            try:
-                height, width = picture_size(path)
-            except ValueError as error:
-                tree.problems.append(Problem(shown.as_posix(), None, "file", "must be a PNG or JPEG file", str(error)))
-                tree.problem_studies.add(uid)
-                height, width = 0, 0
-            header = _header(uid, shown.as_posix(), height, width)
-            study = tree.studies.setdefault(uid, TreeStudy(uid))
-            study.images.append(TreeImage(DicomFile(path), header, shown.as_posix(), is_dicom=False))
+    aside: list[tuple[DicomFile, str]] = []
+    unreadable: list[tuple[DicomFile, str]] = []
+    files = [file for file in walk(root, aside, unreadable) if file.member is None]
+    for file in sorted(files, key=lambda file: file.path):
+        if file.path.suffix.lower() not in SUFFIXES:
+            continue
+        shown = file.path.relative_to(root)
+        uid = (shown if one_per_study else shown.parent).as_posix()
+        try:
+            height, width = picture_size(file.path)
+        except ValueError as error:
+            tree.problems.append(Problem(shown.as_posix(), None, "file", "must be a PNG or JPEG file", str(error)))
+            tree.problem_studies.add(uid)
+            height, width = 0, 0
+        header = _header(uid, shown.as_posix(), height, width)
+        study = tree.studies.setdefault(uid, TreeStudy(uid))
+        study.images.append(TreeImage(file, header, shown.as_posix(), is_dicom=False))
+    tree.set_aside = [(file.shown(root), reason) for file, reason in aside]
+    rule = "must be a file that can be read"
+    tree.problems += [Problem(file.shown(root), None, "file", rule, reason) for file, reason in unreadable]
     tree.warnings.append("pictures have no header that tells of names in the pixels: look at them before publishing")
     return tree
 

@@ -29,14 +29,25 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from PIL.Image import Image
 
-__all__ = ["CLEANED", "ORIGINAL", "PNG16", "SUFFIXES", "develop", "grey_of_16_bits", "picture_size", "without_metadata"]
+__all__ = [
+    "CLEANED",
+    "GREY_OF_16_BITS",
+    "ORIGINAL",
+    "PNG16",
+    "SUFFIXES",
+    "develop",
+    "grey_of_16_bits",
+    "picture_size",
+    "without_metadata",
+]
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 """Of pictures that are not DICOM, in lower case."""
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-_GREY_OF_16_BITS = b"\x10\x00"
+GREY_OF_16_BITS = b"\x10\x00"
 """Bit depth and colour type in a PNG file's first chunk, the bytes 24 and 25."""
+_ORIENTATION = 0x0112  # EXIF
 _PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs"}
 _JPEG_KEPT_APP = {0xE0: (b"JFIF\0",), 0xE2: (b"ICC_PROFILE\0",), 0xEE: (b"Adobe",)}
 """APPn markers that may stay, with the beginnings that their contents must have."""
@@ -149,13 +160,29 @@ def develop(picture: PictureFile) -> Developed:
         dicom = develop_dicom(DicomFile(picture.path, picture.member))
         return Developed(dicom.data, picture.name, dicom.size, dicom.source_sha256, dicom.pixel_sha256, dicom.pipeline)
     data = _file_bytes(picture)
-    if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == _GREY_OF_16_BITS):
+    if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == GREY_OF_16_BITS):
         return _from_png16(picture, data)
+    _check_upright(data, picture.path)
     published = without_metadata(data)
     size, pixel_sha256 = _decode(published, picture.path)
     pipeline = ORIGINAL if published == data else CLEANED
     source_sha256 = hashlib.sha256(data).hexdigest()
     return Developed(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
+
+
+def _check_upright(data: bytes, path: Path) -> None:
+    """Metadata that turn or mirror a picture are not published, and places are those of the stored pixels."""
+    from PIL import Image
+
+    if not data.startswith(_JPEG):
+        return
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            turned = image.getexif().get(_ORIENTATION, 1)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(_reason(error, path)) from None
+    if turned != 1:
+        raise ValueError(f"turned by its metadata (EXIF orientation {turned}): save it as it is to be seen")
 
 
 def picture_size(path: Path) -> tuple[int, int]:

@@ -495,7 +495,7 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         if joining.table is not None and check_columns(read, joining.table, joining.problems) and not lacks_rows:
             joining.rows, faulty = labelled_studies(read, joining.table, joining.problems)
             joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, faulty=faulty)
-            joining.warnings += [*_left_out(joining, faulty), *_numbers_of_readers(joining.rows)]
+            joining.warnings += [*_left_out(joining, faulty), *_of_readers(joining.rows)]
         else:
             joining.table = None
     if not tree.studies and not tree.problems:
@@ -521,13 +521,17 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
     return [f"{n:,} studies have no row and are left out, as the mapping says"] if n else []
 
 
-def _numbers_of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
-    """How many studies have how many readers, where these differ."""
+def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
+    """How many studies have how many readers, where these differ, and how many have no label that most gave."""
+    found = []
     counted = Counter(len(row.readings) for row in rows)
-    if len(counted) < 2:
-        return []
-    told = ", ".join(f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items()))
-    return [f"studies have different numbers of readers: {told}"]
+    if len(counted) > 1:
+        told = ", ".join(f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items()))
+        found.append(f"studies have different numbers of readers: {told}")
+    n = sum(bool(row.readings) and not row.labels and all(row.readings.values()) for row in rows)
+    if n:
+        found.append(f"{n:,} studies have no label that more than half of their readers gave: all count as absent")
+    return found
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:

@@ -103,6 +103,7 @@ TWO = [*said("A", "yes no"), *said("B", "no no")]
         ([*TWO, TWO[1]], {}, "`table` must hold a rating once, row 5 has one again, got ('A', 'c1', 'all')"),
         ([*TWO, TWO[1] | {"score": ""}], {}, "`table` must have a `score` in row 5, got none"),
         ([*TWO, {"reader": "A", "case": "c2", "score": 0.5}], {}, "`table[5]` must be a category"),
+        ([*TWO, {"reader": "A ", "case": "c2", "score": "NA"}], {}, "`table[5]` must be a category"),
         (
             [row | {"patient": row["reader"]} for row in TWO],
             {},

@@ -259,6 +259,12 @@ def test_too_few_patients_have_no_interval(low: float, least: int, is_one_short:
     assert rare.value == pytest.approx((low + 1) / 2)
 
 
+def test_the_macro_of_one_finding_has_an_interval_where_that_has() -> None:
+    for n in (LEAST_UNITS_OF_MEAN - 1, LEAST_UNITS_OF_MEAN):
+        macro, only = estimate_cases("mask_iou", 1, np.linspace(0.1, 0.9, n), findings=["f"] * n)
+        assert math.isnan(macro.low) == math.isnan(only.low) == (n < LEAST_UNITS_OF_MEAN)
+
+
 @pytest.mark.parametrize("is_one_short", [True, False])
 def test_kappa_needs_more_patients_than_f1(is_one_short: bool) -> None:
     n = LEAST_UNITS_OF_KAPPA - is_one_short  # called by reader or model, who differ in one

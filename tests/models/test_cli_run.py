@@ -165,6 +165,19 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
         (tmp_path / "faulty.jsonl").write_text(text)
         refused = call("import-replies", tmp_path / "faulty.jsonl", *asked, "--out", tmp_path / "no", expect=1)
         assert problem in refused.stderr
+    for text, problem in (
+        ("image_id,finding,reply\n", "faulty.csv must have a row, got none"),
+        ('image_id,finding,reply\na,b,"c\n', "faulty.csv must be a table with balanced quotes"),
+        ("image_id,finding,reply\na,b,c,d\n", "faulty.csv:2 must have 3 cells, got 4: quote what has commas"),
+        ("image_id,reply,reply\na,b,c\n", "faulty.csv:1 must name each column once"),
+    ):
+        (tmp_path / "faulty.csv").write_text(text)
+        refused = call("import-replies", tmp_path / "faulty.csv", *asked, "--out", tmp_path / "no", expect=1)
+        assert problem in refused.stderr
+    refused = call(
+        "import-replies", tmp_path / "replies.csv", *asked, "--out", shutil.copytree(out, tmp_path / "ran"), expect=1
+    )
+    assert "holds another run" in refused.stderr
 
 
 def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:

@@ -230,7 +230,10 @@ def test_what_is_wrong_with_studies_of_pictures_is_named(tmp_path, change, probl
 
 def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
     root = write_boxes(tmp_path / "set")  # whose ids are public
-    for place, told in ((tmp_path / "out" / "ids.csv", "must not lie in"), (tmp_path / "ids.csv", "public already")):
+    (tmp_path / "key").write_text("secret")
+    refused = {"out/ids.csv": "must not lie in", "ids.csv": "public already", "key": "must be a new file"}
+    for name, told in refused.items():
+        place = tmp_path / name
         done = CliRunner().invoke(app, ["build", str(root), "--out", str(tmp_path / "out"), "--id-table", str(place)])
         assert told in str(done.exception)
 
@@ -240,6 +243,19 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
     (root / "b" / "2.png").write_bytes(b"none")
     with pytest.raises(BuildError, match=r"b/2\.png: `file` must be a PNG or JPEG file, got not a picture"):
         read(root, id_key=KEY)
+
+
+def test_pictures_that_may_not_be_taken_are_left_or_refused(tmp_path):
+    root = write_pictures(tmp_path / "set", "file", "1,P,1,0\n2,P,0,1\n")
+    (tmp_path / "3.png").write_bytes((root / "b" / "2.png").read_bytes())
+    (root / "3.png").symlink_to(tmp_path / "3.png")
+    assert read(root, id_key=KEY).set_aside == [("3.png", "a link that leads out of the folder")]
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("L", (8, 6)).save(root / "a" / "1.jpg", exif=turned)
+    arguments = ["build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "out"]
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert "`picture` must be readable, got turned by its metadata (EXIF orientation 6)" in str(done.exception)
 
 
 def test_own_findings_and_readers_are_suggested(tmp_path):
