@@ -198,7 +198,7 @@ def test_a_row_with_a_line_break_keeps_its_line(tmp_path):
         ("t.json", "[1]", "t.json:1: `entry` must be a JSON object, got int"),
         ("t.json", "[]", "`rows` must hold at least one study, got none"),
         ("t.jsonl", '{"a": 1}\n{"a": \n', "t.jsonl:2: `line` must be JSON"),
-        ("t.csv", "a;b\n\xff", "must be readable as csv in UTF-8"),
+        ("t.csv", "a;b\n\xff", "t.csv:2: `file` must be UTF-8: save the table as CSV UTF-8, got the byte 0xff"),
         ("t.xlsx", "PK", "must be readable as xlsx in UTF-8, got not an xlsx file"),
         ("t.csv", "", "`file` must have a row of column names, got an empty table"),
     ],
