@@ -112,7 +112,7 @@ TABLE: dict[str, tuple[str | bytes, str]] = {
     "empty": (b"", "empty-file"),
     "UTF-16": ("{}".encode("utf-16"), "encoding"),
     "gzip cut off": (gzip.compress(b"{}", mtime=0)[:-5], "compression"),
-    "a ZIP archive": (b"PK\x03\x04" + bytes(30), "missing-column"),
+    "a ZIP archive": (b"PK\x03\x04" + bytes(30), "format"),
     "a pickle": (b"\x80\x04\x95", "encoding"),
 }  # fmt: skip
 
