@@ -217,7 +217,7 @@ async function begin() {
   find("about").textContent = `version ${version}, ${split}${synthetic ? ", synthetic data" : ""}`;
   const { outcomes, systems } = state.index;
   find("legend").textContent = outcomes && systems.length
-    ? `Beside each finding: answers judged “${outcomes[0]}”, of ${systems.length}.` : "";
+    ? `Beside each finding: how many of the ${systems.length} systems are judged “${outcomes[0]}” there.` : "";
   state.filters = filters();
   options("group", [["", "All findings"], ...groups.map((name) => [name, name])]);
   options("show", state.filters);
