@@ -104,7 +104,9 @@ def _cells(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, dict[st
         line = table.line_num + 1
         for cells in table:
             if cells and len(cells) != len(names):
-                raise ValueError(f"{path}:{line} must have {len(names)} cells, got {len(cells)}: quote what has commas")
+                raise ValueError(
+                    f"{path}:{line} must have {len(names)} cells, got {len(cells)}: quote what has a {delimiter!r}"
+                )
             if cells:
                 yield line, dict(zip(names, cells, strict=True))
             line = table.line_num + 1

@@ -162,7 +162,7 @@ def develop(picture: PictureFile) -> Developed:
     data = _file_bytes(picture)
     if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == GREY_OF_16_BITS):
         return _from_png16(picture, data)
-    _check_upright(data, picture.path)
+    _check_upright(data)
     published = without_metadata(data)
     size, pixel_sha256 = _decode(published, picture.path)
     pipeline = ORIGINAL if published == data else CLEANED
@@ -170,8 +170,8 @@ def develop(picture: PictureFile) -> Developed:
     return Developed(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
 
 
-def _check_upright(data: bytes, path: Path) -> None:
-    """Metadata that turn or mirror a picture are not published, and places are those of the stored pixels."""
+def _check_upright(data: bytes) -> None:
+    """Raise ValueError if metadata turn or mirror a JPEG: they are not published, and places are of stored pixels."""
     from PIL import Image
 
     if not data.startswith(_JPEG):
@@ -179,8 +179,8 @@ def _check_upright(data: bytes, path: Path) -> None:
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             turned = image.getexif().get(_ORIENTATION, 1)
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(_reason(error, path)) from None
+    except (OSError, SyntaxError, Image.DecompressionBombError):
+        return  # metadata that nobody can read turn nothing; whether the picture can be read shows when it is decoded
     if turned != 1:
         raise ValueError(f"turned by its metadata (EXIF orientation {turned}): save it as it is to be seen")
 

@@ -231,7 +231,12 @@ def test_what_is_wrong_with_studies_of_pictures_is_named(tmp_path, change, probl
 def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
     root = write_boxes(tmp_path / "set")  # whose ids are public
     (tmp_path / "key").write_text("secret")
-    refused = {"out/ids.csv": "must not lie in", "ids.csv": "public already", "key": "must be a new file"}
+    refused = {
+        "out/ids.csv": "must not lie in",
+        "ids.csv": "public already",
+        "key": "must be a new file",
+        "no/ids.csv": "in a folder that exists",
+    }
     for name, told in refused.items():
         place = tmp_path / name
         done = CliRunner().invoke(app, ["build", str(root), "--out", str(tmp_path / "out"), "--id-table", str(place)])
@@ -250,6 +255,8 @@ def test_pictures_that_may_not_be_taken_are_left_or_refused(tmp_path):
     (tmp_path / "3.png").write_bytes((root / "b" / "2.png").read_bytes())
     (root / "3.png").symlink_to(tmp_path / "3.png")
     assert read(root, id_key=KEY).set_aside == [("3.png", "a link that leads out of the folder")]
+    Image.new("L", (8, 6)).save(root / "a" / "1.jpg", exif=b"Exif\0\0MM\0*\0\0")  # broken: cut out, and no fault
+    run("build", root, "--id-key", tmp_path / "key", "--out", tmp_path / "broken")
     turned = Image.Exif()
     turned[0x0112] = 6
     Image.new("L", (8, 6)).save(root / "a" / "1.jpg", exif=turned)

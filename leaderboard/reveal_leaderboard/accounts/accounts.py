@@ -100,7 +100,7 @@ class Accounts(Credentials):
         AccountDisabledError
             If an administrator closed the account.
         ValueError
-            If `address` is not an address of mail, or `days` not 1 to 30.
+            If `address` is not an e-mail address, or `days` not 1 to 30.
         """
         subject = links.mail_address(address)
         with self._engine.begin() as connection:

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-The operator makes a link for an address of mail and sends it; whoever opens it is taken to be its reader. A link is
+The operator makes a link for an e-mail address and sends it; whoever opens it is taken to be its owner. A link is
 good for one session, which lasts 30 days, and a person has one link at a time. Its secret is 256 random bits; until it
 is used or over, its hash lies among the sessions of its person, marked so that it is no session's. Making a link and
 using one append an event under ``user:ID``. All functions work within the caller's transaction.
@@ -33,7 +33,7 @@ MAX_ADDRESS = 200
 
 
 def mail_address(text: str) -> str:
-    """An address of mail as accounts are found by it: case does not count.
+    """An e-mail address as accounts are found by it: case does not count.
 
     Raises
     ------

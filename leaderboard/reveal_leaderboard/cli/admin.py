@@ -167,7 +167,7 @@ def invite(
     days: Annotated[int, typer.Option(help="How long the link works, 1 to 30.")] = 7,
     database: Database = None,
 ) -> None:
-    """Print a link with which the reader of ADDRESS, an address of mail, signs in once (`serve --auth links`).
+    """Print a link with which the owner of the e-mail address ADDRESS signs in once (`serve --auth links`).
 
     The server's address is read from REVEAL_URL. A new link takes the place of one that was not used.
     """
