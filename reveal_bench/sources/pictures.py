@@ -180,7 +180,7 @@ def _check_upright(data: bytes) -> None:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             turned = image.getexif().get(_ORIENTATION, 1)
     except (OSError, SyntaxError, Image.DecompressionBombError):
-        return  # metadata that nobody can read turn nothing; whether the picture can be read shows when it is decoded
+        return  # what is wrong with the file shows when its metadata are cut out and it is decoded
     if turned != 1:
         raise ValueError(f"turned by its metadata (EXIF orientation {turned}): save it as it is to be seen")
 
