@@ -81,10 +81,14 @@ def test_that_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None
 def test_a_program_that_outlives_its_starter_does_not_keep_the_folder(tmp_path: Path) -> None:
     """Children get no descriptor of the lock."""
     with scratch_folder(tmp_path) as folder:
-        child = subprocess.Popen(["sleep", "60"], close_fds=False)
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, close_fds=False)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"x")
+        assert child.stdout.read(1) == b"x"  # from here on it opens and closes nothing
         handles = [os.readlink(f"/proc/{child.pid}/fd/{n}") for n in os.listdir(f"/proc/{child.pid}/fd")]
         child.kill()
-        child.wait()
+        child.communicate()
     assert str(folder) not in handles
 
 
