@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["ArgumentError"]
-
 
 class ArgumentError(ValueError):
     """An argument breaks its rule.

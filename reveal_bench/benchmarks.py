@@ -26,18 +26,6 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = [
-    "BENCHMARKS",
-    "SOURCES",
-    "Benchmark",
-    "Source",
-    "bundled",
-    "detection_of",
-    "hub_task",
-    "of_task",
-    "own_benchmark",
-]
-
 Kind = Literal["localization", "findings", "tasks", "detection"]
 Asks = Literal["present", "all"]
 

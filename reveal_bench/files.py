@@ -20,8 +20,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["file_sha256", "flush_folder", "parse_json", "replacing", "write_all", "write_whole"]
-
 
 def file_sha256(path: Path) -> str:
     """Hexadecimal sha256 of a file."""

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["MAX_CELLS", "Grid", "box_centre", "is_inside"]
-
 MAX_CELLS = 26
 """Largest grid whose columns still have one-letter names."""
 

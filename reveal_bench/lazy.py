@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["getter"]
-
 
 def getter(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
     """The ``__getattr__`` of `package`, whose names are found in the modules of `home`, named from the package on.

@@ -38,27 +38,6 @@ from reveal_bench.arrays import IntArray
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = [
-    "Box",
-    "MAX_PIXELS",
-    "MAX_RUNS",
-    "MaskProblem",
-    "PackedMasks",
-    "Rle",
-    "decode_mask",
-    "empty_rle",
-    "encode_mask",
-    "measure_masks",
-    "pack_boxes",
-    "pack_masks",
-    "pack_regions",
-    "parse_masks",
-    "rasterize_polygons",
-    "shrink_mask",
-    "tight_box",
-    "union_masks",
-]
-
 MAX_PIXELS = 1 << 28
 """Largest height x width of a mask; a chest radiograph has about 7 million pixels."""
 MAX_RUNS = 1_000_000

@@ -29,17 +29,6 @@ from reveal_bench.saliency_maps.scores import score_maps as rows_of_maps
 if TYPE_CHECKING:
     from reveal_bench.reports.style import Illustration
 
-__all__ = [
-    "Confidence",
-    "DetectorCurves",
-    "MapScores",
-    "PixelStatistics",
-    "confidence",
-    "curves",
-    "pixels",
-    "score_maps",
-]
-
 
 def _flat(row: Any) -> dict[str, Any]:
     """The fields of a dataclass, a mean as three columns."""

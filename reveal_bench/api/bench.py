@@ -27,8 +27,6 @@ from reveal_bench.kinds.kind import Kind, Manifest
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["AnyBench", "Bench", "Cases", "References", "as_bench", "load"]
-
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 

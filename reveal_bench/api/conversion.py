@@ -18,8 +18,6 @@ from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange.outputs import BoxForm, Reading, coco_names, read_outputs
 from reveal_bench.files import parse_json, where_not_utf8, write_whole
 
-__all__ = ["Conversion", "convert"]
-
 
 @dataclass(frozen=True, repr=False)
 class Conversion(Shown):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Maps = str | Path | Sequence[str | Path] | Mapping[tuple[str, str], Any]
 """Heat maps: a folder, a list of files, or (image, finding) -> a file, an array, or an array and its probability."""
 
-__all__ = ["Maps", "asked_of", "found_maps", "saliency", "tune_gates", "tune_saliency"]
-
 
 def saliency(
     maps: str | Path | Sequence[str | Path],

@@ -41,8 +41,6 @@ from reveal_bench.reports.page import check_target
 from reveal_bench.reports.style import Illustration
 from reveal_bench.saliency_maps.tuning import Tuned
 
-__all__ = ["human_report", "saliency_report"]
-
 _METRICS = ("mask_iou", "point_hit", "mask_iou_all")
 _TUNED = (
     ("tuning", "threshold", "thresholds", "Threshold (% of the map's range)", "As Extended Data Fig. 1a"),

@@ -16,8 +16,6 @@ from reveal_bench.arguments import ArgumentError
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["WrittenReport", "report"]
-
 Progress = Callable[..., None]
 
 
@@ -86,7 +84,8 @@ def report(
         folder = runs.folder if isinstance(runs, Bench) else Path(runs)
         target = folder.resolve().with_name(f"{folder.resolve().name}-report.html") if out is None else Path(out)
         return WrittenReport(target, tuple(write_report(folder, target, split=split, progress=progress, **options)))
-    from reveal_bench.reports.run_page import PAGE, write_run_report
+    from reveal_bench.reports.run_page import write_run_report
+    from reveal_bench.reports.run_report import PAGE
 
     if out is None:
         raise ArgumentError("out", "must be given: the folder to write a report of runs to")

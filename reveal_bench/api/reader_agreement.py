@@ -24,8 +24,6 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.estimates import POOLED, code_ratings, estimate_agreement
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["AGREEMENT_METRICS", "Agreement", "PairAgreement", "agreement"]
-
 AGREEMENT_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
 COLUMNS = ("reader", "case", "score", "patient", "finding")
 """What is read; every case is its own patient, and there is one finding, where a column is missing."""

@@ -22,8 +22,6 @@ from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, a
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
 from reveal_bench.reader_studies.study import beside_readers, figures_of, read_study
 
-__all__ = ["ReaderPlan", "ReaderStudyResult", "ReadingsTable", "plan_readers", "readers", "readings"]
-
 _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
 

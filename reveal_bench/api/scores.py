@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.scored import Rows
 
-__all__ = ["AgainstReaders", "BesidePublished", "Scores", "Subgroups", "beside_published", "summarize"]
-
 FEW = "too few patients"
 """Why a figure has no interval, see docs/statistics.md."""
 

@@ -34,8 +34,6 @@ from reveal_bench.kinds.localization.scoring import CaseRows
 if TYPE_CHECKING:
     from reveal_bench.reports.style import Illustration
 
-__all__ = ["Shapes", "assurances_of", "confidence_table", "shapes"]
-
 
 @dataclass(frozen=True, repr=False)
 class Shapes(ShownTables):

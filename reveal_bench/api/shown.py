@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.reports.style import Illustration
 
-__all__ = ["FigureTable", "Shown", "ShownTables", "written"]
-
 _ROWS_IN_REPR = 7
 _ROWS_IN_HTML = 20
 _MOST_CHARACTERS = 30

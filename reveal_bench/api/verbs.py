@@ -29,8 +29,6 @@ from reveal_bench.metrics.words import groups_text, interval_text, p_text, plura
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["Comparisons", "Ranking", "compare", "rank", "score", "score_given"]
-
 
 @dataclass(frozen=True, repr=False)
 class Comparisons(Shown):

@@ -26,8 +26,6 @@ from reveal_bench.cli.output import (
 )
 from reveal_bench.cli.score import thresholds_of
 
-__all__ = ["agreement", "confidence", "curves", "plan_readers", "readers", "readings", "shapes"]
-
 
 class Bins(StrEnum):
     """How probabilities are put into bins."""

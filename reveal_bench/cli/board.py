@@ -23,8 +23,6 @@ from reveal_bench.files import file_sha256
 if TYPE_CHECKING:
     from reveal_bench.cli.client import Progress, Server
 
-__all__ = ["read_json", "read_key", "receipt", "status", "submit", "withdraw"]
-
 A_DAY = 24 * 3600.0
 
 Url = Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")]

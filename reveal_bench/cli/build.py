@@ -363,7 +363,7 @@ def _asks(text: str | None) -> Any:
 
 
 def _holdout_split(builder: Builder, reading: Reading) -> str:
-    from reveal_bench.dataset.build import HOLDOUT
+    from reveal_bench.dataset.holdout import HOLDOUT
 
     return HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
 

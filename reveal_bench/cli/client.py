@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = [
-    "FINAL_STATES", "TOKEN_VARIABLE", "LeaderboardError", "Server", "Upload", "follow", "leaderboard",
-    "read_token", "submit",
-]  # fmt: skip
-
 FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
 """States of a submission that change no more by themselves."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reveal_bench.results.checklists import Recorded
     from reveal_bench.results.facts import Result
 
-__all__ = ["convert", "export"]
-
 
 class ExchangeForm(StrEnum):
     """What annotations can be written as and read from: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from reveal_bench.curation.report_tables import Engine
     from reveal_bench.models.asking import Asker
 
-__all__ = ["app", "draft_ratings"]
-
-
 Model = Annotated[str | None, typer.Option(help="Model to ask, by its name at --endpoint.")]
 ModelOptions = Annotated[
     str | None,

@@ -16,8 +16,6 @@ from reveal_bench.arguments import ArgumentError
 if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
-__all__ = ["Engine", "EngineName", "ExecutorFile", "StoragePlace", "TaskSize", "seen_by", "tasks_of"]
-
 
 class Engine(StrEnum):
     """Who does the work."""

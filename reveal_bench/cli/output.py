@@ -28,24 +28,6 @@ if TYPE_CHECKING:
     from reveal_bench.metrics.bootstrap import Estimate
     from reveal_bench.models.run_folder import RunSummary
 
-__all__ = [
-    "print_comparisons",
-    "print_ranking",
-    "print_refusal",
-    "print_released",
-    "print_run",
-    "print_scores",
-    "print_shown",
-    "print_tables",
-    "printed_as",
-    "plain_progress",
-    "progress",
-    "warn",
-    "warnings_of",
-    "write_tables",
-]
-
-
 _UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
@@ -380,7 +362,7 @@ def print_shown(result: Shown, *, wide: bool | None = None) -> None:
 
 def print_run(summary: RunSummary) -> None:
     """What became of a run's questions, by finding where there are findings, and what it cost."""
-    from reveal_bench.models.answers import STATUSES
+    from reveal_bench.models.answer_words import STATUSES
 
     statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
     table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))

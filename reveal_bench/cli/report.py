@@ -11,8 +11,6 @@ import typer
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import Folder, Missing, Resamples, Seed, Split, check_outside_datasets
 
-__all__ = ["labelled", "misses", "report", "view"]
-
 Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
 Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl next to them.")]
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.run_folder import Exchange, RunInfo
 
-__all__ = ["export_lmms", "import_inspect", "import_lmms", "import_replies", "run"]
-
 
 class Prompt(StrEnum):
     """How a model is asked."""

@@ -17,8 +17,6 @@ from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, 
 if TYPE_CHECKING:
     from reveal_bench.saliency_maps.tuning import Tuned
 
-__all__ = ["saliency", "score_maps"]
-
 
 class GateRule(StrEnum):
     """Rules of :mod:`reveal_bench.saliency_maps.gates`."""

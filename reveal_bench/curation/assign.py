@@ -29,9 +29,6 @@ from reveal_bench.curation.tables import Assignment, Sampled, read_table, write_
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_table import read_table as read_any_table
 
-__all__ = ["MOST", "PER_STUDY", "assign", "draw_assignment", "loads", "read_readers", "reassign"]
-
-
 PER_STUDY, MOST = 3, 300
 """Readers per study, and studies per reader at most (paper 004, section 2.2)."""
 

@@ -39,18 +39,6 @@ from reveal_bench.sources.mapping import VOCABULARIES, folded
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns, read_table
 
-__all__ = [
-    "CategoryBalance",
-    "ColumnBalance",
-    "CountsTest",
-    "Facts",
-    "SIMULATED",
-    "compare_counts",
-    "compare_halves",
-    "read_facts",
-]
-
-
 SIMULATED = 9_999
 SMALL = 5.0
 """Expected counts below this are small."""

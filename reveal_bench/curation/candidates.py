@@ -41,18 +41,6 @@ from reveal_bench.curation.report_tables import Quarantined, Report, read_report
 from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS
 from reveal_bench.models.asking import Asker, Dialogue, Request
 
-__all__ = [
-    "CANDIDATES_NAME",
-    "COLUMNS",
-    "Candidate",
-    "Drafted",
-    "QUARANTINE_NAME",
-    "TaskDrafter",
-    "candidate_table",
-    "draft_candidates",
-    "read_candidates",
-]
-
 CANDIDATES_NAME, QUARANTINE_NAME = "candidates.csv", "candidates-quarantine.jsonl"
 COLUMNS = (
     "task_id", "study_id", "prior_study_id", "subject_id", "prompt", "category", "indication", "temporal",

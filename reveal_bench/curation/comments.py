@@ -25,8 +25,6 @@ from reveal_bench.curation.rules import SIGNATURE, Mention, mentions
 from reveal_bench.curation.sentences import clauses, sentences, whole_words
 from reveal_bench.curation.tables import ANSWERS, Labels, Revision, Vote, in_order
 
-__all__ = ["labels_after", "revise_by_rules"]
-
 AGREE_MOSTLY = ANSWERS[1]
 
 LUNGS = ("Airspace opacity", "Interstitial opacity", "Lung mass", "Lung nodule")

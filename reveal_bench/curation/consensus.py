@@ -67,17 +67,6 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_means, resa
 from reveal_bench.metrics.estimates import POOLED
 from reveal_bench.metrics.intervals import Resampling, find_intervals
 
-__all__ = [
-    "Agreement",
-    "Reviser",
-    "consensus",
-    "find_consensus",
-    "majority_labels",
-    "measure_agreement",
-    "revise_votes",
-]
-
-
 ORDERED = tuple(reversed(ANSWERS))
 """Disagree, mostly, all: codes 0, 1, 2."""
 

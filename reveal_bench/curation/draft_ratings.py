@@ -43,8 +43,6 @@ from reveal_bench.kinds.tasks.records import (
 from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST, REPORTED_OF_TEXT, reader_agreement
 from reveal_bench.models.asking import Asker, Dialogue, Request
 
-__all__ = ["Agreement", "Draft", "Drafts", "Grader", "PROMPTS", "draft_ratings", "rating_prompt", "write_drafts"]
-
 TEXT_CRITERIA = tuple(name for name in CRITERIA if name in REPORTED_OF_TEXT)
 SCORES = range(LOWEST, HIGHEST + 1)
 MOST_CHARACTERS = 500

@@ -27,8 +27,6 @@ from reveal_bench.curation.report_tables import (
 )
 from reveal_bench.curation.tables import Suggestion, in_order, label_counts, tally, write_table
 
-__all__ = ["QUARANTINE_NAME", "SUGGESTIONS_NAME", "ReportTable", "SuggestionTable", "answers_in_order", "extract"]
-
 SUGGESTIONS_NAME, QUARANTINE_NAME = "suggestions.parquet", "quarantine.jsonl"
 
 

@@ -33,8 +33,6 @@ from reveal_bench.models.watching import RunWatcher
 if TYPE_CHECKING:
     from inspect_ai.solver import Solver
 
-__all__ = ["FilmGrader", "ROLE"]
-
 ROLE = "grader"
 
 

@@ -29,8 +29,6 @@ import numpy as np
 from reveal_bench.files import write_whole
 from reveal_bench.version import __version__
 
-__all__ = ["STATE_NAME", "STEPS", "CurationError", "CurationFolder", "Progress", "StepRecord", "StepState"]
-
 Progress = Callable[[int, int], None]
 
 STATE_NAME = "curation.json"

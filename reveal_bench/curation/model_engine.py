@@ -35,8 +35,6 @@ from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.tables import Labels, Revision, Suggestion, Vote, labels_of
 from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
 
-__all__ = ["ModelEngine", "ModelReviser", "NoAnswer", "Questioner", "UnreadNote", "as_one_text"]
-
 T = TypeVar("T")
 
 

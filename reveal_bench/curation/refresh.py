@@ -44,8 +44,6 @@ from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
 from reveal_bench.sources.study_table import TableRow
 
-__all__ = ["Correction", "bump", "read_corrections", "refresh"]
-
 RELEASED, HOLDOUT = HALVES
 HISTORY_NAME = "history.parquet"
 WRITES = ("split.parquet", HISTORY_NAME, "labels_diff.json", "benchmark/labels.csv", "benchmark/mapping.yaml")

@@ -31,28 +31,6 @@ from reveal_bench.curation.tables import Finding, Labels, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS
 from reveal_bench.models.asking import Request
 
-__all__ = [
-    "AnswerError",
-    "DATA_ALONE",
-    "FINDINGS_SCHEMA",
-    "LABELS_SCHEMA",
-    "NOTE_SCHEMA",
-    "ONE_OBJECT",
-    "PROMPT_VERSION",
-    "Prompt",
-    "as_json",
-    "check_schema",
-    "findings_prompt",
-    "held",
-    "labelled_findings_prompt",
-    "labels_prompt",
-    "line_of",
-    "note_prompt",
-    "object_schema",
-    "only_object",
-    "plain",
-]
-
 MOST_CHARACTERS = 200_000
 THINKING = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 LOOKS_LIKE_JSON = re.compile(r'\{\s*["}]')

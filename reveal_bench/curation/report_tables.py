@@ -28,18 +28,6 @@ from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
 from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, TableRow, missing_columns, read_table
 
-__all__ = [
-    "Engine",
-    "GIVEN",
-    "Quarantined",
-    "Report",
-    "ReportColumns",
-    "SuggestionColumns",
-    "read_reports",
-    "read_suggestions",
-    "texts_digest",
-]
-
 
 class OfStudy(Protocol):
     """What a row becomes."""

@@ -43,8 +43,6 @@ from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections, whole_words
 from reveal_bench.curation.tables import Finding, Suggestion, labels_of
 
-__all__ = ["Mention", "Rules", "SIGNATURE", "TERMS", "find_findings", "mentions"]
-
 LARGEST_NODULE_CM = 3.0
 """A lesion up to this size is a nodule, a larger one a mass (paper 004, Table S1)."""
 

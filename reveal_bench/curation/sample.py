@@ -25,8 +25,6 @@ from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Sampled, Suggestion, label_counts, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS
 
-__all__ = ["PAPER_STRATA", "SampleDrawn", "SetAside", "Stratum", "draw_sample", "sample"]
-
 PAPER_STRATA = {1: 300, 2: 300, 3: 319, 4: 76, 5: 4, 6: 1}
 """Number of suggested labels -> studies wanted (paper 004, section 2.1)."""
 

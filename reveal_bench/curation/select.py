@@ -26,8 +26,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Consensus, Labels, Selected, in_order, read_table, tally, write_table
 
-__all__ = ["LESS_COMMON", "N_READERS", "Choice", "choose", "select"]
-
 LESS_COMMON: Labels = in_order(
     (
         "COPD", "Pleural thickening", "Lung nodule", "Lung mass", "Aneurysm", "Pneumothorax", "Hiatal hernia",

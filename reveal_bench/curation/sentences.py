@@ -32,8 +32,6 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Literal
 
-__all__ = ["Denial", "POLICY", "clauses", "denials", "normalised", "sentences", "told_sections", "whole_words"]
-
 MOST_CHARACTERS = 600
 """Of a sentence."""
 

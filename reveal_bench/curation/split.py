@@ -45,8 +45,6 @@ from reveal_bench.files import file_sha256
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
-__all__ = ["split", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
-
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 LEVEL = 0.05
 """P values below it are counted; the paper found none."""

@@ -23,29 +23,6 @@ from reveal_bench.findings import REVEAL_LABELS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ANSWERS",
-    "HALVES",
-    "Assignment",
-    "Consensus",
-    "Finding",
-    "Labels",
-    "Placed",
-    "Released",
-    "Revision",
-    "Sampled",
-    "Selected",
-    "Suggestion",
-    "Vote",
-    "in_order",
-    "json_ready",
-    "label_counts",
-    "labels_of",
-    "read_table",
-    "tally",
-    "write_table",
-]
-
 Labels = tuple[str, ...]
 
 ANSWERS = ("agree_all", "agree_mostly", "disagree")

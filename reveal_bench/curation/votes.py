@@ -34,8 +34,6 @@ from reveal_bench.sources.study_labels import labels_of_cell
 from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
 from reveal_bench.sources.study_table import read_table as read_any_table
 
-__all__ = ["COLUMNS", "check_votes", "import_votes", "spelled_answer", "vote_counts"]
-
 COLUMNS = {name: name for name in ("study", "reader", "answer", "comment", "labels")}
 """Field -> column, unless told otherwise; the last two may be missing."""
 NEEDED = ("study", "reader", "answer")

@@ -41,8 +41,6 @@ from reveal_bench.sources.source import BuildError, Problem
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict, Features
 
-__all__ = ["AttachLog", "attach_images"]
-
 SUFFIXES = {".jpg", ".jpeg", ".png", ".dcm", ".dicom", ".dic", ""}
 PARTS = 4
 """Last parts of a path that may make up an id."""

@@ -25,21 +25,6 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 
-__all__ = [
-    "Balance",
-    "CRITERION",
-    "CategoryShare",
-    "Column",
-    "Differences",
-    "Draws",
-    "balance_of",
-    "best_draw",
-    "columns_judged",
-    "columns_of",
-    "mean_differences",
-    "proportion_differences",
-]
-
 NAN = float("nan")
 PRESENT, ABSENT = "present", "absent"
 CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"

@@ -67,8 +67,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
 
-__all__ = ["BuildLog", "Engine", "HOLDOUT", "RELEASED", "build_folder", "replace_targets", "workplace"]
-
 
 @dataclass(frozen=True, slots=True)
 class Workplace:

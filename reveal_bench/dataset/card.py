@@ -33,19 +33,6 @@ from reveal_bench.kinds.tally import Tally
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "Config",
-    "PLACE",
-    "SECTIONS",
-    "card_template",
-    "front_matter",
-    "private_card",
-    "read_yaml",
-    "render_card",
-    "render_eval_yaml",
-    "sections",
-]
-
 PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 SECTIONS = (
     "Summary", "How to load", "Configs and splits", "Features", "Collection", "Annotation", "Demographics",

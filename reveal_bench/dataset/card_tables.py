@@ -18,22 +18,6 @@ from reveal_bench.kinds.tally import ACQUISITION, Tally, markdown_table
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "acquisition_table",
-    "agreement_table",
-    "categories_table",
-    "column_meanings",
-    "config_meanings",
-    "configs_table",
-    "demographics_table",
-    "features_table",
-    "findings_table",
-    "missing_list",
-    "ratings_table",
-    "splits_table",
-    "views_table",
-]
-
 COLUMNS = {
     # rows of more than one kind
     "image": "file bytes of the radiograph (null where pixels are withheld)",

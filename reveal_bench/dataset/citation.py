@@ -19,8 +19,6 @@ from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.card import SYNTHETIC_LICENCE, card_template, front_matter
 from reveal_bench.dataset.croissant import SPDX, citation
 
-__all__ = ["CITATION", "ZENODO", "render_citation", "render_zenodo"]
-
 CITATION, ZENODO = "CITATION.cff", ".zenodo.json"
 TYPES = {"article": "article", "inproceedings": "conference-paper"}
 PROGRAM_AUTHORS = [{"name": "The reveal-bench authors"}]

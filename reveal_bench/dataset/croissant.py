@@ -24,8 +24,6 @@ from reveal_bench.kinds import KINDS
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["CONFORMS_TO", "RAI", "citation", "render_croissant", "section_prose"]
-
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`{\[])")
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 _CODE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -21,8 +21,6 @@ from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Row
 from reveal_bench.masks import Rle, decode_mask
 
-__all__ = ["FolderDiff", "Moved", "Redrawn", "Relabelled", "diff_folders"]
-
 SHOWN = 20
 """Ids or changes of one sort that the text names one by one."""
 CODED = {"labels", "label_status", "label_vector", "annotations", "points", "missing"}

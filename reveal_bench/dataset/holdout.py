@@ -28,18 +28,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.sources.source import BuildError, Problem
 
-__all__ = [
-    "HOLDOUT",
-    "RELEASED",
-    "Division",
-    "check_apart",
-    "check_name",
-    "divide_patients",
-    "patients_before",
-    "patients_of",
-    "shuffled_place",
-]
-
 RELEASED, HOLDOUT = "released", "holdout"
 
 

@@ -47,8 +47,6 @@ from reveal_bench.files import file_sha256
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
 from reveal_bench.sources.source import Problem
 
-__all__ = ["Progress", "Publication", "PublishRefusedError", "prepare", "prepare_holdout"]
-
 
 def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> Iterator[Problem]:
     """References in rows of a split whose references are private; a holdout that is missing, or of another folder.

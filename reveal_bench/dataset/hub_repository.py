@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.dataset.hub_checks import Progress
 
-__all__ = ["HubError", "ParentMovedError", "RemoteFile", "Repository", "State", "hub_errors"]
-
 
 class HubError(OSError):
     """The Hub refused or did not answer; the message says what to do."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from datasets import Features
 
-__all__ = ["CHECKSUMS", "FolderWriter", "ShardWriter", "SplitWriter", "read_rows", "row_bytes"]
-
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20
 SHARD_BYTES = 500 << 20

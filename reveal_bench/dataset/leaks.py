@@ -44,8 +44,6 @@ from reveal_bench.kinds.rows import Row
 from reveal_bench.masks import empty_rle
 from reveal_bench.sources.source import Problem
 
-__all__ = ["find_leaks", "folded", "telling_ids", "told_ids"]
-
 TOKEN = re.compile(r"[\w.+-]+")
 PIECE = re.compile(r"[^\W_]+")
 ID_CHARACTERS, ID_DIGITS = 4, 8

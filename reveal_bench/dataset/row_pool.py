@@ -43,8 +43,6 @@ from reveal_bench.sources.source import Problem, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BuildOf", "Made", "RowPool", "Spool", "Worker", "record_digest"]
-
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
 """Records per process that are being made or wait to be written."""

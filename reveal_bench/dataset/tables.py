@@ -27,25 +27,6 @@ from reveal_bench.sources.source import Problem
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "DatasetFolder",
-    "IDS",
-    "INPUTS",
-    "InputRule",
-    "SHARD",
-    "TableFile",
-    "expected_features",
-    "file_problems",
-    "input_rule",
-    "is_empty",
-    "metadata_problems",
-    "metadata_texts",
-    "open_folder",
-    "read_table",
-    "schema_problems",
-    "tables_of",
-]
-
 SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}\.parquet")
 INPUTS = "holdout_inputs"
 MANIFEST = "manifest"

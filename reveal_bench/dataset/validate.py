@@ -56,8 +56,6 @@ from reveal_bench.kinds.tally import Tally
 from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
 
-__all__ = ["Reader", "validate_folder"]
-
 RULE = "must be that of the holdout's private folder"
 
 

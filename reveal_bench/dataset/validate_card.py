@@ -27,17 +27,6 @@ from reveal_bench.sources.source import Problem
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "Promise",
-    "card_problems",
-    "citation_problems",
-    "croissant_problems",
-    "eval_problems",
-    "load_problems",
-    "mlcroissant_problems",
-    "read_promise",
-]
-
 CARD, EVAL, CROISSANT = "README.md", "eval.yaml", "croissant.json"
 LOAD_BYTES = 1 << 30
 """Up to this size a split is loaded in full; beyond it rows are streamed: `datasets` writes a copy of all it loads."""

@@ -26,20 +26,6 @@ from reveal_bench.masks import PackedMasks, Rle, parse_masks
 from reveal_bench.sources.pictures import ORIGINAL, without_metadata
 from reveal_bench.sources.source import Problem
 
-__all__ = [
-    "DrawnMasks",
-    "Pictures",
-    "SeenMask",
-    "SeenPicture",
-    "id_faults",
-    "look_at_mask",
-    "look_at_picture",
-    "picture_hash",
-    "quantity_faults",
-    "value_faults",
-]
-
-
 GROUND_TRUTH = READERS.index("ground_truth")
 ID = re.compile(r"[\w.+-]+")
 OPTIONAL_CODES = {"agreement"}

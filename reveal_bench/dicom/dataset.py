@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pydicom import Dataset
     from pydicom.tag import BaseTag
 
-__all__ = ["Facts", "damage_refused", "quiet_pydicom", "read_dataset", "transfer_syntax"]
-
 DEFLATED = "1.2.840.10008.1.2.1.99"
 PIXEL_TAGS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
 """Float, Double Float and integer Pixel Data: the last elements of a file that matter."""

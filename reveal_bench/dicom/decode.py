@@ -32,19 +32,6 @@ from reveal_bench.dicom.files import DicomError
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-__all__ = [
-    "BASELINE",
-    "DECODERS",
-    "Frame",
-    "KEYWORDS",
-    "LOSSLESS",
-    "MAX_PIXELS",
-    "check_jpeg",
-    "decode",
-    "frame_size",
-    "read_frame",
-]
-
 _J2K_START = b"\xff\x4f\xff\x51"
 _NO_FRAME = {0xC4, 0xC8, 0xCC}
 _JPEG_LS_FRAME = 0xF7

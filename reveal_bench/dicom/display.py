@@ -31,8 +31,6 @@ from reveal_bench.dicom.files import DicomError
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-__all__ = ["Display", "KEYWORDS", "Lut", "Plan", "Rescale", "Window", "grey_table", "plan_display"]
-
 Floats = npt.NDArray[np.float64]
 
 

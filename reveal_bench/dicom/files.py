@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["MAX_BYTES", "NO_REGULAR_FILE", "DicomError", "DicomFile", "is_dicom"]
-
 MAX_BYTES = 1 << 29
 """Largest file or archive member that is read, 512 MiB: twice what 100 megapixels of 16 bits need."""
 

@@ -26,8 +26,6 @@ from pathlib import Path
 from reveal_bench.dicom.dataset import Facts, quiet_pydicom, read_dataset, transfer_syntax
 from reveal_bench.dicom.files import DicomFile
 
-__all__ = ["Header", "WHITELIST", "canonical_manufacturer", "canonical_model", "canonical_view", "read_header"]
-
 VIEWS = ("AP", "PA", "LATERAL", "UNKNOWN")
 
 _SPELLINGS = {

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["PIPELINE", "Developed", "develop_dicom"]
-
 PIPELINE = "dicom-v1"
 
 

@@ -31,8 +31,6 @@ from reveal_bench.dicom.files import NO_REGULAR_FILE, DicomError, DicomFile, arc
 from reveal_bench.dicom.header import Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 
-__all__ = ["Duplicate", "Scan", "deid_warnings", "find_duplicates", "in_chunks", "scan_tree", "set_aside"]
-
 MAX_MEMBERS = 1_000_000
 """Largest number of files in one archive that is looked into."""
 

@@ -20,8 +20,6 @@ from reveal_bench.dicom.dataset import quiet_pydicom
 if TYPE_CHECKING:
     from pydicom import DataElement, Dataset
 
-__all__ = ["TRANSFER_SYNTAXES", "write_dicom"]
-
 TRANSFER_SYNTAXES = {
     "implicit": "1.2.840.10008.1.2",
     "explicit": "1.2.840.10008.1.2.1",

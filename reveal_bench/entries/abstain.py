@@ -13,8 +13,6 @@ from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.findings import canonical_finding
 
-__all__ = ["ABSTAIN", "Abstentions", "Question"]
-
 ABSTAIN = "abstain"
 """The field of a line that declines."""
 

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from reveal_bench.findings import nearest_names
 
-__all__ = ["SEPARATE", "id_hint", "name_hint", "study_hint"]
-
 SEPARATE = "columns separated by something else? separate them with commas"
 _SEARCHED_IDS = 1000
 _SEARCHED_CHARACTERS = 100

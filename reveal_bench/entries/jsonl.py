@@ -27,8 +27,6 @@ from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.files import parse_json as strict_json
 
-__all__ = ["Entry", "JsonError", "check_entries", "parse_json", "read_jsonl", "times_in"]
-
 _LONG = 1 << 16  # bytes from which on compiled loops, and bringing numpy for them, pay
 
 MAX_NESTING = 250

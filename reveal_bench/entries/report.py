@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["LintReport", "LintProblem", "ProblemLog", "escape", "show_value", "statistics_in_words", "verdict_of"]
-
 Severity = Literal["error", "warning"]
 
 _SHOWN_CHARACTERS = 80

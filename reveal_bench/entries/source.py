@@ -20,8 +20,6 @@ from pathlib import Path
 
 from reveal_bench.entries.report import ProblemLog, escape
 
-__all__ = ["Limits", "open_source"]
-
 _MIB = 1 << 20
 _CHUNK = _MIB
 _ALWAYS_ALLOWED = 16 * _MIB  # whatever the ratio

@@ -26,8 +26,6 @@ from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 
-__all__ = ["parse_number", "read_csv", "read_parquet"]
-
 _TEXT_COLUMNS = ("image_id", "finding", "cell", "counts")
 _NUMBER_COLUMNS = ("x", "y", "width", "height", "size_h", "size_w", "score")
 _COLUMNS = _TEXT_COLUMNS + _NUMBER_COLUMNS

@@ -25,8 +25,6 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import box_iou, cell_coverage, hit_cells
 
-__all__ = ["LocationPrior", "chance_baseline", "fit_location_prior", "human_baseline", "location_prior_baseline"]
-
 _BINS = 128
 """Side of the raster, relative to the image, on which masks are averaged."""
 

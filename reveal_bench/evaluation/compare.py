@@ -43,12 +43,6 @@ from reveal_bench.metrics.bootstrap import MACRO, Resampled, are_means, macro_fi
 from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, Resampling, find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
-__all__ = [
-    "Comparison", "Judged", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
-    "relative_decrease", "side_by_side",
-]  # fmt: skip
-
-
 ALPHA = 0.05
 """Two systems are told apart when the corrected p of their difference is no larger."""
 

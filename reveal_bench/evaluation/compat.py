@@ -39,8 +39,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.intervals import Resampling, check_interval, find_intervals, mean_of_defined
 
-__all__ = ["COMPAT", "ChexlocalizeTables", "chexlocalize_tables", "published_tables"]
-
 COMPAT: dict[str, tuple[str, ...]] = {
     "chexlocalize": ("point_hit", "mask_iou"),
     "chexlocalize-full": ("mask_iou_all",),

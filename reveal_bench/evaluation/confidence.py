@@ -31,10 +31,6 @@ from reveal_bench.metrics.calibration import (
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
 
-__all__ = [
-    "COVERAGES", "POOLED", "THRESHOLDS", "Answered", "Calibration", "Judged", "Mean", "NetBenefit", "judge_confidences",
-]  # fmt: skip
-
 POOLED = "all"
 """What stands for the finding where the answers of all findings are taken together."""
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)

@@ -37,8 +37,6 @@ from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Intervals, Resampling, find_intervals, mean_of_defined
 
-__all__ = ["decreases_csv", "in_printed_order", "published_csv", "published_decreases", "told_apart"]
-
 _PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hitrate"}
 
 

@@ -30,8 +30,6 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.words import p_text, value_text
 
-__all__ = ["Margin", "Verdict", "tails_of_replicates"]
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

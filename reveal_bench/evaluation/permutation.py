@@ -33,11 +33,6 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = [
-    "LEAST_DIFFERING", "LEAST_POSITIVE", "Signs", "contributions", "draw_signs", "lacks_positives", "paired_p",
-    "sign_flip_p", "step_down_p",
-]  # fmt: skip
-
 LEAST_DIFFERING = 8
 """Patients of whom two systems differ, below which there is no p."""
 

@@ -40,8 +40,6 @@ from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import shared_areas
 
-__all__ = ["STATISTICS", "TOLERANCE", "BoundaryMean", "PixelStatistic", "boundary_means", "pixel_statistics"]
-
 TP, FP, FN, TN = range(4)
 STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP), "npv": (TN, FN)}
 """Name -> pixels that are right, and those that are wrong, of which it is the share of the right ones."""

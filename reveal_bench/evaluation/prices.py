@@ -12,8 +12,6 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["Prices"]
-
 
 @dataclass(frozen=True)
 class Prices:

@@ -17,17 +17,6 @@ from dataclasses import dataclass
 from reveal_bench.benchmarks import bundled
 from reveal_bench.kinds.folder import FolderInfo
 
-__all__ = [
-    "GRID",
-    "REFERENCE_BENCHMARK",
-    "Beside",
-    "OwnScores",
-    "ReferenceRow",
-    "read_reference_rows",
-    "rows_beside",
-    "why_nothing_compares",
-]
-
 REFERENCE_BENCHMARK = "chexlocalize"
 GRID = 8
 """Cells per side of the published cell hits (paper 000, section 3.2)."""

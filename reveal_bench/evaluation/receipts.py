@@ -37,11 +37,6 @@ from typing import Any
 
 from reveal_bench.files import parse_json
 
-__all__ = [
-    "FINAL_SCHEMA", "GENESIS", "ReceiptError", "SCHEMA", "SUCCESSION_SCHEMA", "Verified", "canonical_bytes", "exact",
-    "key_id", "read_receipt", "receipt_hash", "verify_receipt", "verify_signature",
-]  # fmt: skip
-
 SCHEMA, FINAL_SCHEMA = "reveal-receipt/1", "reveal-final-receipt/1"
 SUCCESSION_SCHEMA = "reveal-key-succession/1"
 GENESIS = "0" * 64

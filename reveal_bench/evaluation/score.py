@@ -39,11 +39,6 @@ from reveal_bench.version import __version__
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = [
-    "Answered", "LintError", "ScoredFile", "find_protocol", "hash_references", "ids_of_other_splits", "lint_file",
-    "score_file", "score_report",
-]  # fmt: skip
-
 _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
 

@@ -53,22 +53,6 @@ from reveal_bench.evaluation.confidence import POOLED
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask
 
-__all__ = [
-    "Assurance",
-    "FEATURES",
-    "MODELS",
-    "Outline",
-    "Scale",
-    "Shape",
-    "Slope",
-    "assurances",
-    "outline_of",
-    "regress",
-    "scaled",
-    "shapes_of",
-    "stars",
-]
-
 FEATURES = ("polygons", "size", "elongation", "irrectangularity")
 """The four of the paper, as its code has them."""
 

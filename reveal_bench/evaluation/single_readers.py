@@ -36,8 +36,6 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["AgainstReference", "ReadingRow", "readings_of", "score_against_readers"]
-
 
 @dataclass(frozen=True, slots=True)
 class AgainstReference:

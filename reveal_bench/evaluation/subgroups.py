@@ -52,8 +52,6 @@ from reveal_bench.metrics.jackknife import (
     t_quantile,
 )
 
-__all__ = ["MISSING", "SEVERAL", "Subgroup", "groups_of_column", "score_subgroups"]
-
 MISSING, SEVERAL = "missing", "several"
 """Groups of the patients whose rows have no value, and of those whose rows have more than one."""
 N_DEALS = 2000

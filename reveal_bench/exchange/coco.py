@@ -31,8 +31,6 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film
 from reveal_bench.masks import Box, Rle, encode_mask, pack_masks
 
-__all__ = ["FILE", "IMAGES", "read", "write"]
-
 FILE, IMAGES, RESULTS = "annotations.json", "images", "results.json"
 
 

@@ -27,8 +27,6 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Rle
 
-__all__ = ["FILE", "IMAGES", "read", "write"]
-
 FILE, IMAGES = "annotations.xml", "images"
 ATTRIBUTES = ("reader", "score", "cell", "group", "value")
 SHAPES = ("mask", "box", "points", "polygon", "tag")

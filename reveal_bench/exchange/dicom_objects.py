@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from highdicom.sr import CodedConcept
     from pydicom import Dataset
 
-__all__ = [
-    "MANUFACTURER", "SCHEME", "Identifiers", "code_of", "finding_of_code", "in_order", "object_files", "person",
-    "read_object", "source_images", "understood", "write_object",
-]  # fmt: skip
-
 SCHEME = "99REVEAL"
 DATE, TIME = "19700101", "000000"
 MANUFACTURER = "reveal-bench"

@@ -38,8 +38,6 @@ from reveal_bench.version import __version__
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-__all__ = ["FILE", "IMAGES", "read", "write"]
-
 FILE, IMAGES = "segmentations", "images"
 
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from highdicom.sr import CodedConcept
     from pydicom import Dataset
 
-__all__ = ["FILE", "IMAGES", "read", "write"]
-
 FILE, IMAGES = "reports", "images"
 POINT, BOX, CONTOUR = "point", "box", "contour"
 Graphic = tuple[str, str, Sequence[tuple[float, float]]]

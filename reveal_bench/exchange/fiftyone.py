@@ -28,8 +28,6 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Rle, encode_mask
 
-__all__ = ["FILE", "IMAGES", "read", "write"]
-
 FILE, IMAGES, METADATA = "samples.json", "data", "metadata.json"
 LISTS = {
     "Detections": "detections",

@@ -26,8 +26,6 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import PREDICTION, Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Box, Rle, decode_mask, encode_mask
 
-__all__ = ["FILE", "IMAGES", "decode_brush", "encode_brush", "read", "write"]
-
 FILE, IMAGES, CONFIG = "tasks.json", "images", "config.xml"
 LOCAL = "/data/local-files/?d="
 CHANNELS = 4

@@ -29,8 +29,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding
 from reveal_bench.kinds.kind import Kind
 
-__all__ = ["BoxForm", "OutputLines", "Reading", "coco_names", "read_outputs"]
-
 BoxForm = Literal["xywh", "xyxy", "cxcywh"]
 
 _ID_NAMES = ("image_id", "study_id", "task_id", "file_name", "filename", "image", "image_path", "path", "file", "id",

@@ -17,24 +17,6 @@ from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.cases import Drawing, Film
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 
-__all__ = [
-    "DECIMALS",
-    "finite",
-    "joined",
-    "listed",
-    "mapped",
-    "mask_in_box",
-    "mask_of_runs",
-    "pairs",
-    "pixels",
-    "read_bytes",
-    "read_json",
-    "runs_of_mask",
-    "same_size",
-    "whole",
-    "word",
-]
-
 DECIMALS = 9
 """Digits after the point to which pixels are kept where a form has other units, such as percent of the width."""
 

@@ -17,8 +17,6 @@ from typing import Any
 from reveal_bench.exchange.shapes import mask_in_box
 from reveal_bench.kinds.cases import Annotations, Drawing, StudyLabels
 
-__all__ = ["FILE", "IMAGES", "write"]
-
 FILE, IMAGES = "labels.csv", "images"
 BOXES = "boxes.csv"
 

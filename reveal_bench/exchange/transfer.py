@@ -18,8 +18,6 @@ from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, 
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.pictures import StoredPictures
 
-__all__ = ["Converted", "from_form", "read_form", "to_form"]
-
 PNG = b"\x89PNG"
 
 

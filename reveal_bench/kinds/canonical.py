@@ -26,8 +26,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
 
-__all__ = ["Arrays", "Codec", "Fields", "Item", "Marks", "exact", "names_from", "require", "text_of_names"]
-
 Fields = Mapping[str, tuple[str, int]]
 """Name of an array -> (dtype such as "<f8", number of axes)."""
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -26,20 +26,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.masks import Box, Rle
 
-__all__ = [
-    "PREDICTION",
-    "REFERENCE",
-    "Annotations",
-    "Case",
-    "CaseAnswer",
-    "CaseFilm",
-    "Drawing",
-    "Film",
-    "Mark",
-    "StudyLabels",
-    "films_of_study",
-]
-
 REFERENCE = "Reference"
 """Whose marks answers are scored against."""
 

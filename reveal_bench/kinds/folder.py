@@ -11,9 +11,6 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import Vocabulary, terms_of
 
-__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "chosen_split", "read_folder_info", "read_rows", "split_shards"]
-
-
 FOLDER_INFO = "manifest/benchmark.json"
 _ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"

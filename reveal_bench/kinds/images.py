@@ -7,18 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = [
-    "SPACING_SOURCES",
-    "VIEWS",
-    "Developed",
-    "PictureFile",
-    "StudyImage",
-    "bare_images",
-    "developed_images",
-    "image_from_facts",
-]
-
-
 VIEWS = ("AP", "PA", "LATERAL", "FRONTAL", "UNKNOWN")
 
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tally import Tally
     from reveal_bench.metrics.intervals import Interval, Resampling
 
-__all__ = ["Kind", "Manifest", "Readings", "deferred"]
-
 Readings = Mapping[str, Mapping[str, Any]]
 """Reader -> key of a record -> what that reader said of it, in a form that the kind alone looks into."""
 

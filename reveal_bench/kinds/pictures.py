@@ -8,8 +8,6 @@ from threading import Lock
 
 from reveal_bench.kinds.kind import Kind
 
-__all__ = ["StoredPictures"]
-
 
 class StoredPictures:
     """Pictures of rows, read a row group at a time; the last group is kept, since neighbours are asked for together.

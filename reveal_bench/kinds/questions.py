@@ -11,8 +11,6 @@ from reveal_bench.findings import Vocabulary, terms_of
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
 
-__all__ = ["Question", "ViewedImage", "read_inputs", "viewed_images"]
-
 
 @dataclass(frozen=True, slots=True)
 class ViewedImage:

@@ -7,22 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyImage
 
-__all__ = [
-    "IMAGE_FACTS",
-    "Fault",
-    "Row",
-    "code_of",
-    "facts_faults",
-    "image_cell",
-    "image_facts_features",
-    "image_facts_row",
-    "one_value",
-    "parallel_faults",
-    "size_faults",
-    "text_schema",
-    "without_hashes",
-]  # fmt: skip
-
 if TYPE_CHECKING:
     import pyarrow as pa
 

@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = [
-    "Band",
-    "Confidences",
-    "Curve",
-    "Curves",
-    "Disclosure",
-    "OfSize",
-    "Rows",
-    "Spread",
-    "disclosure_of_findings",
-    "effective_size",
-    "spread_of_share",
-]
-
-
 Spread = Callable[[FloatArray], FloatArray]
 """True values of a figure -> the standard error that it would have, both in the unit of its metric."""
 

@@ -13,8 +13,6 @@ from typing import ClassVar
 
 from reveal_bench.kinds.rows import Row
 
-__all__ = ["ACQUISITION", "LONG_VOCABULARY", "Tally", "markdown_table", "mean_score", "percent"]
-
 ACQUISITION = ("manufacturer", "model", "detector_type", "kvp")
 """Facts of an image that are counted, if its kind of benchmark has them."""
 LONG_VOCABULARY = 20

@@ -46,8 +46,6 @@ from reveal_bench.models.answer_words import (
 )
 from reveal_bench.models.questions import AskSettings
 
-__all__ = ["read_cell"]
-
 _LINE = re.compile(rf"(?i)(?P<lead>[^:=\n.!?]{{0,80}}?)(?P<key>{KEY})[^:=\n.!?0-9]{{0,60}}?\s*(?:[:=]|->|-)")
 _KEY_FIRST = re.compile(rf"(?i)\W{{0,12}}{KEY}\W{{0,5}}(?=\w)")
 _OTHER = re.compile(

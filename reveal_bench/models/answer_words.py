@@ -22,24 +22,6 @@ from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
 
-__all__ = [
-    "MAX_CHARACTERS",
-    "MAX_PROSE",
-    "Reply",
-    "STATUSES",
-    "bare",
-    "begins_absent",
-    "cleaned",
-    "is_refusal",
-    "json_values",
-    "lines_of",
-    "noted",
-    "nothing",
-    "says_absent",
-    "statements",
-    "without_thinking",
-]
-
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
 """Of a longer answer only the end is read, and of longer prose only the end."""
 _MOST_BELOW, _MOST_STATEMENTS = 40, 20

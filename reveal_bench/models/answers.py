@@ -34,7 +34,6 @@ from reveal_bench.models.answer_cells import read_cell
 from reveal_bench.models.answer_words import (
     MAX_CHARACTERS,
     MAX_PROSE,
-    STATUSES,
     Reply,
     bare,
     begins_absent,
@@ -52,8 +51,6 @@ from reveal_bench.models.controls import mirrored_back
 from reveal_bench.models.coordinates import convention
 from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
-
-__all__ = ["PARSER_VERSION", "Reply", "STATUSES", "read_reply"]
 
 LEAST_SIDE = 1e-6
 """Pixels; a side that is shorter may round to nothing."""

@@ -51,28 +51,6 @@ from reveal_bench.files import write_whole
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
 
-__all__ = [
-    "Answer",
-    "AnswerCache",
-    "Asker",
-    "Dialogue",
-    "Failure",
-    "Fault",
-    "KEY_VARIABLE",
-    "LOOPBACK",
-    "ModelSettings",
-    "RetryPolicy",
-    "Request",
-    "RunStoppedError",
-    "Spending",
-    "check_endpoint",
-    "content_key",
-    "is_sealed",
-    "names_content_filter",
-    "read_completion",
-    "retry_after",
-]
-
 KEY_VARIABLE = "REVEAL_MODEL_KEY"
 """Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""
 

@@ -23,8 +23,6 @@ from reveal_bench.models.questions import AskSettings
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["Calibration", "CalibrationError", "Drawings", "calibrate"]
-
 
 class CalibrationError(ValueError):
     """No convention fits the answers about the drawings."""

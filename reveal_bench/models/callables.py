@@ -68,9 +68,6 @@ from reveal_bench.models.run_folder import (
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["CallableRun", "Failure", "LabelReader", "PlaceReader", "Threshold", "run_callable"]
-
-
 Progress = Callable[[int, int], None]
 
 WORK_FILE = "answers.jsonl"

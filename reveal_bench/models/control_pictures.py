@@ -33,8 +33,6 @@ from reveal_bench.models.shots import is_same_view
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["ControlSource", "control_pictures"]
-
 GREY = 128
 MARGIN = 0.02
 """Of the long side: around the box of a finding that is covered."""

@@ -22,8 +22,6 @@ from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answer_words import Reply
 
-__all__ = ["CONTROLS", "Control", "mirrored_back", "mirrored_question", "swap_sides"]
-
 
 @dataclass(frozen=True, slots=True)
 class Control:

@@ -18,18 +18,6 @@ from dataclasses import dataclass
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = [
-    "AUTO",
-    "CONVENTIONS",
-    "Convention",
-    "KNOWN_MODELS",
-    "KnownModel",
-    "LARGEST",
-    "SMALLEST",
-    "convention",
-    "known_model",
-]
-
 AUTO = "auto"
 """In place of a convention: the one that the model is used to, which is not known yet."""
 SMALLEST, LARGEST = 16, 20_000

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelUsage
 
-__all__ = ["ENDPOINT_MODEL", "import_logs", "read_completions", "read_log_folder", "reason_text"]
-
 ENDPOINT_MODEL = "openai-api/reveal/"
 """How inspect names a model at an endpoint that a run was given; what follows is the endpoint's name of it."""
 SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reasoning_tokens", "frequency_penalty")

@@ -56,19 +56,6 @@ from reveal_bench.models.questions import AskSettings, Message, PictureSource, S
 from reveal_bench.models.shots import Shot, ShotPool
 from reveal_bench.version import __version__
 
-__all__ = [
-    "Asking",
-    "NotAskedError",
-    "chat_message",
-    "detection_boxes",
-    "findings_labels",
-    "grid_localization",
-    "localization_box",
-    "localization_point",
-    "open_tasks",
-    "put",
-]
-
 PICTURE = "data:image/png;base64,"
 ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 

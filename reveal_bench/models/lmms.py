@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
     from reveal_bench.models.shots import Shot
 
-__all__ = ["TASKS", "export_tasks", "import_samples"]
-
 TASKS: Mapping[Form, str] = {
     "cell": "reveal_grid",
     "point": "reveal_point",

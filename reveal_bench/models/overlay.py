@@ -27,20 +27,6 @@ from reveal_bench.geometry import Grid
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-
-__all__ = [
-    "SquareView",
-    "cells_are_named",
-    "check_side",
-    "draw_grid",
-    "grid_margin",
-    "shown_png",
-    "square_picture",
-    "whole_picture",
-    "whole_size",
-    "Form",
-]
-
 SMALLEST_CELL = 9.5
 """Pixels; below, the rows' numbers would touch each other."""
 NAMED_CELL = 28

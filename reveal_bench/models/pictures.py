@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from PIL.Image import Image
 
-__all__ = ["FolderPictures", "Pictures"]
-
 COLUMNS = {"image": None, "images": "image_facts", "prior_images": "prior_image_facts"}
 """Columns of pictures -> columns that say which pictures they are; None for the row itself."""
 FACTS = ("image_id", "width", "height", "pixel_pipeline")

@@ -25,12 +25,10 @@ from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.controls import mirrored_question
 from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form, cells_are_named, shown_png, whole_size
-from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Shown
+from reveal_bench.models.questions import AskSettings, Message, PictureSource, Shown
 
 if TYPE_CHECKING:
     from reveal_bench.models.shots import Shot
-
-__all__ = ["STYLES", "VERSION", "compose", "describe", "prompt_text"]
 
 VERSION = "1"
 

@@ -28,20 +28,6 @@ from reveal_bench.models.overlay import Form
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = [
-    "STYLES",
-    "DESCRIBED",
-    "AskSettings",
-    "Message",
-    "PictureSource",
-    "Role",
-    "ShotUsed",
-    "Shown",
-    "Style",
-    "describe_split",
-    "list_questions",
-]
-
 Style = Literal["zero-shot", "chain-of-thought", "few-shot"]
 STYLES: tuple[Style, ...] = ("zero-shot", "chain-of-thought", "few-shot")
 FORMS: tuple[Form, ...] = get_args(Form)

@@ -44,12 +44,6 @@ from reveal_bench.version import __version__
 if TYPE_CHECKING:
     from reveal_bench.models.answer_words import Reply
 
-__all__ = [
-    "CONTROL_RUNS", "RUN", "SUMMARY", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone",
-    "check_same_run", "from_line", "prediction_files", "read_run", "read_run_info", "to_line", "with_reply",
-    "write_outputs", "write_run_info",
-]  # fmt: skip
-
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
 CONTROL_RUNS = "controls"
 """Folder in a run folder: a run folder for each control."""
@@ -391,7 +385,7 @@ class Exchange:
     ----------
     question : id of the question
     unit : id of the image, study or task
-    status : of :data:`reveal_bench.models.answers.STATUSES`; only "answered" makes a prediction
+    status : of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" makes a prediction
     finding : of a localization, else None
     epoch : from 1
     text : what the model wrote, None if there is no reply

@@ -58,8 +58,6 @@ from reveal_bench.models.watching import Progress, RunWatcher
 if TYPE_CHECKING:
     from reveal_bench.models.inspect_tasks import Asking
 
-__all__ = ["LOGS", "ModelChoice", "Progress", "contained", "evaluated", "run_controls", "run_model"]
-
 LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
 """Questions of one log: it is written whole after every answer."""

@@ -22,8 +22,6 @@ from reveal_bench.models.answers import read_reply
 from reveal_bench.models.questions import AskSettings, describe_split, list_questions
 from reveal_bench.models.run_folder import Exchange, RunInfo, with_reply
 
-__all__ = ["read_saved_replies"]
-
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 

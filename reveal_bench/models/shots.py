@@ -49,8 +49,6 @@ from reveal_bench.models.questions import AskSettings, ShotUsed
 if TYPE_CHECKING:
     from reveal_bench.models.overlay import SquareView
 
-__all__ = ["Shot", "ShotPool", "is_same_view"]
-
 _AT_ONCE = 32
 """Rows of references that are unpacked together; a row has up to a few megabytes of text."""
 _WHO = ("image_id", "patient_id", "study_id", "pixel_sha256")

@@ -22,8 +22,6 @@ from reveal_bench.models.run_folder import Exchange
 if TYPE_CHECKING:
     import anyio
 
-__all__ = ["IN_A_ROW", "Progress", "RunWatcher"]
-
 IN_A_ROW = 10
 """Requests given up one after the other at which a run stops: the endpoint is down, or refuses key or model."""
 FIRST_PAUSE, LONGEST_PAUSE = 3.0, 1800.0

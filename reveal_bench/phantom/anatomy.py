@@ -16,8 +16,6 @@ import numpy as np
 
 from reveal_bench.phantom.curves import Points, closed_curve, open_curve
 
-__all__ = ["Anatomy", "draw_anatomy"]
-
 
 @dataclass(frozen=True)
 class Anatomy:

@@ -69,19 +69,6 @@ from reveal_bench.phantom.votes import (
     draw_votes,
 )
 
-__all__ = [
-    "FACTS",
-    "PoolStudy",
-    "READERS",
-    "cast",
-    "expected_agreement",
-    "pool_studies",
-    "write_curation_world",
-    "write_pool",
-    "write_readers",
-    "write_votes",
-]
-
 DEMOGRAPHICS = ("age_band", "sex", "race", "patient_class")
 """In the words of :mod:`reveal_bench.kinds.findings.records`."""
 ACQUISITION = {

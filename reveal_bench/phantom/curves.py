@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-__all__ = ["Points", "Shape", "area", "blob", "closed_curve", "is_inside", "open_curve", "strip"]
-
 Points = npt.NDArray[np.float64]
 
 

@@ -22,8 +22,6 @@ import numpy as np
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
-__all__ = ["PLANTED", "draw_header", "identifiers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:

@@ -21,8 +21,6 @@ from PIL import Image, ImageDraw
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, open_curve, strip
 
-__all__ = ["Drawn", "draw_findings", "hidden_with"]
-
 OUTLINE = 2.4
 """Width of a drawn contour around a line, in widths of the line."""
 

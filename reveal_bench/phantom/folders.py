@@ -8,8 +8,6 @@ from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["check_sizes", "start_folder", "write_csv"]
-
 
 def check_sizes(*, long_side: int, **counts: int) -> None:
     """Raise ValueError unless every count is at least 1 and `long_side` is one that films may have, in pixels."""

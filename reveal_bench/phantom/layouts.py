@@ -36,17 +36,6 @@ from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.radiograph import jpeg_bytes, render
 from reveal_bench.phantom.readers import perturb, reader_contours, reader_point
 
-__all__ = [
-    "LABEL_READERS",
-    "SHOWN",
-    "TRAPS",
-    "write_anatomy",
-    "write_chexlocalize",
-    "write_chexpert_labels",
-    "write_counterfactuals",
-]
-
-
 TRAPS = (
     "one positive not drawn",
     "no ground truth at all",

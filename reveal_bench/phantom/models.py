@@ -20,8 +20,6 @@ from reveal_bench.masks import Rle, pack_masks, rasterize_polygons
 from reveal_bench.phantom.curves import Points, blob
 from reveal_bench.phantom.readers import perturb
 
-__all__ = ["model_predictions", "study_predictions"]
-
 INFORMED = 0.9
 """Share of informed answers at quality 1."""
 WRONG = 0.02

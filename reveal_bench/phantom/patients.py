@@ -15,8 +15,6 @@ from reveal_bench.phantom.anatomy import Anatomy, draw_anatomy
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 
-__all__ = ["PREVALENCE", "Film", "Study", "draw_film", "films"]
-
 N_TEST = 668
 PREVALENCE = {
     "Airspace Opacity": 309,

@@ -16,8 +16,6 @@ from PIL import Image, ImageDraw, ImageFilter
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points, Shape
 
-__all__ = ["BASE_SIDE", "jpeg_bytes", "render"]
-
 BASE_SIDE = 448
 """Long side at which soft shapes are drawn, in pixels."""
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from reveal_bench.phantom.curves import Points, area, is_inside
 
-__all__ = ["MASK_IOU", "POINT_HIT", "interior_point", "perturb", "reader_contours", "reader_point"]
-
 MASK_IOU = {
     "Enlarged Cardiomediastinum": 0.569,
     "Cardiomegaly": 0.720,

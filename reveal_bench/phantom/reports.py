@@ -19,8 +19,6 @@ import numpy as np
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.reveal_studies import RevealStudy
 
-__all__ = ["write_report"]
-
 
 @dataclass(frozen=True, slots=True)
 class Phrases:

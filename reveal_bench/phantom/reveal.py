@@ -52,8 +52,6 @@ from reveal_bench.phantom.reveal_pixels import draw_storage, stored_values
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy, Stage, studies
 from reveal_bench.phantom.votes import Votes, draw_votes
 
-__all__ = ["EXTRA_FILES", "NOTICE", "RARE", "TreeLayout", "reveal_film", "write_midrc", "write_reveal"]
-
 PROJECT = "Synthetic-R0"
 _CAPITAL = {"F": "Female", "M": "Male", "unknown": "Not Reported"}
 _RACES = {"Other": "Other", "unknown": "Not Reported"}

@@ -19,8 +19,6 @@ from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, is_in
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
-__all__ = ["draw_reveal_film", "sides"]
-
 FRONTAL, LATERAL = 10, 11
 """Purposes of random numbers, see :meth:`RevealStudy.rng`."""
 

@@ -20,8 +20,6 @@ import numpy.typing as npt
 
 from reveal_bench.phantom.choices import choose
 
-__all__ = ["SHARES", "Storage", "draw_storage", "stored_values"]
-
 N_HEADERS = 7469
 SHARES: dict[str, dict[str, float]] = {
     "photometric": {"MONOCHROME1": 3584 / N_HEADERS, "MONOCHROME2": 1 - 3584 / N_HEADERS},

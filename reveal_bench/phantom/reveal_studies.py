@@ -27,8 +27,6 @@ import numpy as np
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.choices import choose
 
-__all__ = ["STAGES", "RevealImage", "RevealStudy", "Stage", "made_uid", "studies"]
-
 Stage = Literal["benchmark", "pool"]
 STAGES: tuple[Stage, ...] = ("benchmark", "pool")
 

@@ -46,8 +46,6 @@ from reveal_bench.phantom.rexecution_text import (
     topics_of,
 )
 
-__all__ = ["MODELS", "READERS", "draw_ratings", "expected_kappa", "score_distribution", "write_rexecution"]
-
 MODELS = {"phantom-large": 0.3, "phantom-small": 0.0, "phantom-text": -0.4}
 """Model -> how much better or worse than the mean below its answers are."""
 ANSWERED = {"phantom-large": 1.0, "phantom-small": 0.81, "phantom-text": 1.0}

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["TOPICS", "Course", "Seen", "Topic", "answer_text", "prompt_text", "tag_values", "topics_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:

@@ -18,8 +18,6 @@ from reveal_bench.phantom.folders import check_sizes, start_folder
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.radiograph import render
 
-__all__ = ["FRAME", "Corners", "Picture", "Progress", "draw_pictures", "start_download"]
-
 FRAME = 1024
 """Side of the square frames of NIH ChestX-ray14 and of what was made of it, in pixels."""
 

@@ -35,17 +35,6 @@ from reveal_bench.phantom.source_films import (
     start_download,
 )
 
-__all__ = [
-    "write_chestx_det",
-    "write_ms_cxr",
-    "write_nih_boxes",
-    "write_padchest_gr",
-    "write_rsna_pneumonia",
-    "write_siim_acr",
-    "write_vinbigdata",
-    "write_vindr_cxr",
-]
-
 NIH_LABELS = {
     "Atelectasis": "Atelectasis",
     "Cardiomegaly": "Cardiomegaly",

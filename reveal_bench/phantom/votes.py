@@ -22,19 +22,6 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.reveal_studies import POOL, RevealStudy
 
-__all__ = [
-    "AGREE_IF_RIGHT",
-    "AGREE_IF_WRONG",
-    "ANSWERS",
-    "MOSTLY_IF_RIGHT",
-    "MOSTLY_IF_WRONG",
-    "SUGGESTION_RIGHT",
-    "Vote",
-    "Votes",
-    "cast_votes",
-    "draw_votes",
-]
-
 ANSWERS = ("Agree All", "Agree Mostly", "Disagree")
 N_READERS = 17
 """From whom three read each study; paper 004."""

@@ -10,8 +10,6 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import FOLDER_INFO
 
-__all__ = ["SUFFIXES", "prediction_file", "prediction_files", "split_of_runs", "stem_of"]
-
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"
 _BESIDE = {"submission.json", _RUN, "transcript.jsonl", "summary.json", "answers.jsonl"}

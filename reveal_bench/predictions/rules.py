@@ -5,8 +5,6 @@ A rule is an error wherever the file could not be scored as it stands; those mar
 
 from __future__ import annotations
 
-__all__ = ["RULES"]
-
 RULES: dict[str, str] = {
     # the file
     "file-size": "the file is not larger than the limit",

@@ -44,8 +44,6 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 
-__all__ = ["Analysis", "Components", "Difference", "Mean", "Sample", "analyse", "scipy_stats"]
-
 Sample = Literal["random", "fixed"]
 
 

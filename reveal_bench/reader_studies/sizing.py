@@ -29,8 +29,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.reader_studies.analysis import Components, Sample, scipy_stats
 
-__all__ = ["MOST_CASES", "Pilot", "Planned", "Target", "fewest_cases", "power_of"]
-
 MOST_CASES = 2000
 """More cases than these are not looked for: so many films are rarely read by every reader twice."""
 _ALPHA = 0.05

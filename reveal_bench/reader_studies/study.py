@@ -45,8 +45,6 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["COLUMNS", "FIGURES", "ReaderStudy", "beside_readers", "figures_of", "read_study"]
-
 COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
            "patient": "patient", "located": "located"}  # fmt: skip
 """What is read from which column; `modality`, `truth`, `patient` and `located` may be missing."""

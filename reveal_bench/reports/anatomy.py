@@ -31,9 +31,6 @@ from reveal_bench.kinds.localization.records import Point, Polygons
 from reveal_bench.masks import MAX_PIXELS, pack_masks, rasterize_polygons
 from reveal_bench.metrics.localization import cell_coverage
 
-__all__ = ["MIN_SHARE", "PLAUSIBLE", "REGIONS", "Regions", "is_plausible", "plausible_shares", "read_anatomy"]
-
-
 REGIONS = (
     "body", "heart", "lung", "lung_left", "lung_right", "mediastinum", "shoulder_left", "shoulder_right", "trachea",
 )  # fmt: skip

@@ -40,19 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Curve",
-    "ExampleCase",
-    "choose_cases",
-    "figure_of_curves",
-    "figure_of_shapes",
-    "figures_of_decreases",
-    "figures_of_both",
-    "films_of",
-    "read_curves",
-]
-
-
 _KINDS = ("interval leaves out 0", "interval holds 0", "too few cases for an interval")
 
 

@@ -13,8 +13,6 @@ from reveal_bench.reports.run_page import write_files
 from reveal_bench.reports.run_report import FIGURES, PAGE, TABLES
 from reveal_bench.reports.style import NOTHING, Illustration
 
-__all__ = ["Chapter", "PrintedTable", "write_chapters"]
-
 
 @dataclass(frozen=True)
 class PrintedTable:

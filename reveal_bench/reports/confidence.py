@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figure_beside_auroc", "figures_of"]
-
 _BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")
 _LARGEST = 7.0  # diameter in points of the bin with most cases
 

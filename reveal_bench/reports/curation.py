@@ -26,8 +26,6 @@ from reveal_bench.reports.page import Csv, Note, Page, Section, figures_of, rend
 from reveal_bench.reports.style import check_extra
 from reveal_bench.sources.rexecution_files import read_ratings_table
 
-__all__ = ["PLACE", "PUBLIC_NAME", "make_report", "report"]
-
 PLACE = "report"
 PUBLIC_NAME = "public.html"
 

@@ -24,16 +24,6 @@ from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Text, section
 from reveal_bench.reports.style import Illustration, interval, number, percent
 
-__all__ = [
-    "draw_agreement",
-    "draw_rubric",
-    "forest_of_labels",
-    "kappa_sentence",
-    "kappa_table",
-    "rubric_table",
-    "share_table",
-]
-
 Estimate = Mapping[str, Any]
 SOURCE = "Section 4.2, Tables S3 and S4 of paper 004; words after Landis and Koch (1977)"
 WAYS = {

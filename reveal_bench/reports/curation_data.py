@@ -17,8 +17,6 @@ from reveal_bench.curation.tables import HALVES, Labels, Placed, read_table
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import VOCABULARIES
 
-__all__ = ["RATINGS_NAME", "READS", "Curated", "landis_koch", "read_curated", "shown_labels"]
-
 RATINGS_NAME = "ratings.csv"
 READS = {
     "extract": ("suggestions.parquet", "quarantine.jsonl"),

@@ -14,17 +14,6 @@ from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Tables, T
 from reveal_bench.reports.style import NBSP, Illustration, number, share
 from reveal_bench.sources.mapping import VOCABULARIES
 
-__all__ = [
-    "column_name",
-    "count_bars",
-    "findings_words",
-    "draw_balance",
-    "draw_demographics",
-    "draw_findings",
-    "largest_difference",
-    "p_value",
-]
-
 RELEASED, HOLDOUT = HALVES
 KINDS = ("Released", "Holdout")
 TITLES = {

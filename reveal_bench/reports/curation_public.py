@@ -29,8 +29,6 @@ from reveal_bench.reports.page import Csv, Note, Page, Part, Section, Table, Tab
 from reveal_bench.reports.style import Illustration, interval, share
 from reveal_bench.sources.mapping import VOCABULARIES
 
-__all__ = ["SMALL", "band", "merged_numbers", "public_page", "shown_values"]
-
 LEAST_FOR_BANDS = 50
 """A holdout with fewer studies is not even described in bands."""
 BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))

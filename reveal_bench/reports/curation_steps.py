@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "SMALL",
-    "Stage",
-    "draw_extraction",
-    "draw_flow_section",
-    "draw_refresh",
-    "draw_steps",
-    "find_stages",
-    "flow_parts",
-    "unbalanced",
-]
-
 Counts = Mapping[str, Any]
 
 SMALL = 10

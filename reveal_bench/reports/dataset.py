@@ -30,8 +30,6 @@ from reveal_bench.reports.films import Chosen, Example, example, view_in_words
 from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
 from reveal_bench.reports.style import NBSP, Illustration, check_extra, interval_of
 
-__all__ = ["Share", "co_occurrence", "draw_shares", "from_markdown", "render_report", "wilson_interval", "write_report"]
-
 Progress = Callable[[str, int, int | None], None]
 
 

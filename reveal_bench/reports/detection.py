@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures_of"]
-
 _LEAST, _MOST = 1 / 8, 8.0  # false alarms per image between which FROC is drawn, as LUNA16 does, if few are made
 _FEWEST = 5  # lesions with an interval
 

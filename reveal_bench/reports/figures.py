@@ -43,11 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "CATEGORY_PAINTS", "COLUMNS_ABREAST", "ROWS_ON_PAGE", "Bar", "BarSeries", "Group", "HeatColumn", "Point", "bars",
-    "dots", "error_bars", "grouped_bars", "heat_maps", "legend", "legend_height", "overlay", "patch",
-]  # fmt: skip
-
 ROW_HEIGHT = 48.0
 PANELS = 3
 """Panels of stacked shares side by side."""

@@ -28,20 +28,6 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
     from PIL import ImageDraw
 
-__all__ = [
-    "Chosen",
-    "Drawing",
-    "Example",
-    "Film",
-    "PALETTE",
-    "Shown",
-    "drawings_of",
-    "example",
-    "legend_of",
-    "make_film",
-    "view_in_words",
-]
-
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 READER_NAMES = {
     "ground_truth": "ground truth",

@@ -30,10 +30,6 @@ from reveal_bench.kinds.localization.scoring import list_cases
 from reveal_bench.masks import pack_masks, pack_regions
 from reveal_bench.metrics.localization import hit_cells
 
-__all__ = [
-    "FEW", "AveragePicture", "Truth", "answered_cells", "average_picture", "prediction_shares", "truth_shares",
-]  # fmt: skip
-
 LATERAL = "LATERAL"
 FEW = 10
 """Patients; an average of fewer could show one of them."""

@@ -40,8 +40,6 @@ from reveal_bench.reports.run_errors import CaseError, ReviewKey, reading_order
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["KEY", "READERS_FOLDER", "read_reviews", "write_misses"]
-
 READERS_FOLDER, MISSES_FILE, KEY = "for_readers", "misses.jsonl", "key.jsonl"
 ANSWER_COLUMNS = ["id", "finding", "reader", "category", "comment"]
 """Of the file that ``reveal-leaderboard readers-export`` writes of the form of errors."""

@@ -23,11 +23,6 @@ from reveal_bench.reports.style import NBSP, NOTHING, Illustration, check_extra,
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "Csv", "Figure", "Form", "Lines", "Note", "Page", "Part", "Section", "Table", "Tables", "Text", "figures_of",
-    "leading", "render", "render_page", "section",
-]  # fmt: skip
-
 MOST_ON_ONE_PAGE = 20
 """Rows of a table that is not divided in print."""
 MOST_ON_PORTRAIT = 9

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["panels"]
-
 _PANELS = 4
 _HEIGHT = 34.0
 

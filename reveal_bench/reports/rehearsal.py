@@ -28,8 +28,6 @@ from reveal_bench.models.questions import AskSettings, Message, Shown
 from reveal_bench.reports.page import render
 from reveal_bench.reports.style import check_extra
 
-__all__ = ["RehearsalCount", "rehearse"]
-
 PAGE_QUESTIONS = 200
 PAGE_BYTES = 32 << 20
 """Of the pictures on the page; what a browser can still show without trouble."""

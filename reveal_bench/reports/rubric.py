@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["write_rubric_report"]
-
 BINS = np.arange(LOWEST, HIGHEST + 0.5, 0.5)
 """Scores of one reader or means of two."""
 MOST_PAIRS = 3

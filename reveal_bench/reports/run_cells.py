@@ -20,8 +20,6 @@ from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.run_hits import HitRun
 from reveal_bench.reports.style import NOTHING, percent
 
-__all__ = ["FEW_CELLS", "MOST_SHARE", "cell_counts", "fallback_counts", "fallback_table", "repeated", "top_cells_table"]
-
 TOP = (1, 2, 5)
 """How many of a run's commonest cells are counted together."""
 FEW_CELLS, MOST_SHARE = 2, 0.9

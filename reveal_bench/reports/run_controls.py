@@ -28,8 +28,6 @@ from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.runs import ReportRun, World, load_controls
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
 
-__all__ = ["EXPLAINED", "Controlled", "controlled_runs", "controls_table", "draw_controls"]
-
 EXPLAINED = (
     "Each control asks the same questions with one thing changed. The score of a model that looks at the film falls "
     "where the film is gone, is another patient's or lacks the finding, and stays where the change does not matter. A "

@@ -54,19 +54,6 @@ from reveal_bench.reports.anatomy import (
     plausible_shares,
 )
 
-__all__ = [
-    "CATEGORIES",
-    "CaseError",
-    "CaseErrors",
-    "MISSES",
-    "ReviewKey",
-    "Reviews",
-    "Share",
-    "categorize",
-    "reading_order",
-    "shares",
-]
-
 CATEGORIES = ("full_hit", "partial_hit", "position", "anatomy", "miss_unreviewed", "no_answer")
 
 MISSES = ("position", "anatomy", "miss_unreviewed")

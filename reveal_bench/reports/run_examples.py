@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from matplotlib.patches import Rectangle
     from PIL.Image import Image
 
-__all__ = ["MOST_EXAMPLES", "draw_examples"]
-
 MOST_EXAMPLES = 12
 SIDE_PX = 512
 _REFERENCE = "#ff6ad5"

@@ -33,8 +33,6 @@ from reveal_bench.metrics.bootstrap import (
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.runs import ReportRun, World
 
-__all__ = ["HitRun", "Scores", "core_runs", "hit_runs", "macro_of", "score_runs"]
-
 PROTOCOLS = ("cell", "point", "box", "mask")
 
 

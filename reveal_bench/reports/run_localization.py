@@ -44,8 +44,6 @@ from reveal_bench.reports.run_tables import errors_table, heat_rows, means_table
 from reveal_bench.reports.runs import World, short_names
 from reveal_bench.reports.style import Illustration, Paint, interval_of, paints, percent
 
-__all__ = ["ErrorShares", "HitReport", "draw_errors"]
-
 
 @dataclass
 class HitReport(RunReport):

@@ -17,11 +17,9 @@ from reveal_bench.reports.page import check_target
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_examples import MOST_EXAMPLES
 from reveal_bench.reports.run_localization import HitReport
-from reveal_bench.reports.run_report import FIGURES, PAGE, TABLES, Options, RunReport
+from reveal_bench.reports.run_report import FIGURES, TABLES, Options, RunReport
 from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
 from reveal_bench.reports.runs import Progress, load_runs, open_world
-
-__all__ = ["PAGE", "REPORTS", "write_files", "write_run_report"]
 
 REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport, "answers": AnswerReport}
 """`Kind.run_report` -> the report."""

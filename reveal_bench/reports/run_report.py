@@ -20,8 +20,6 @@ from reveal_bench.reports.run_tables import costs_table, published_parts, runs_t
 from reveal_bench.reports.runs import Progress, ReportRun, World
 from reveal_bench.reports.style import Illustration, missing_glyphs
 
-__all__ = ["FIGURES", "PAGE", "TABLES", "Options", "RunReport"]
-
 PAGE = "report.html"
 FIGURES, TABLES = "figures", "tables"
 

@@ -29,8 +29,6 @@ from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
 
-__all__ = ["AnswerReport", "ScoreReport"]
-
 
 @dataclass
 class ScoreReport(RunReport):

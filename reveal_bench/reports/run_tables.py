@@ -27,6 +27,7 @@ from reveal_bench.evaluation.published import (
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.reports.figures import CATEGORY_PAINTS
 from reveal_bench.reports.page import Csv, Part, Table, Text, leading
 from reveal_bench.reports.run_errors import CATEGORIES, Share
@@ -34,20 +35,8 @@ from reveal_bench.reports.run_hits import Scores
 from reveal_bench.reports.runs import ReportRun, World
 from reveal_bench.reports.style import NOTHING, interval_of, signed
 
-__all__ = [
-    "costs_table",
-    "errors_table",
-    "heat_rows",
-    "means_table",
-    "published_parts",
-    "rates_table",
-    "runs_table",
-]
-
 OWN = "this report"
 """In the place of a paper."""
-STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
-"""What became of a question (:mod:`reveal_bench.models.answers`), "not_asked" in a run that is not finished."""
 
 
 def _percent(value: float) -> str:
@@ -173,7 +162,9 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
     rows, plain = [], []
     folders = [run for run in runs if run.run is not None]
     summaries = [run.run.summary for run in folders if run.run is not None]
-    used = [status for status in STATUSES if any(summary.by_status.get(status) for summary in summaries)]
+    used = [
+        status for status in (*STATUSES, "not_asked") if any(summary.by_status.get(status) for summary in summaries)
+    ]
     for run, summary in zip(folders, summaries, strict=True):
         cost = None if summary.cost is None else f"{summary.cost.normalize():f}"
         counts = [summary.by_status.get(status, 0) for status in used]

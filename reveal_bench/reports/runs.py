@@ -24,8 +24,6 @@ from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
 
-__all__ = ["MOST_RUNS", "Progress", "ReportRun", "World", "load_controls", "load_runs", "open_world", "short_names"]
-
 MOST_RUNS = 12
 """Runs of one report; more cannot be told apart in a figure."""
 MOST_LABEL = 200

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "DASHED", "INCH", "INK", "LINE", "NARROW", "NBSP", "NOTHING", "RULE", "SOFT", "WIDE", "Illustration", "Paint",
-    "check_extra", "columns_for", "cut", "interval", "interval_of", "missing_glyphs", "new_figure",
-    "number", "paints", "percent", "place_axes", "plain", "plain_axes", "render", "share", "signed", "style",
-    "width_of", "wrap",
-]  # fmt: skip
-
 WIDE, NARROW = 180.0, 90.0
 INCH = 25.4
 LINE = 3.4

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["questions_chapter", "selection_page"]
-
 
 def questions_chapter(tasks: Sequence[TaskRecord]) -> Chapter:
     """How the questions themselves were scored, and how many have each tag; a task may have several of a kind."""

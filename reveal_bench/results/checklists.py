@@ -22,8 +22,6 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.results.facts import Result
 from reveal_bench.results.paper import escape_markdown
 
-__all__ = ["CLAIM", "TRIPOD_LLM", "Recorded", "claim_table", "tripod_llm_table"]
-
 CLAIM: dict[str, str] = {
     "1": "title names the AI method", "2": "abstract", "3": "background and intended role", "4": "aims and hypotheses",
     "5": "prospective or retrospective", "6": "goal of the study", "7": "sources of data",

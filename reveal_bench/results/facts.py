@@ -27,8 +27,6 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.words import plural_of
 
-__all__ = ["Figure", "Receipt", "Result", "of_receipt", "of_score", "read_result"]
-
 METHODS = {
     "jackknife": "jackknife",
     "percentile": "percentile bootstrap",

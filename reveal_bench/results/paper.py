@@ -11,8 +11,6 @@ import re
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.results.facts import Figure, Result
 
-__all__ = ["escape_latex", "escape_markdown", "latex_table", "markdown_table"]
-
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",

@@ -19,8 +19,6 @@ from reveal_bench.benchmarks import hub_task
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.facts import Figure, Result
 
-__all__ = ["SCHEMA_VERSION", "eval_results", "every_eval_ever"]
-
 SCHEMA_VERSION = "0.2.2"
 NOT_RECORDED = "not recorded"
 

@@ -28,8 +28,6 @@ from reveal_bench.metrics.localization import mask_iou
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 from reveal_bench.saliency_maps.tuning import Case, Tuned, check_grid, mean_curves
 
-__all__ = ["GATES", "GateRule", "tune_gates"]
-
 GateRule = Literal["ours", "published"]
 GATES = tuple(round(0.1 * i, 1) for i in range(9))
 """Cut-offs that are tried."""

@@ -31,8 +31,6 @@ from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding, nearest_na
 from reveal_bench.metrics.heat_maps import checked_map
 from reveal_bench.saliency_maps.pickles import read_pickle
 
-__all__ = ["ENDINGS", "FoundMaps", "HeatMap", "MapFile", "find_maps", "given_maps", "read_map"]
-
 ENDINGS = (".npy", ".npz", ".safetensors", ".png", ".tif", ".tiff", ".pkl")
 _ARCHIVES = (".npz", ".safetensors")
 Pair = tuple[str, str]

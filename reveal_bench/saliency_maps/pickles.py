@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST_BYTES", "PickleError", "parse_pickle", "read_pickle"]
-
 MOST_BYTES = 1 << 28
 """Of a file: a published one has 1.6 MB."""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001

@@ -27,8 +27,6 @@ from reveal_bench.masks import PackedMasks, empty_rle
 from reveal_bench.metrics.heat_maps import LaidMap, laid_over, smoothed
 from reveal_bench.saliency_maps.maps import FoundMaps, HeatMap, MapFile, read_map
 
-__all__ = ["Job", "MapOptions", "Written", "cut_map", "predict_maps"]
-
 Pair = tuple[str, str]
 Progress = Callable[..., None]
 PerFinding = float | Mapping[str, float | None]

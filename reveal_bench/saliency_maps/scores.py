@@ -17,8 +17,6 @@ from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.map_scores import energy_inside, pixel_average_precision, tolerant_hit
 from reveal_bench.saliency_maps.maps import FoundMaps, MapFile, read_map
 
-__all__ = ["MAP_METRICS", "MapRows", "score_maps"]
-
 MAP_METRICS = ("tolerant_hit", "energy_inside", "pixel_average_precision")
 _Case = tuple[LocalizationRecord, Annotation, MapFile | None]
 

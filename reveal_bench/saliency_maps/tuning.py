@@ -32,8 +32,6 @@ from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.mask_agreement import Spacing, boundary_iou, hausdorff_95, surface_distance
 from reveal_bench.saliency_maps.maps import FoundMaps, read_map
 
-__all__ = ["TUNING_METRICS", "Case", "Tuned", "check_grid", "curve_of_map", "mean_curves", "tune_thresholds"]
-
 Case = tuple[str, FloatArray]
 """The patient of a map, and its values on the grid, NaN where undefined."""
 _Areas = Callable[[FloatArray, FloatArray, float, int], tuple[FloatArray, FloatArray]]

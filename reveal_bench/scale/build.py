@@ -32,8 +32,6 @@ from reveal_bench.sources.source import Problem, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TaskBuild"]
-
 
 @dataclass(frozen=True)
 class TaskBuild:

@@ -17,8 +17,6 @@ from reveal_bench.dataset.row_pool import Worker
 from reveal_bench.scale.storage import Storage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
-__all__ = ["Done", "Executor", "MakeExecutor", "TaskEngine"]
-
 WORK = "work.txt"
 """Says what the storage is used for."""
 LOOK_SECONDS = 0.2

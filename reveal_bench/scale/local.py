@@ -17,8 +17,6 @@ from datatrove.executor.local import LocalPipelineExecutor
 from reveal_bench.dataset.row_pool import Worker
 from reveal_bench.scale.tasks import RunTask, TaskError
 
-__all__ = ["WatchedExecutor"]
-
 ATTEMPTS = 3
 """Processes that a task may end before it is given up."""
 

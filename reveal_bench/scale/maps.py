@@ -13,8 +13,6 @@ from reveal_bench.saliency_maps.predict import Job, MapOptions, cut_map
 from reveal_bench.scale.engine import Done, TaskEngine
 from reveal_bench.scale.tasks import Task, TaskPlace
 
-__all__ = ["TaskMaps"]
-
 
 def cut_some(place: TaskPlace, work: tuple[Sequence[Job], MapOptions]) -> dict[str, int]:
     """Cut the maps of a task."""

@@ -18,8 +18,6 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import replacing, write_whole
 
-__all__ = ["Storage"]
-
 
 class Storage:
     """Files below a folder or a bucket's prefix.

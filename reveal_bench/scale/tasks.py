@@ -30,8 +30,6 @@ from typing import Any
 from reveal_bench.files import file_sha256
 from reveal_bench.scale.storage import Storage
 
-__all__ = ["RunTask", "Task", "TaskError", "TaskPlace", "identity_of", "record_of"]
-
 
 class TaskError(RuntimeError):
     """A task could not be done; what others finished stays."""

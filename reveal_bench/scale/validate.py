@@ -34,8 +34,6 @@ from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.tasks import Task, TaskPlace
 from reveal_bench.sources.source import Problem
 
-__all__ = ["TaskReader"]
-
 MASK = "mask"
 Drawn = tuple[list[Problem], dict[tuple[str, str, int], str]]
 """Problems and digests of the masks of a row, as :class:`DrawnMasks` finds them."""

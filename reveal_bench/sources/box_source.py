@@ -16,8 +16,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.sources.boxes import Faults, PictureFolder, PictureKind, count_warnings, is_synthetic
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading, Record
 
-__all__ = ["BoxBuild", "BoxSource"]
-
 Parsed = TypeVar("Parsed")
 """What the tables of a source say, in a form of its own."""
 

@@ -40,32 +40,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.dicom.header import Header
 
-__all__ = [
-    "Faults",
-    "PictureFolder",
-    "NIH_SIDE",
-    "NO_PATIENTS",
-    "SLACK",
-    "TableRow",
-    "annotate_boxes",
-    "annotate_mask",
-    "box_problem",
-    "PictureKind",
-    "count_warnings",
-    "counted",
-    "dicom_headers",
-    "find_file",
-    "find_files",
-    "images_read",
-    "is_synthetic",
-    "known_finding",
-    "nih_record",
-    "no_pictures",
-    "read_box",
-    "read_table",
-    "xyxy_to_xywh",
-]
-
 NO_PATIENTS = "the source does not identify patients: every image counts as one, also in a holdout"
 """Warning of a source in which two images of one patient cannot be told."""
 SLACK = 1.0

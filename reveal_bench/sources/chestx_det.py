@@ -41,8 +41,6 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.source import Extra, Problem, Records, read_json
 
-__all__ = ["PUBLISHED", "detect", "inspect", "read"]
-
 PUBLISHED = {"test images": 553, "test instances": 1734, "test images without a finding": 64}
 """Counts of the published test file."""
 

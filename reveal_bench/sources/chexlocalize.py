@@ -60,8 +60,6 @@ from reveal_bench.sources.chexlocalize_files import (
 from reveal_bench.sources.pictures import picture_size
 from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records, finish
 
-__all__ = ["PUBLISHED", "SPLITS", "detect", "inspect", "read"]
-
 SPLITS = {"validation": "val", "test": "test"}
 """Name of a split here -> in the download."""
 

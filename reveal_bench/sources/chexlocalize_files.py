@@ -39,21 +39,6 @@ from reveal_bench.masks import Rle, parse_masks
 from reveal_bench.sources.boxes import counted
 from reveal_bench.sources.source import Problem, folders_in, read_json
 
-__all__ = [
-    "Download",
-    "LabelRow",
-    "Masks",
-    "find_download",
-    "index_pictures",
-    "parse_annotations",
-    "parse_groundtruth",
-    "parse_labels",
-    "parse_masks_file",
-    "parse_points",
-    "set_aside",
-    "study_of",
-]
-
 ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
 PARTIAL = ".azDownload-"
 FOLDERS = {"val": ("val", "valid"), "test": ("test",)}

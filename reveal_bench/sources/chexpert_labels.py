@@ -37,8 +37,6 @@ from reveal_bench.sources.source import (
 from reveal_bench.sources.study_labels import reader_labels
 from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
 
-__all__ = ["PUBLISHED", "REFERENCES", "detect", "inspect", "read"]
-
 PUBLISHED = {"studies of test": 500, "studies of validation": 200}
 """Counts of the published test and validation sets."""
 REFERENCES = re.compile(r"(ground_?truth.*|(test|val|valid)(_labels)?)\.csv", re.IGNORECASE)

@@ -28,19 +28,6 @@ from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, read_ta
 if TYPE_CHECKING:
     from reveal_bench.dicom import DicomFile, Header
 
-__all__ = [
-    "Guess",
-    "OPEN",
-    "StudyTree",
-    "TreeImage",
-    "TreeStudy",
-    "guess_mapping",
-    "marker_problems",
-    "marker_warnings",
-    "read_tree",
-    "tables_below",
-]
-
 FRONTAL = ("AP", "PA")
 
 

@@ -18,8 +18,6 @@ from typing import Literal
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["KEY_BYTES", "KINDS", "IdKind", "check_collisions", "keyed_id", "read_id_key"]
-
 IdKind = Literal["study", "image", "patient"]
 KINDS: tuple[IdKind, ...] = ("study", "image", "patient")
 KEY_BYTES = 32

@@ -45,23 +45,6 @@ from reveal_bench.findings import REVEAL_LABELS, Vocabulary, canonical_finding, 
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
 from reveal_bench.sources.source import BuildError, Problem
 
-__all__ = [
-    "FINDING_NAME",
-    "KEY_FACTS",
-    "SPLIT_NAME",
-    "VOCABULARIES",
-    "ColumnRule",
-    "LabelRule",
-    "MappingParser",
-    "StudyMapping",
-    "folded",
-    "hint",
-    "is_split_name",
-    "load_mapping",
-    "read_mapping",
-    "which_labels",
-]
-
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
 """What a study key may match: a fact of the headers, a folder's name above the images, an image's file name without
 suffix. Not the accession number: it is never read."""

@@ -55,8 +55,6 @@ from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["detect", "inspect", "read", "text_list"]
-
 NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
 _NODE = re.compile(rf"(?:^|[_\W])({'|'.join(NODE_NAMES)})(?=[_\W]|$)", re.IGNORECASE)
 _MRALE = re.compile(r"mrale", re.IGNORECASE)

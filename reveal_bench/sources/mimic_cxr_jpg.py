@@ -36,18 +36,6 @@ from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.pictures import picture_size
 from reveal_bench.sources.source import Problem, entries_in, folders_in
 
-__all__ = [
-    "PROJECTIONS",
-    "Fault",
-    "MimicImage",
-    "MimicStudy",
-    "find_trees",
-    "look_up_studies",
-    "study_images",
-    "table_rows",
-    "tree_files",
-]
-
 Size = tuple[int, int]
 
 REQUIRED = ("dicom_id", "subject_id", "study_id")

@@ -59,8 +59,6 @@ from reveal_bench.sources.source import Extra, Problem
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["PUBLISHED", "detect", "inspect", "phrase_features", "read"]
-
 PATTERNS = {"boxes": ["MS_CXR_Local_Alignment_v1.[01].0.csv"], "coco": ["MS_CXR_Local_Alignment_v1.[01].0.json"]}
 BOX = ("x", "y", "w", "h")
 SIZE = ("image_width", "image_height")

@@ -39,8 +39,6 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.source import Extra
 
-__all__ = ["PUBLISHED", "detect", "inspect", "read"]
-
 PUBLISHED = {"boxes": 984, "images": 880}
 """Counts of the published list."""
 

@@ -69,8 +69,6 @@ from reveal_bench.sources.reveal_cxr import MAPPING_NAME, Namer
 from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, Reading
 from reveal_bench.sources.study_labels import PUBLIC_ID
 
-__all__ = ["detect", "inspect", "read"]
-
 DICOM = (".dcm", ".dicom")
 PERCENT = 100
 UNFUSED = (

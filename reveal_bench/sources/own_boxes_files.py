@@ -20,18 +20,6 @@ from reveal_bench.sources.source import BuildError, Problem, read_json
 from reveal_bench.sources.study_labels import NO_LABEL, image_stem
 from reveal_bench.sources.study_table import missing_columns, read_table
 
-__all__ = [
-    "IMAGES",
-    "PICTURED",
-    "REFERENCE",
-    "BoxMapping",
-    "OwnImage",
-    "OwnTables",
-    "is_of_boxes",
-    "read_box_mapping",
-    "read_tables",
-]
-
 KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
 OF_COCO = ("boxes", "images", "findings", "ids")
 IMAGES = "table of images"

@@ -56,8 +56,6 @@ from reveal_bench.sources.source import Extra, Problem, read_json
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["PUBLISHED", "SECOND_READER", "detect", "inspect", "read", "sentence_features"]
-
 REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
 EARLIER = "PadChest_GR_progression_prior_studies"
 """Folder of the pictures of earlier studies, which may repeat a name."""

@@ -18,8 +18,6 @@ from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.source import Problem
 
-__all__ = ["read_pictures"]
-
 
 def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
     """Read the sizes of all visible pictures below `root` and group them.

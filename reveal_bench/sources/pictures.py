@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from PIL.Image import Image
 
-__all__ = [
-    "CLEANED",
-    "GREY_OF_16_BITS",
-    "ORIGINAL",
-    "PNG16",
-    "SUFFIXES",
-    "develop",
-    "grey_of_16_bits",
-    "picture_size",
-    "without_metadata",
-]
-
 SUFFIXES = (".png", ".jpg", ".jpeg")
 """Of pictures that are not DICOM, in lower case."""
 

@@ -56,24 +56,6 @@ from reveal_bench.sources.study_table import StudyTable, read_table
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "Joined",
-    "Joining",
-    "MAPPING_NAME",
-    "Namer",
-    "PUBLISHED",
-    "UNDIVIDED",
-    "checked_folder",
-    "detect",
-    "finish_reading",
-    "inspect",
-    "join",
-    "mapping_path",
-    "needs_key",
-    "read",
-    "suggestion",
-]
-
 UNDIVIDED = "test"
 """Name of the only split of a source that names none ("all" is taken by `datasets`)."""
 

@@ -46,8 +46,6 @@ from reveal_bench.sources.source import SYNTHETIC_MARKER, Extra, Inspection, Pix
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["SPLIT", "detect", "inspect", "read", "rubric_features"]
-
 SPLIT = "test"
 TASKS, RATINGS = "tasks", "ratings"
 

@@ -57,16 +57,6 @@ from reveal_bench.sources import study_table
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_table import TABLE_SUFFIXES, Cell, StudyTable
 
-__all__ = [
-    "RatingLine",
-    "SUFFIXES",
-    "TaskLine",
-    "find_tables",
-    "parse_ratings",
-    "parse_tasks",
-    "read_ratings_table",
-]
-
 SUFFIXES = TABLE_SUFFIXES
 
 

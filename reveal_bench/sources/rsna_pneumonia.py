@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.dicom.header import Header
 
-__all__ = ["CLASSES", "PUBLISHED", "class_features", "detect", "inspect", "read"]
-
 CLASSES = ("Normal", "No Lung Opacity / Not Normal", "Lung Opacity")
 PUBLISHED = {"images": 26684, "images with boxes": 6012, "boxes": 9555}
 """Counts of the published training set."""

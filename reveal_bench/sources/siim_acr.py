@@ -47,8 +47,6 @@ from reveal_bench.sources.source import Extra
 if TYPE_CHECKING:
     from reveal_bench.dicom.header import Header
 
-__all__ = ["PUBLISHED", "MaskError", "decode_relative", "detect", "inspect", "read"]
-
 PUBLISHED = {"rows": 12954, "images": 12047}
 """Counts of the published table."""
 

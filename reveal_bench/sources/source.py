@@ -31,24 +31,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
 
-__all__ = [
-    "SYNTHETIC_MARKER",
-    "BuildError",
-    "Builder",
-    "Extra",
-    "Inspection",
-    "Pixels",
-    "Problem",
-    "Reading",
-    "Record",
-    "Records",
-    "entries_in",
-    "finish",
-    "folders_in",
-    "is_synthetic",
-    "read_json",
-]
-
 Form = TypeVar("Form", list[Any], dict[str, Any])
 Pixels = Literal["embed", "withhold"]
 Record = LocalizationRecord | StudyRecord | TaskRecord

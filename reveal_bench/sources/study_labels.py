@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from reveal_bench.findings import REVEAL_LABELS, canonical_finding, conflict
+from reveal_bench.findings import REVEAL_LABELS, canonical_finding, conflict, hint
 from reveal_bench.kinds.findings.records import AGREEMENTS, UNKNOWN, age_band
 from reveal_bench.sources.mapping import (
     SPLIT_NAME,
@@ -27,7 +27,6 @@ from reveal_bench.sources.mapping import (
     ColumnRule,
     StudyMapping,
     folded,
-    hint,
     is_split_name,
     which_labels,
 )
@@ -37,18 +36,6 @@ from reveal_bench.sources.study_table import StudyTable, TableRow, missing_colum
 
 if TYPE_CHECKING:
     from datasets import Features
-
-__all__ = [
-    "NO_LABEL",
-    "LabelledStudy",
-    "age_of",
-    "check_columns",
-    "image_stem",
-    "labelled_studies",
-    "labels_of_cell",
-    "reader_labels",
-    "spelled_labels",
-]
 
 NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
 """Texts that stand for a study without any of the labels, folded."""

@@ -22,8 +22,6 @@ from reveal_bench.findings import hint
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.sources.source import Problem
 
-__all__ = ["TABLE_SUFFIXES", "Cell", "StudyTable", "TableRow", "missing_columns", "read_table"]
-
 Cell = str | list[Any]
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")
 SEPARATORS = ",;\t|"

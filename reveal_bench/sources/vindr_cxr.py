@@ -74,8 +74,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.dicom.header import Header
 
-__all__ = ["PUBLISHED", "detect", "image_label_features", "inspect", "read"]
-
 CONSENSUS = ""
 """Stands for the reader of the test split, where five readers agreed on one set of boxes."""
 

@@ -39,8 +39,6 @@ from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 from reveal_bench.viewer.places import LATERAL, answer_maps, draw_map, mean_film
 
-__all__ = ["CaseSource", "INDEX", "SCHEMA", "named_files", "prepare_gallery"]
-
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS, PLACES = "gallery.json", "cases", "films", "thumbnails", "places"
 FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")

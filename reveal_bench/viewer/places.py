@@ -22,8 +22,6 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
 from reveal_bench.masks import decode_mask, shrink_mask
 
-__all__ = ["answer_maps", "draw_map", "mean_film"]
-
 CELLS, SIDE = 48, 192
 REACH = 1.5
 FEWEST = 10

@@ -23,8 +23,6 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.viewer.gallery import INDEX, SCHEMA
 
-__all__ = ["CONTENT_POLICY", "FILM_VIEWER", "Galleries", "Gallery", "PATH", "Served", "loopback_server", "static_file"]
-
 PATH = "/gallery"
 PAGE = "gallery.html"
 SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"

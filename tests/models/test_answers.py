@@ -13,7 +13,8 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.questions import Question, ViewedImage
-from reveal_bench.models.answers import STATUSES, Reply, read_reply
+from reveal_bench.models.answer_words import STATUSES
+from reveal_bench.models.answers import Reply, read_reply
 from reveal_bench.models.questions import AskSettings
 from tests.models import answer_cases_later
 from tests.models.answer_cases import CASES, Case

@@ -19,8 +19,8 @@ from reveal_bench.reports import runs as reports
 from reveal_bench.reports.heat import AveragePicture
 from reveal_bench.reports.page import Csv, Table, Text
 from reveal_bench.reports.run_localization import HitReport
-from reveal_bench.reports.run_page import PAGE, write_run_report
-from reveal_bench.reports.run_report import Options
+from reveal_bench.reports.run_page import write_run_report
+from reveal_bench.reports.run_report import PAGE, Options
 from reveal_bench.reports.run_tables import published_parts
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World

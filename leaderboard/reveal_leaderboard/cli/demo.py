@@ -35,7 +35,8 @@ from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Assignment, Sampled, read_table
 from reveal_bench.curation.votes import import_votes
-from reveal_bench.dataset.build import HOLDOUT, build_folder
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.dataset.holdout import HOLDOUT
 from reveal_bench.dataset.hub import prepare
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.evaluation.score import score_file

@@ -29,8 +29,6 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Mani
 if TYPE_CHECKING:
     from reveal_bench.kinds.detection.scoring import DetectionRows
 
-__all__ = ["DetectionCodec", "example_rows", "example_upload", "marks_of_detections", "signs_of_detections"]
-
 
 class DetectionCodec(LocalizationCodec):
     """Boxes, masks and points, each with a score."""
@@ -72,7 +70,8 @@ class DetectionCodec(LocalizationCodec):
 
     def rows_from(self, arrays: Arrays) -> DetectionRows:  # type: ignore[override]
         """The rows back."""
-        from reveal_bench.kinds.detection.scoring import RULES, DetectionRows
+        from reveal_bench.kinds.detection.scoring import DetectionRows
+        from reveal_bench.metrics.detection_matching import RULES
 
         names = names_from(arrays["text"])
         findings, images = tuple(names["findings"]), tuple((image, patient) for image, patient in names["images"])

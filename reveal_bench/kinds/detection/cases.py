@@ -15,7 +15,7 @@ import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import Annotations, CaseAnswer, Drawing, Mark
-from reveal_bench.kinds.detection.scoring import RULES, DetectionRows
+from reveal_bench.kinds.detection.scoring import DetectionRows
 from reveal_bench.kinds.localization import cases as of_images
 from reveal_bench.kinds.localization.cases import Drawn, drawn_by_reader, image_by_reading, images_read
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
@@ -23,18 +23,8 @@ from reveal_bench.kinds.scored import Band, Curves, OfSize
 from reveal_bench.masks import rasterize_polygons
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection import FROC_RATES, froc_points, precision_recall
+from reveal_bench.metrics.detection_matching import RULES
 from reveal_bench.metrics.intervals import Resampling
-
-__all__ = [
-    "answers_of_detections",
-    "curves_of_detections",
-    "detected_by_reading",
-    "detected_readings",
-    "detections_of",
-    "detections_of_places",
-    "detections_of_reader",
-    "drawn_instances",
-]
 
 SHOWN_BY = "iou_50"
 """Rule by which a detection is shown as a hit."""

@@ -27,8 +27,6 @@ from reveal_bench.kinds.localization.records import Annotation, Box, Localizatio
 from reveal_bench.masks import pack_boxes, tight_box
 from reveal_bench.metrics.detection_matching import box_overlaps
 
-__all__ = ["FUSIONS", "Fusion", "agreed_lesions", "check_fusion", "fuse_boxes", "fuse_readers", "fusion_in_words"]
-
 Fusion = Literal["union", "majority", "wbf"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 

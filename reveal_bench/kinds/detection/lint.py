@@ -32,8 +32,6 @@ from reveal_bench.kinds.localization.lint import (
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.masks import pack_masks, rasterize_polygons
 
-__all__ = ["MOST_ON_IMAGE", "lint_detections"]
-
 MOST_ON_IMAGE = 100
 """Entries of one finding on one image, as COCO's evaluation counts them."""
 _FEW = 20  # entries below which equal scores are no pattern

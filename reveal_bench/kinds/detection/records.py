@@ -14,8 +14,6 @@ from typing import ClassVar
 from reveal_bench.kinds.localization.records import Box, LocalizationRecord, Manifest, read_manifest
 from reveal_bench.masks import Rle, rasterize_polygons
 
-__all__ = ["DetectionManifest", "ScoredBox", "instance_masks", "instances", "is_known", "read_detection_manifest"]
-
 
 @dataclass(frozen=True)
 class DetectionManifest(Manifest):

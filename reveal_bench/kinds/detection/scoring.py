@@ -42,8 +42,6 @@ from reveal_bench.metrics.localization import mask_iou, point_hit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CRITERIA", "RULES", "DetectionRows", "disclose_detections", "score_detections"]
-
 CRITERIA = ("centre", "mask", "iou_50", "iobb_50")
 """Rules of :mod:`reveal_bench.metrics.detection_matching` by which a detection can find a lesion, the default first."""
 _MASKS_AT_ONCE = 256

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.findings.scoring import StudyRows
 
-__all__ = ["FindingsCodec", "marks_of", "signs_of"]
-
 
 class FindingsCodec(Codec):
     """Labels or probabilities of studies."""

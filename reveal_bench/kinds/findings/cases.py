@@ -15,18 +15,6 @@ from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifes
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.folder import read_rows, split_shards
 
-__all__ = [
-    "agreed_labels",
-    "answers_of_studies",
-    "case_of_study",
-    "label_readings",
-    "labelled_predictions",
-    "labelled_references",
-    "predictions_of",
-    "predictions_of_reader",
-    "study_by_reading",
-]
-
 
 def case_of_study(record: StudyRecord) -> Case:
     """A study with its labels."""

@@ -29,8 +29,6 @@ from reveal_bench.entries.tables import parse_number
 from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
-__all__ = ["findings_to_jsonl", "lint_findings"]
-
 _FIELDS = ("study_id", "labels", "probabilities")
 _MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
 

@@ -22,20 +22,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
-__all__ = [
-    "AGE_BANDS",
-    "AGREEMENTS",
-    "PATIENT_CLASSES",
-    "RACES",
-    "SEXES",
-    "FindingsPrediction",
-    "StudyManifest",
-    "StudyRecord",
-    "age_band",
-    "read_studies",
-    "read_study_manifest",
-]
-
 AGREEMENTS = ("two_of_three", "three_of_three")
 """How many of the three readers agreed to all labels (paper 004, section 2.4)."""
 

@@ -31,8 +31,6 @@ from reveal_bench.metrics.agreement import kappa_from_tables
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["RANKED_LABELS", "SPREADS", "disclose_studies", "shown_labels"]
-
 RANKED_LABELS = 5
 
 

@@ -40,8 +40,6 @@ from reveal_bench.kinds.tally import Tally, markdown_table, percent
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["COLUMNS", "MEANINGS", "FindingsTally", "blank_study", "study_faults", "study_features", "study_row"]
-
 MEANINGS = {
     "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
     "agreement": "how many of the three readers agreed to all labels (null where it is unknown)",

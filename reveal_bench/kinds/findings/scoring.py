@@ -45,15 +45,6 @@ from reveal_bench.metrics.labels import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "StudyRows",
-    "resample_studies",
-    "score_studies",
-    "study_metrics",
-    "summarize_studies",
-]
-
-
 _FEWEST_LABELS = 3  # over which a mean share of studies does not tell that of one
 
 

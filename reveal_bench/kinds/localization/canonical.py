@@ -37,19 +37,6 @@ if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.localization.scoring import CaseRows
 
-__all__ = [
-    "LocalizationCodec",
-    "case_answer",
-    "case_items",
-    "example_images",
-    "example_rows",
-    "example_upload",
-    "marks_of",
-    "masks_from_text",
-    "signs_of",
-    "text_of_masks",
-]
-
 _KINDS = ("point", "box", "cell", "mask", "none")
 _TEXT_AT_ONCE = 1 << 20  # characters: what is made of them fits into the processor's cache
 _MOST_CHARACTERS = 7  # of one run

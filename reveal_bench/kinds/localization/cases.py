@@ -26,20 +26,6 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationPred
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.masks import Rle, encode_mask, pack_masks, pack_regions, rasterize_polygons, union_masks
 
-__all__ = [
-    "agreed_regions",
-    "answers_of_images",
-    "case_of_image",
-    "drawn_by_reader",
-    "drawn_predictions",
-    "drawn_readings",
-    "drawn_references",
-    "image_by_reading",
-    "images_read",
-    "predictions_of",
-    "predictions_of_reader",
-]
-
 READER_NAMES = {
     "ground_truth": REFERENCE,
     "human_benchmark": "Benchmark readers",

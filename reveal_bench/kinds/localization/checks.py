@@ -25,8 +25,6 @@ from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES, OF_TORCH
 from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Manifest, ManifestRow, Point, Polygons
 from reveal_bench.masks import Rle
 
-__all__ = ["Draft", "EntryChecker", "cell_hint", "edge_hint", "size_hint"]
-
 _MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
 _LONGEST_SIDE = 1 << 53
 _MOST_SEARCHED = 100  # names and ids for which a similar known one is looked for

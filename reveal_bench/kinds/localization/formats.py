@@ -31,8 +31,6 @@ from reveal_bench.entries.source import Limits
 from reveal_bench.entries.tables import read_csv, read_parquet
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
 
-__all__ = ["FIELDS", "GEOMETRIES", "place_fields", "predictions_to_jsonl", "read_entries"]
-
 _GEOMETRY_OF = {
     "chexlocalize-segmentations": "rle",
     "chexlocalize-points": "points",

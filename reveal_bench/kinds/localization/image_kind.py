@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
 
-__all__ = ["ImageKind"]
-
 
 class ImageKind(Kind):
     """Images with masks, boxes and points of findings, by several readers."""

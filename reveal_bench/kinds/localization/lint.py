@@ -33,16 +33,6 @@ from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
 from reveal_bench.masks import MaskProblem, Rle, measure_masks, pack_masks, rasterize_polygons, union_masks
 
-__all__ = [
-    "check_masks",
-    "describe_drafts",
-    "filling_work",
-    "lint_predictions",
-    "note_coordinates",
-    "note_spellings",
-    "runs_problems",
-]
-
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram of mask area / image area; empty masks have a bin of their own."""
 

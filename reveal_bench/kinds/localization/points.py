@@ -8,8 +8,6 @@ from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Point
 from reveal_bench.masks import pack_masks
 
-__all__ = ["cells_of", "kind_of_answer", "kind_of_cell", "points_of"]
-
 
 def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
     """What is scored of a prediction that may hold several: "point", "box", "cell", "mask" or "none"."""

@@ -17,8 +17,6 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["Presence", "presence_of"]
-
 
 @dataclass(frozen=True)
 class Presence:

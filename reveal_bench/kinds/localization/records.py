@@ -24,20 +24,6 @@ from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, 
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
 from reveal_bench.masks import Rle
 
-__all__ = [
-    "READERS",
-    "Annotation",
-    "LocalizationPrediction",
-    "LocalizationRecord",
-    "Manifest",
-    "ManifestRow",
-    "SalientPoint",
-    "each_localization",
-    "read_localization",
-    "read_manifest",
-]
-
-
 Reader = Literal["ground_truth", "human_benchmark", "individual"]
 READERS: tuple[Reader, ...] = ("ground_truth", "human_benchmark", "individual")
 """Consensus or reference reader; the readers whom models are compared with; one of several before any consensus."""

@@ -21,8 +21,6 @@ from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings, effect
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["FOR_OVERLAP", "HITS", "OVERLAPS", "disclose_cases"]
-
 HITS = ("point_hit", "grid_hit")
 """Metrics that count cases."""
 OVERLAPS = ("mask_iou_all", "box_iou")

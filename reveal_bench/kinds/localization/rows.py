@@ -31,19 +31,6 @@ from reveal_bench.masks import pack_masks
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "COLUMNS",
-    "MEANINGS",
-    "LocalizationTally",
-    "blank_row",
-    "findings_drawn",
-    "image_faults",
-    "localization_features",
-    "localization_row",
-    "mask_features",
-    "mask_rows",
-]
-
 MEANINGS = {
     "label_status": "per finding 1 present, 0 absent, -1 uncertain, null unlabelled",
     "annotations": (

@@ -58,15 +58,6 @@ from reveal_bench.metrics.localization import box_iou, chance_among, hit_cells, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "CaseRows",
-    "Reference",
-    "list_cases",
-    "resample_systems",
-    "score_localization",
-    "summarize",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
-__all__ = ["MODEL", "TasksCodec", "marks_of", "signs_of"]
-
 MODEL = "submission"
 """What the model is called in ratings that were read back."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark, films_of_study
 from reveal_bench.kinds.tasks.records import TaskAnswer, TaskRecord
 
-__all__ = ["answers_of_tasks", "case_of_task"]
-
 
 def case_of_task(record: TaskRecord) -> Case:
     """A task with its reference answer."""

@@ -30,8 +30,6 @@ from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 
-__all__ = ["ANSWER_LIMITS", "AnswerLimits", "answers_to_jsonl", "lint_tasks"]
-
 _FIELDS = ("task_id", "answer", "boxes")
 _BOX_FIELDS = ("image_id", "label", "box")
 _SIDES = ("x", "y", "width", "height")

@@ -31,33 +31,12 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
-from reveal_bench.metrics.ordinal import CONTENT_CRITERIA, CRITERIA
+from reveal_bench.metrics.ordinal import CONTENT_CRITERIA
+from reveal_bench.metrics.ordinal import CRITERIA as CRITERIA
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-__all__ = [
-    "CATEGORIES",
-    "CRITERIA",
-    "QUESTION_SCORES",
-    "RUBRIC",
-    "TAGS",
-    "Answer",
-    "AnswerBox",
-    "Rating",
-    "ReferenceBox",
-    "TaskAnswer",
-    "TaskManifest",
-    "TaskQuestion",
-    "TaskRecord",
-    "meaning",
-    "rated_answers",
-    "rating_array",
-    "read_ratings",
-    "read_task_manifest",
-    "read_tasks",
-]
 
 Answer = tuple[str, str]
 """(task_id, model)."""

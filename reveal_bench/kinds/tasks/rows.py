@@ -33,18 +33,6 @@ from reveal_bench.metrics.ordinal import CRITERIA
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = [
-    "MEANINGS",
-    "TasksTally",
-    "blank_task",
-    "rating_faults",
-    "rating_row",
-    "ratings_features",
-    "task_faults",
-    "task_features",
-    "task_row",
-]
-
 MEANINGS = {
     "task_id": "id of the task; predictions name it",
     "prior_image_ids": "ids of the radiographs of an earlier study",

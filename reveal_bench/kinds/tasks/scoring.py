@@ -60,15 +60,6 @@ from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REP
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "OVERALL_CRITERIA",
-    "RubricRows",
-    "disclose_ratings",
-    "resample_rubrics",
-    "score_ratings",
-    "summarize_rubric",
-]
-
 Missing = Literal["lowest", "leave_out"]
 
 OVERALL_CRITERIA = CRITERIA[:4]
