@@ -187,7 +187,7 @@ def _shape_chapters(found: Shapes) -> list[Chapter]:
         ),
         Chapter(
             "regressions",
-            "What goes with a bad localization",
+            "What is associated with poor localization",
             "As Table 2",
             "Slopes on one feature at a time, from 0 to 1 over all cases; standard errors are clustered by patient. "
             "The file also has published intervals, slopes within findings, multiple and logistic regressions.",

@@ -53,7 +53,7 @@ class Images(StrEnum):
 def phantom(
     out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
     style: Annotated[
-        str, typer.Option(help="Whose layout: chexlocalize, reveal-cxr, rexecution, ...")
+        str, typer.Option(help="Layout to imitate: chexlocalize, reveal-cxr, rexecution, ...")
     ] = "chexlocalize",
     images: Annotated[int, typer.Option(min=1, help="Images (studies, tasks) to make.")] = 200,
     val_images: Annotated[

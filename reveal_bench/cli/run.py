@@ -294,8 +294,8 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
         path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"
     if status is None:  # nothing listens there, or the connection breaks: what was under way counts as not asked
-        return "what was answered is kept: see to the model, then give the same command, which asks what is left"
-    return f"see to the model; {again}"
+        return "what was answered is kept: fix the problem, then repeat the command, which asks only what is left"
+    return f"fix the problem with the model; {again}"
 
 
 def _settings(

@@ -122,7 +122,7 @@ def read_readers(path: Path) -> dict[str, int]:
             problems.append(Problem(path.name, row.number, "reader", "must name a reader", "a blank cell"))
         elif reader.casefold() in first:
             value = f"{reader!r} again, first in row {first[reader.casefold()]}"
-            problems.append(Problem(path.name, row.number, "reader", "must be there once", value))
+            problems.append(Problem(path.name, row.number, "reader", "must occur only once", value))
         first.setdefault(reader.casefold(), row.number)
         if not (capacity.isascii() and capacity.isdecimal() and len(capacity) < 10):
             value = repr(capacity[:80]) if capacity else "a blank cell"
@@ -160,7 +160,7 @@ def draw_assignment(
     CurationError
         If the readers cannot read so much; it says how many readings are missing.
     ValueError
-        If `per_study` or `most` is below 1 or a study is there twice.
+        If `per_study` or `most` is below 1 or a study is given twice.
     """
     if per_study < 1 or most < 1:
         raise ValueError(f"`per_study` and `most` must be at least 1, got {per_study} and {most}")

@@ -148,7 +148,7 @@ class CurationFolder:
         for name, digest in record.inputs.items():
             maker = self._maker(name)
             if maker is not None and maker.outputs[name] != digest:
-                return StepState(step, "stale", f"{name} was made anew", record)
+                return StepState(step, "stale", f"{name} was made again", record)
         for before in STEPS[step]:
             earlier = self.state(before)
             if earlier.status in ("stale", "damaged"):
@@ -213,7 +213,7 @@ class CurationFolder:
                     return StepRecord(**{**asdict(done), "is_new": False})
             elif done is not None and not redo:
                 raise CurationError(
-                    f"{step} was done already, {_difference(done, wanted, inputs)}: do it again with --redo"
+                    f"{step} was already done, {_difference(done, wanted, inputs)}: do it again with --redo"
                 )
             scratch = self._scratch(step, {"settings": wanted, "inputs": inputs})
             counts = json.loads(json.dumps(dict(work(scratch))))

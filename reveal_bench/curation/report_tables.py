@@ -97,7 +97,7 @@ def _parquet(path: Path, columns: Sequence[str], fail: Fail) -> StudyTable | Non
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        fail("file", "must be there", "none")
+        fail("file", "must exist", "none")
         return None
     try:
         schema = pq.read_schema(path)

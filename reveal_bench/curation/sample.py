@@ -155,13 +155,13 @@ def draw_sample(
     Raises
     ------
     ValueError
-        If `strata` or `min_per_label` break their rules or a study is there twice.
+        If `strata` or `min_per_label` break their rules or a study is given twice.
     """
     _check(strata, min_per_label)
     given = sorted(suggestions, key=lambda one: one.study_id)
     twice = sorted(study for study, n in Counter(one.study_id for one in given).items() if n > 1)
     if twice:
-        raise ValueError(f"suggestions.parquet: `study_id` must be there once, got {twice[0]!r} more than once")
+        raise ValueError(f"suggestions.parquet: `study_id` must occur only once, got {twice[0]!r} more than once")
     wanted = {n: size for n, size in strata.items() if size > 0}
     shuffled = [given[i] for i in rng.permutation(len(given))]
     ok = [one for one in shuffled if one.status == "ok"]

@@ -449,7 +449,7 @@ class _Intake:
             return Problem(split, key, name, "must occur once in all splits", value)
         self._split_of[key] = split
         if self.embed and not self.kind.has_pixels(record):
-            return Problem(split, key, "image", "must be there when pixels are embedded", "None")
+            return Problem(split, key, "image", "must exist when pixels are embedded", "None")
         return None
 
 

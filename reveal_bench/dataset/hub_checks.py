@@ -64,7 +64,7 @@ def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> 
     if holdout is not None:
         yield from _other_holdout_problems(opened, open_folder(holdout))
     elif is_public and opened.closed_splits:
-        rule, got = "must be at hand before the folder is public", "the holdout was not compared: give --holdout"
+        rule, got = "must be given before the folder becomes public", "the holdout was not compared: give --holdout"
         yield Problem(FOLDER_INFO, ", ".join(sorted(opened.closed_splits)), "holdout", rule, got)
 
 

@@ -89,10 +89,10 @@ _GATED = "{url} is gated: ask for access on its page, and use a token of the acc
 _STATUS = {
     401: "the token is missing or not valid for {url}",
     403: "the token may not do this with {url}",
-    409: "{url} is there already, or is being changed: it may be private, and not for this token",
+    409: "{url} already exists, or is being changed: it may be private and closed to this token",
     412: "someone else changed {url} meanwhile: nothing was published; run the same command again",
-    413: "{url} takes no request of this size: write smaller shards",
-    429: "{url} was asked too often: wait, and run the same command again",
+    413: "{url} does not accept requests of this size: write smaller shards",
+    429: "{url} accepts no more requests for now: wait, then run the same command again",
 }
 
 

@@ -143,7 +143,7 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
         expected = features.arrow_schema
     for name in sorted(set(expected.names) ^ set(schema.names)):
         missing = name in expected.names
-        rule = "must be there" if missing else "must not be there: the schema has no such column"
+        rule = "must exist" if missing else "must not be given: the schema has no such column"
         yield Problem(table.name, None, name, rule, "no such column" if missing else str(schema.field(name).type))
     for name in expected.names:
         if name in schema.names and expected.field(name).type != schema.field(name).type:

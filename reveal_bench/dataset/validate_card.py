@@ -134,7 +134,7 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
         return
     for name in ("name", "description", "evaluation_framework"):
         if not document.get(name):
-            yield Problem(EVAL, None, name, "must be there", repr(document.get(name)))
+            yield Problem(EVAL, None, name, "must exist", repr(document.get(name)))
     if not tasks:
         yield Problem(EVAL, None, "tasks", "must name at least one", "none")
     for task_id, config, split in tasks:
@@ -157,7 +157,7 @@ def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
             document = read_yaml(path.read_text(encoding="utf-8"))  # which reads JSON, too
             wanted = {**fixed, "version": folder.info.version}
             wrong = [(name, f"must be {value}") for name, value in wanted.items() if document.get(name) != value]
-            wrong += [(name, "must be there") for name in ("title", authors) if not document.get(name)]
+            wrong += [(name, "must exist") for name in ("title", authors) if not document.get(name)]
         except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
             yield Problem(file, None, "YAML", "must be a citation file", type(error).__name__)
             continue
@@ -192,7 +192,7 @@ def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[st
         yield Problem(CROISSANT, config, "recordSet", "must describe every config", "no such entry")
     for name in RAI:
         if not document.get(name):
-            yield Problem(CROISSANT, None, name, "must be there", repr(document.get(name)))
+            yield Problem(CROISSANT, None, name, "must exist", repr(document.get(name)))
     if sorted(document.get("conformsTo", ())) != sorted(CONFORMS_TO):
         yield Problem(
             CROISSANT, None, "conformsTo", f"must be {', '.join(CONFORMS_TO)}", str(document.get("conformsTo"))

@@ -59,7 +59,7 @@ def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fa
         name = place.rpartition(".")[2]
         is_needed = name not in OPTIONAL_CODES if isinstance(feature, ClassLabel) else name in NEEDED
         if is_needed and not may_lack:
-            yield place, "must be there", "null"
+            yield place, "must have a value", "null"
     elif isinstance(feature, ClassLabel):
         if not 0 <= value < len(feature.names):
             yield place, f"must be a code from 0 to {len(feature.names) - 1}", str(value)
@@ -197,7 +197,7 @@ class Pictures:
         """Pictures are withheld from `place`, and there is no hash of any by which to know one's own."""
         if self.n_withheld and not self.n_verifiable:
             rule = "should be given where pictures are withheld"
-            yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify own pictures")
+            yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify their own copies")
 
     def _seen(
         self, pixels: str, image_id: str, row_key: str, table: TableFile, warnings: list[Problem]

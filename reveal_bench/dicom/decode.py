@@ -162,7 +162,7 @@ class _Stream:
         if marker == _APP0:
             is_odd = body[:5] == b"JFIF\0" and (len(body) < 14 or body[5] != 1)
             return "a JFIF segment of an unknown version" if is_odd else None
-        return None if _APP0 < marker <= 0xEF or marker == _COMMENT else f"marker {marker:02X} has no place here"
+        return None if _APP0 < marker <= 0xEF or marker == _COMMENT else f"marker {marker:02X} is not allowed here"
 
     def _frame(self, marker: int, body: bytes) -> str | None:
         if self._component is not None:

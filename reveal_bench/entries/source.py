@@ -133,7 +133,7 @@ def _expanded(expand: Callable[[bytes], Iterator[bytes]], data: bytes, limits: L
                 log.refuse(
                     "expanded-size",
                     f"a compressed file of {len(data)} bytes may expand to at most {allowed} bytes",
-                    hint="send it uncompressed if it is what it should be",
+                    hint="if the content is right, send it uncompressed",
                 )
                 return None
     except (OSError, zlib.error, EOFError) as error:

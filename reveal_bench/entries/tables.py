@@ -152,7 +152,7 @@ def _check_columns(names: Sequence[str], limits: Limits, log: ProblemLog) -> boo
             log.error("missing-column", f"the column `{name}` is missing", line=1, field=name, value=list(names))
     if not any(set(group) <= set(names) for group in _GROUPS):
         groups = " · ".join(",".join(group) for group in _GROUPS)
-        log.error("missing-column", f"one of these must be there: {groups}", line=1, value=list(names))
+        log.error("missing-column", f"one of these is needed: {groups}", line=1, value=list(names))
     if len(log.problems) > before:
         log.stopped = True  # every row would repeat it
     return not log.stopped

@@ -85,7 +85,9 @@ class Margin:
         """
         low, high = ends
         if not low < high or math.isnan(p) or any(map(math.isnan, tails)):
-            return Verdict("-", math.nan, "nothing can be said: too few patients, or too few of whom A and B differ")
+            return Verdict(
+                "-", math.nan, "nothing can be concluded: too few patients, or too few on whom A and B differ"
+            )
         if METRICS[metric].better == "lower":
             low, high, tails = -high, -low, tails[::-1]
         width = self.width

@@ -248,7 +248,7 @@ def _check_form(document: Mapping[str, Any]) -> Mapping[str, Any]:
     _check_fields(receipt)
     number = receipt["number"]
     if receipt_hash(receipt) != document["hash"]:
-        raise ReceiptError(f"the text of receipt {number} was changed: it has not the hash that it states")
+        raise ReceiptError(f"the text of receipt {number} was changed: it does not have the hash that it states")
     if number == 1 and receipt["previous"] != GENESIS:
         raise ReceiptError("`previous` of receipt 1 must be 64 zeros")
     return receipt

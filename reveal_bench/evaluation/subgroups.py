@@ -176,7 +176,9 @@ def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str)
         inside = frozenset(patient for patient, group in groups.items() if group == name)
         sides = [_figures(rows, part, metric) for part in (inside, rows.patients() - inside)]
         if any(side is not None and side.left_out() is None for side in sides):
-            raise ArgumentError("metric", "must have an interval by the jackknife, which this has not", repr(metric))
+            raise ArgumentError(
+                "metric", "must have an interval by the jackknife, which it does not have", repr(metric)
+            )
         one, statistic = _subgroup(by, name, metric, *sides)
         found.append(one)
         statistics.append(abs(statistic))

@@ -334,7 +334,7 @@ def code_ratings(
     Raises
     ------
     ValueError
-        If a rating is not in `categories`, a category is there twice, or integers span more than
+        If a rating is not in `categories`, a category is given twice, or integers span more than
         :data:`MAX_CATEGORIES`.
 
     Examples

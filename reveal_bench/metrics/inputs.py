@@ -226,7 +226,7 @@ def read_labels(
     Raises
     ------
     ValueError
-        If the forms are mixed, a vector holds anything but 0 and 1 or has another length, or a name is there twice.
+        If the forms are mixed, a vector holds anything but 0 and 1 or has another length, or a name is given twice.
 
     Examples
     --------

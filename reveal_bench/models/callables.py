@@ -420,7 +420,7 @@ class PlaceReader:
         _check_names(answer, (*_PLACES, "score"), at_least_one_of=_PLACES)
         for other in ("point", "mask") if self._threshold is not None else ("point",):
             if "heat_map" in answer and other in answer:
-                raise ValueError(f"`{other}` may not stand beside `heat_map`, which gives one, got both")
+                raise ValueError(f"`{other}` must not be given with `heat_map`, which gives one, got both")
         fields: dict[str, Any] = {}
         for name, shape in (("point", (2,)), ("box", (4,)), ("score", ())):
             if name in answer:

@@ -325,7 +325,7 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"{place} is not a sample of lmms-eval: {error!r}") from None
             if question_id not in questions or questions[question_id].sent != sent:
-                raise ValueError(f"{place} is of another export: {question_id!r} was put otherwise, or not at all")
+                raise ValueError(f"{place} is of another export: {question_id!r} was asked differently, or not at all")
             if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):
                 raise ValueError(f"{place} must hold a text for each of its {len(came)} replies, got {replies!r:.200}")
             yield _Sample(questions[question_id], replies, came, tokens, version)

@@ -125,7 +125,7 @@ class RunWatcher:
         else:
             self._silent += 1
             if self._silent >= IN_A_ROW and time.monotonic() - self._heard >= self._patience:
-                self._end(f"the endpoint does not answer: {self._silent} attempts in a row broke")
+                self._end(f"the endpoint does not answer: {self._silent} attempts in a row failed")
         self._tell()
 
     def _note(self, error: Exception) -> int | None:

@@ -201,7 +201,7 @@ def read_anatomy(path: Path) -> dict[str, Regions]:
             try:
                 image_id, regions = _read_line(line)
                 if image_id in found:
-                    _refuse("image_id", "must be there once", image_id)
+                    _refuse("image_id", "must occur only once", image_id)
             except ValueError as error:
                 raise ValueError(f"{path.name}, line {number}: {error}") from None
             found[image_id] = regions

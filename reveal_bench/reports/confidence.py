@@ -96,9 +96,9 @@ def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustrat
     kinds = [METRICS[metric].title for metric in _BESIDE_AUROC]
     return Illustration(
         "auroc",
-        "Telling a finding and finding it",
+        "Recognizing a finding and locating it",
         f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95 % intervals; the findings that it "
-        "tells best come first, with the number of images that have them.",
+        "recognizes best come first, with the number of images that have them.",
         "Per finding, AUROC, hit rate and IoU.",
         partial(dots, rows, axis="AUROC, hit rate and IoU (%)", kinds=kinds, ends=(0.0, 100.0)),
     )

@@ -190,7 +190,7 @@ def _not_balanced(curated: Curated) -> str:
             f"The holdout is the {n_added:,} studies that this version adds, and all others are released: nobody"
             " balanced these halves or tested them."
         )
-    words = "This version came by refresh. Studies of the version before keep their halves; its report tells what is"
+    words = "This version is a refresh. Studies of the version before keep their halves; its report tells what is"
     words += " known of their balance, with the labels as they were then."
     if n_added:
         words += (
@@ -299,7 +299,7 @@ def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> Table:
     test = one["test"]
     simulated = f" {test['n_simulated']:,} times" if test["n_simulated"] else ""
     if test["test"] == "none":
-        caption = f"{column_name(one['name'])}: not tested, there is but one value"
+        caption = f"{column_name(one['name'])}: not tested, as there is only one value"
     else:
         caption = f"{column_name(one['name'])}: p = {p_value(test['p_value'])} ({TESTS[test['test']]}{simulated})"
         if test["test"] != "chi-square":

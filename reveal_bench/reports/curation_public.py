@@ -118,7 +118,7 @@ def _extraction(curated: Curated) -> Section:
         )
     engine = str(curated.settings("extract").get("engine", ""))
     read = (
-        "Labels came ready with the studies"
+        "Labels were supplied with the studies"
         if engine == "given"
         else f"Labels were read out of the reports by {_without_path(engine)}"
     )

@@ -316,7 +316,7 @@ def draw_flow_section(curated: Curated) -> Section:
     if refreshed is not None and curated.counts("extract") is None:
         notes.append(Note(
             f"This is a refresh of version {refreshed['version_before']}.",
-            "The way of its studies is in the report of that curation; what changed is below.",
+            "How its studies were chosen is in the report of that curation; what changed is below.",
         ))  # fmt: skip
     counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
     return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *notes, *flow_parts(counts))
@@ -353,7 +353,7 @@ def draw_extraction(curated: Curated) -> Section:
     settings = curated.settings("extract")
     engine = str(settings.get("engine", ""))
     rows: list[tuple[object, ...]] = [
-        ("Read by", "labels that came ready with the studies" if engine == "given" else engine),
+        ("Read by", "labels that were supplied with the studies" if engine == "given" else engine),
         ("Studies", f"{counts['studies']:,} of {counts['patients']:,} patients"),
         ("Labels suggested", f"{counts['ok']:,}"),
         ("Quarantined", f"{counts['quarantined']:,}"),
@@ -362,7 +362,7 @@ def draw_extraction(curated: Curated) -> Section:
     parts: list[Part] = [Table(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
         note = (
-            "quarantine.jsonl in the curation folder says of every quarantined report why; it is not part of this page."
+            "quarantine.jsonl in the curation folder says why each report was quarantined; it is not part of this page."
         )
         parts.append(Text(note, is_note=True))
     by_label = counts["by_label"]

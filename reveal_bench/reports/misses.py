@@ -258,7 +258,7 @@ def _read_key(path: Path) -> dict[str, ReviewKey]:
         if not isinstance(row, dict) or set(row) != KEY_FIELDS:
             raise ValueError(f"{where}: the fields must be {', '.join(sorted(KEY_FIELDS))}, got {line[:100]}")
         if row["id"] in meant:
-            raise ValueError(f"{where}: `id` must be there once, got {row['id']!r} twice")
+            raise ValueError(f"{where}: `id` must occur only once, got {row['id']!r} twice")
         try:
             Grid(row["grid"]).parse(row["cell"])
         except (TypeError, ValueError) as error:

@@ -104,5 +104,5 @@ def repeated(counts: Mapping[str, Counter[str]]) -> list[str]:
         share = _share_of(cells, FEW_CELLS)
         if share is not None and share > MOST_SHARE and cells.total() > FEW_CELLS:
             names = " or ".join(cell for cell, _ in cells.most_common(FEW_CELLS))
-            told.append(f"{label} gives {percent(share)} of its answers in {names}: they hardly depend on the picture")
+            told.append(f"{label} gives {percent(share)} of its answers in {names}: they hardly depend on the image")
     return told

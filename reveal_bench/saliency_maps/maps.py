@@ -85,7 +85,7 @@ def find_maps(
     Raises
     ------
     ArgumentError
-        If there is no map of the split, a finding is unknown, or a map is there twice; the message names the files.
+        If there is no map of the split, a finding is unknown, or a map is given twice; the message names the files.
     """
     listed = root.rglob("*") if isinstance(root, Path) else root
     wanted = [_canonical(name, findings, "names") for name in names]
@@ -247,7 +247,7 @@ def _read_archive(file: MapFile) -> tuple[Any, Any]:
     arrays = _archive(file.path)
     name = file.part if isinstance(file.part, str) else "map"
     if name not in arrays:
-        raise ArgumentError("map", f"must be there under {name!r}", ", ".join(arrays))
+        raise ArgumentError("map", f"must exist under {name!r}", ", ".join(arrays))
     return arrays[name], arrays.get("prob") if file.part is None else None
 
 

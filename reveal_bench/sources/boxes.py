@@ -410,10 +410,10 @@ class PictureFolder:
         if path is None and not self.need_all:
             return None
         if path is None or image_id in self.doubles:
-            rule, value = f"must be there for {image_id}", "no such file"
+            rule, value = f"must exist for {image_id}", "no such file"
             if path is not None:
                 both = f"{self._shown(path)} and {self._shown(self.doubles[image_id])}"
-                rule, value = "must be the only one of its name", both
+                rule, value = "must be the only file of its name", both
             faults.add(Problem(file, image_id if row is None else row, "picture", rule, value), image_id)
             return None
         name = path.name if self.kind == "picture" else f"{image_id}.png"

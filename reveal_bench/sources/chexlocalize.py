@@ -93,7 +93,7 @@ def parse_splits(
             warnings.append(f"split {split!r} is missing: there is neither {LABELS[suffix][0]} nor {truth.name}")
             continue
         absent = [name for name, here in ((LABELS[suffix][0], labels), (truth.name, truth.exists())) if not here]
-        problems += [Problem(name, None, "file", f"must be there for split {split!r}", "none") for name in absent]
+        problems += [Problem(name, None, "file", f"must exist for split {split!r}", "none") for name in absent]
         if labels is not None and not absent:
             parsed = SplitFiles(split, download, labels.name, parse_labels(labels, problems, warnings))
             _parse_annotations(parsed, suffix, problems, warnings)

@@ -328,7 +328,7 @@ def _guess(table: StudyTable, tree: StudyTree) -> Guess | None:
         if reader is not None:
             content["reader"] = {"column": reader}
         else:
-            rule = "a study must stand in one, or a column must name the reader of each row"
+            rule = "a study must appear in only one, or a column must name the reader of each row"
             notes.append(f"{column} has the same value in several rows: {rule}")
             n_matched = 0
     return Guess(table, content, n_matched, len(tree.studies), bool(used), notes)

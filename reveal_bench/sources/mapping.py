@@ -183,7 +183,7 @@ def _load(path: Path, problems: list[Problem]) -> Any:
             return None
         return yaml.load(path.read_text(encoding="utf-8-sig"), Loader)
     except FileNotFoundError:
-        problems.append(Problem(path.name, None, "file", "must be there", "none"))
+        problems.append(Problem(path.name, None, "file", "must exist", "none"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         problems.append(Problem(path.name, None, "file", "must be YAML in UTF-8", " ".join(str(error).split())[:300]))
     return None

@@ -272,7 +272,7 @@ def _keyed(
         key = row.text(column)
         if not key or key in known:
             value = f"{key!r} again" if key else "a blank cell"
-            problems.append(Problem(table.file, row.number, column, "must be there, and in one row only", value))
+            problems.append(Problem(table.file, row.number, column, "must occur, in one row only", value))
         else:
             yield row, key
 

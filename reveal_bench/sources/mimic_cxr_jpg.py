@@ -156,11 +156,11 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
             faults.append(Fault("picture", "must be readable", f"{error} in {image.shown}"))
             continue
         if found is None and need_pictures:
-            faults.append(Fault("picture", "must be there when pixels are embedded", f"no {image.shown}"))
+            faults.append(Fault("picture", "must exist when pixels are embedded", f"no {image.shown}"))
         elif found is None and size is None:
             faults.append(Fault("size", "must be known from metadata or picture", f"neither for {image.shown}"))
         elif None not in (found, size) and found != size:
-            rule = "must have the size of the metadata (pictures that somebody scaled fit no box)"
+            rule = "must have the size of the metadata (boxes do not fit pictures that were scaled)"
             value = f"{_by(found)} instead of {_by(size)} for {image.shown}"
             faults.append(Fault("picture", rule, value))
         size = size or found

@@ -276,7 +276,7 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
         places = (root / tail, root / Path(*tail.parts[-4:]), root / "files" / Path(*tail.parts[-4:]))
         path = next((place for place in places if place.is_file()), None)
         if path is None and need_all:
-            rule = f"must be there for {row.image_id}"
+            rule = f"must exist for {row.image_id}"
             faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)
         elif path is not None:
             found[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())

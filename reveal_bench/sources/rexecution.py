@@ -333,7 +333,7 @@ def _set_aside(folder: Path, found: _Found) -> list[tuple[str, str]]:
     used = {found.task_file, found.rating_file, tables.get("split")}
     used.add(tables.get("metadata", tables.get("IMAGE_FILENAMES")))
     return [
-        (_shown(path, folder), "of no use for tasks" if path in tables.values() else "no file of this dataset")
+        (_shown(path, folder), "not needed for tasks" if path in tables.values() else "no file of this dataset")
         for place in dict.fromkeys([folder, tree])
         for path in sorted(place.iterdir())
         if path.is_file() and path not in used and path.name != SYNTHETIC_MARKER

@@ -116,7 +116,7 @@ def read_table(
         text = path.read_text(encoding="utf-8-sig")
         return reading.entries(_json_lines(text, reading) if suffix == ".jsonl" else _json_list(text, reading))
     except FileNotFoundError:
-        reading.fail("file", "must be there", "none")
+        reading.fail("file", "must exist", "none")
     except UnicodeDecodeError:
         number, byte = where_not_utf8(path.read_bytes())
         form = "CSV UTF-8" if suffix == ".csv" else "UTF-8"

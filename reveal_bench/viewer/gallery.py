@@ -210,7 +210,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
     Raises
     ------
     ValueError
-        If a file is missing or a name is there twice.
+        If a file is missing or a name is given twice.
     """
     found: dict[str, Path] = {}
     for text in texts:

@@ -127,7 +127,7 @@ class Galleries:
         self._of: dict[str, Gallery] = {}
         for one in galleries:
             if one.benchmark in self._of:
-                raise ArgumentError("gallery", f"must be given once per benchmark, {one.benchmark} is there twice")
+                raise ArgumentError("gallery", f"must be given once per benchmark, {one.benchmark} is given twice")
             self._of[one.benchmark] = one
 
     @property

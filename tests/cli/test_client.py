@@ -188,7 +188,7 @@ def test_following_has_an_end(script: Callable[..., Script]) -> None:
 def test_a_redirect_is_not_followed_with_the_token(script: Callable[..., Script]) -> None:
     elsewhere = script(ok())
     told = script((302, {"Location": elsewhere.url + "/api/v1/submissions/" + ID}, {"id": ID}))
-    with pytest.raises(ValueError, match="not as a leaderboard"):
+    with pytest.raises(ValueError, match="not a leaderboard"):
         told.server("t0ken").submission(ID)
     assert elsewhere.requests == []
 

@@ -164,7 +164,7 @@ BAD_TABLES = {
     "blank reader": ("reader,capacity\n,3\n", ["readers.csv:2: `reader` must name a reader, got a blank cell"]),
     "twice": (
         "reader,capacity\na,1\nA,2\n",
-        ["readers.csv:3: `reader` must be there once, got 'A' again, first in row 2"],
+        ["readers.csv:3: `reader` must occur only once, got 'A' again, first in row 2"],
     ),
     "words": ("reader,capacity\na,many\nb,-1\nc,1.5\nd,\n", ["2: `capacity`", "3: .*'-1'", "4: .*'1.5'", "5: .*blank"]),
     "other digits": ("reader,capacity\na,٣\n", ["`capacity` must be a whole number of studies of at least 0"]),
@@ -181,7 +181,7 @@ def test_bad_tables_of_readers(tmp_path, name):
 
 
 def test_a_missing_table(tmp_path):
-    with pytest.raises(BuildError, match="`file` must be there"):
+    with pytest.raises(BuildError, match="`file` must exist"):
         read_readers(tmp_path / "readers.csv")
 
 

@@ -30,7 +30,7 @@ def test_candidates_are_drafted_scored_and_ready_to_build(tmp_path: Path) -> Non
         again = CliRunner().invoke(app, [*words, "--candidates", "2"], catch_exceptions=False)
         n_asked = len(model.asked)
     assert "studies 2, candidates 4" in done.output
-    assert "done already" in again.output
+    assert "already done" in again.output
     assert n_asked == 5  # two of each study, and one answer was cut off
     problems: list[Problem] = []
     tasks = parse_tasks(cut / "candidates.csv", problems, [])

@@ -75,7 +75,7 @@ def test_the_same_step_again_does_nothing(folder: CurationFolder, reports: Path)
 
 def test_other_settings_and_inputs_are_refused_until_told(folder: CurationFolder, reports: Path) -> None:
     extract(folder, reports, engine="rules")
-    with pytest.raises(CurationError, match=r"done already, engine was 'rules', is 'model': do it again with --redo"):
+    with pytest.raises(CurationError, match=r"already done, engine was 'rules', is 'model': do it again with --redo"):
         extract(folder, reports, engine="model")
     reports.write_text("b\n", encoding="utf-8")
     with pytest.raises(CurationError, match="reports has changed"):
@@ -103,7 +103,7 @@ def test_what_was_made_from_something_else_is_stale(folder: CurationFolder, repo
     extract(folder, reports, "anew", other=1, redo=True)
     states = {state.step: (state.status, state.why) for state in folder.states()}
     assert states["extract"] == ("done", "")
-    assert states["sample"] == ("stale", "suggestions.parquet was made anew")
+    assert states["sample"] == ("stale", "suggestions.parquet was made again")
     assert states["assign"] == ("open", "")
     with pytest.raises(CurationError, match=r"sample is stale .* --redo"):
         folder.need("sample")

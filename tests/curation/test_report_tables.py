@@ -151,8 +151,8 @@ def test_a_table_that_cannot_be_read(tmp_path: Path, name: str, text: str, field
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:
-    assert problems(tmp_path / "t.csv") == [(None, "file", "must be there", "none")]
-    assert problems(tmp_path / "t.parquet") == [(None, "file", "must be there", "none")]
+    assert problems(tmp_path / "t.csv") == [(None, "file", "must exist", "none")]
+    assert problems(tmp_path / "t.parquet") == [(None, "file", "must exist", "none")]
 
 
 def test_parquet_columns_that_are_no_ids(tmp_path: Path) -> None:

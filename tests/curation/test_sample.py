@@ -167,7 +167,7 @@ def test_bad_arguments(name):
 
 
 def test_a_study_that_is_there_twice_is_refused():
-    with pytest.raises(ValueError, match="`study_id` must be there once, got 's00001'"):
+    with pytest.raises(ValueError, match="`study_id` must occur only once, got 's00001'"):
         drawn([study(1, [AO]), study(1, [PE])], {1: 1})
 
 

@@ -106,7 +106,7 @@ def test_all_problems_at_once_with_their_columns(tmp_path):
 
 def test_a_missing_file_and_unknown_columns(tmp_path):
     folder = curation(tmp_path)
-    with pytest.raises(BuildError, match="`file` must be there"):
+    with pytest.raises(BuildError, match="`file` must exist"):
         import_votes(folder, tmp_path / "none.csv")
     path = tmp_path / "votes.csv"
     path.write_text(FULL)

@@ -126,7 +126,7 @@ def test_a_build_interrupted_before_its_first_part_leaves_nothing(tmp_path, benc
 def test_a_failed_overwrite_keeps_the_old_folder(tmp_path, benchmark, record):
     build_folder({"test": [record(0)]}, tmp_path / "out", benchmark, pixels="withhold")
     before = files_of(tmp_path / "out")
-    with pytest.raises(BuildError, match="must be there when pixels are embedded"):
+    with pytest.raises(BuildError, match="must exist when pixels are embedded"):
         build_folder({"test": [record(1)]}, tmp_path / "out", benchmark, overwrite=True)
     assert files_of(tmp_path / "out") == before
     build_folder({"test": [record(1)]}, tmp_path / "out", benchmark, pixels="withhold", overwrite=True)

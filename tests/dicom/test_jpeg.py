@@ -82,7 +82,7 @@ UNSOUND: list[tuple[bytes, str]] = [
         for bits in (0, 1, 17, 128, 255)
     ],
     # headers that do not fit one grey frame
-    (START + frame(SIZE, 12, 0xC2) + HUFFMAN + SCAN + CODED + END, "marker C2 has no place here"),
+    (START + frame(SIZE, 12, 0xC2) + HUFFMAN + SCAN + CODED + END, "marker C2 is not allowed here"),
     (START + FRAME + FRAME + HUFFMAN + SCAN + CODED + END, "two frame headers"),
     (START + segment(0xC3, FRAME[4:] + bytes(3)), "a frame header of other than one component"),
     (START + segment(0xC3, FRAME[4:-2] + b"\x05\0"), "sampling factors or table out of range"),
@@ -115,10 +115,10 @@ def test_unsound_streams(stream: bytes, reason: str) -> None:
 def test_a_baseline_stream_under_a_lossless_syntax_and_the_other_way_round(tmp_path: Path) -> None:
     eight = (RANDOM >> 4).astype(np.uint8)
     path = write_stream(tmp_path / "x.dcm", baseline(eight), eight, 8, LOSSLESS_70)
-    with pytest.raises(DicomError, match="not a valid JPEG: marker C0 has no place here"):
+    with pytest.raises(DicomError, match="not a valid JPEG: marker C0 is not allowed here"):
         develop_dicom(path)
     path = write_stream(tmp_path / "x.dcm", lossless(eight, 8), eight, 8, BASELINE_50)
-    with pytest.raises(DicomError, match="not a valid JPEG: marker C3 has no place here"):
+    with pytest.raises(DicomError, match="not a valid JPEG: marker C3 is not allowed here"):
         develop_dicom(path)
 
 

@@ -261,7 +261,7 @@ def test_a_rating_of_no_task_is_an_error_unless_the_task_was_left_out(tmp_path, 
         ({"labels": ("COPD", "COPD")}, "`labels` must name each finding once, got COPD, COPD"),
         ({"sex": "female"}, "`sex` must be one of F, M, other, unknown, got 'female'"),
         ({"agreement": "four"}, "`agreement` must be one of two_of_three, three_of_three, got 'four'"),
-        ({"images": ()}, "`image` must be there when pixels are embedded, got None"),
+        ({"images": ()}, "`image` must exist when pixels are embedded, got None"),
     ],
 )
 def test_studies_outside_the_vocabularies(tmp_path, pictures, changes, message):

@@ -250,7 +250,7 @@ def test_a_person_whom_no_event_knows_is_found(filled: FilledBoard) -> None:
     with filled.store.write() as connection:
         row = {"issuer": "i", "subject": "s", "name": "n", "is_admin": True, "created_at": 0.0}
         connection.execute(users.insert().values(id="f" * 24, **row))
-    assert [problem.text for problem in report(filled).problems] == [f"no event knows user {'f' * 24}"]
+    assert [problem.text for problem in report(filled).problems] == [f"no event names user {'f' * 24}"]
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -339,7 +339,7 @@ def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> N
         other = {"events": (kept["events"][0], "0" * 64), "receipts": (99, "0" * 64)}
         told = [problem.text for problem in audit(connection, kept=other).problems]
     assert told == [
-        f"number {kept['events'][0]} has another hash than the one that was kept: the chain was rewritten",
+        f"number {kept['events'][0]} has a different hash from the one that was kept: the chain was rewritten",
         "the chain ends before number 99, whose hash was kept: what was there is lost",
     ]
     with pytest.raises(ValueError, match="must be a report as `audit --json` prints it"):

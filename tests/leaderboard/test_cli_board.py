@@ -91,7 +91,7 @@ def test_a_team_that_waits_is_listed_first_and_approved(operator: Operator) -> N
     assert "open it again before" in operator.run("admin", "approve-team", "Zebra Laboratory", code=1)
     operator.run("admin", "set-team", "Zebra Laboratory", "--open", "--why", "they said")
     assert "may submit now" in operator.run("admin", "approve-team", "zebra laboratory")
-    assert "was approved before" in operator.run("admin", "approve-team", "Zebra Laboratory")
+    assert "has already been approved" in operator.run("admin", "approve-team", "Zebra Laboratory")
     assert accounts.team(made.id).waiting_since is None  # type: ignore[union-attr]
     assert "there is no team 'Nobody'" in operator.run("admin", "approve-team", "Nobody", code=1)
 
@@ -111,7 +111,7 @@ def test_one_leaked_token_is_revoked(operator: Operator, named: str) -> None:
     assert "cluster" not in operator.run("admin", "tokens")
     assert accounts.why_revoked(user) == {token.id: "in a notebook"}
     refused = operator.run("admin", "revoke-token", secret, "--why", "again", code=1)
-    assert "there is no such valid token" in refused
+    assert "no valid token has this id" in refused
     assert secret not in refused
 
 

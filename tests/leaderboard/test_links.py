@@ -103,7 +103,7 @@ def test_only_administrators_make_links(accounts: Accounts) -> None:
 
 @pytest.mark.parametrize("text", ["", "jane", "@example.org", "jane@", "a@b@c", "a b@example.org", "a@" + "x" * 200])
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must be like name@example\.org"):
+    with pytest.raises(ValueError, match=r"must look like name@example\.org"):
         mail_address(text)
 
 
@@ -140,7 +140,7 @@ def test_the_mode_needs_its_address(accounts: Accounts) -> None:
     for url in ("", "http://board.example.org", "https://board.example.org/x"):
         with pytest.raises(ModeError, match="REVEAL_URL must"):
             check_mode("links", "0.0.0.0", {"REVEAL_URL": url})
-    with pytest.raises(ModeError, match="`address` must be given in the mode links alone"):
+    with pytest.raises(ModeError, match="`address` must be given in the mode links only"):
         Auth(accounts, "links")
 
 

@@ -139,7 +139,7 @@ def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any)
 def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act: str) -> None:
     wire, before = mine._Handlers(world.services), n_events(world)
     told = wire.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
-    assert "this is not a submission of yours" in told[0]
+    assert "this submission is not yours" in told[0]
     assert "Theirs" not in "".join(told)
     assert "not signed in" in wire.act(asking(world, None), click(act, world.theirs.id), world.south.id, IMAGES)[0]
     assert n_events(world) == before
@@ -411,7 +411,7 @@ def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
         policy = world.settings.of(STUDIES).quota
         assert spending.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
     shown = mine._Handlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
-    assert "Nothing was spent yet." in shown
+    assert "Nothing has been spent yet." in shown
 
 
 GRADIO = b"""<!doctype html><html><head><meta property="og:title" content="Gradio" />

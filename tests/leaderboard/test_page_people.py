@@ -95,7 +95,7 @@ def test_waiting_teams_come_first_with_who_asks(world: Any) -> None:
     assert "New teams wait here." in shown["waiting"]
     assert admin._Handlers(world.services).open(asking(world, world.boss))[1] == ""
     assert "Northern Lab" in shown["teams"]
-    assert "approved before" in act(world, "approve-team", world.north.id)
+    assert "already been approved" in act(world, "approve-team", world.north.id)
 
 
 def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
@@ -112,7 +112,7 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     act(world, "open-team", world.north.id)
     assert "Northern Lab" in panels(world)["waiting"]
     act(world, "approve-team", world.north.id)
-    assert "approved before" in act(world, "refuse-now", world.north.id, "too late")
+    assert "already been approved" in act(world, "refuse-now", world.north.id, "too late")
     act(world, "close-team", world.north.id, "a copy of another")
     account = mine._Handlers(world.services).open(asking(world, world.ada))[0]
     assert "The maintainers closed the team Northern Lab." in account

@@ -245,7 +245,7 @@ def test_a_rating_may_be_changed_until_the_end(library: Library) -> None:
     for answer in found:
         library.rate(one, answer)
         library.rate(two, answer)
-    with pytest.raises(NotAllowedError, match="no longer waits for readers"):
+    with pytest.raises(NotAllowedError, match="is no longer waiting for readers"):
         library.rate(one, found[0])
     with library.store.read() as connection:
         assert last_rated(connection, one, BENCHMARK, POLICY) is None
@@ -295,7 +295,7 @@ def test_withdrawn_while_it_is_read_costs_nothing_and_is_not_read_on(library: Li
     assert library.store.withdraw(submission.id, who="user:user1").status == "withdrawn"
     assert (library.kinds(submission), library.spent()) == (["reserved", "refunded"], 0)
     assert library.next(library.actor("two")) is None
-    with pytest.raises(NotAllowedError, match="no longer waits for readers"):
+    with pytest.raises(NotAllowedError, match="is no longer waiting for readers"):
         library.rate(one, found[1])
     assert library.problems() == ()
 

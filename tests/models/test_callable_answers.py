@@ -91,7 +91,7 @@ def test_a_mask_is_encoded(world: World, kind: type) -> None:
         ({"heat_map": np.zeros((0, 5))}, "`heat_map` must be a two-dimensional array"),
         ({"heat_map": [[0, np.nan]]}, "`heat_map` must be finite, got nan at row 0, column 1"),
         ({"heat_map": [[0, np.inf]]}, "`heat_map` must be finite, got inf at row 0, column 1"),
-        ({"heat_map": [[0, 1]], "point": (1, 1)}, "`point` may not stand beside `heat_map`"),
+        ({"heat_map": [[0, 1]], "point": (1, 1)}, "`point` must not be given with `heat_map`"),
         ({"point": (1, 1), "score": 1.5}, "`score` must lie in [0, 1]"),
         ({"point": (1, 1), "score": [0.5]}, "`score` must be a number, got [0.5]"),
     ],
@@ -132,7 +132,7 @@ def test_a_heat_map_gives_a_mask_only_with_a_threshold(world: World) -> None:
     constant = ask_one(world, {"heat_map": np.ones((4, 4))})
     assert constant.points == ()
     assert not decode_mask(constant.mask).any()
-    with pytest.raises(ValueError, match="`mask` may not stand beside `heat_map`"):
+    with pytest.raises(ValueError, match="`mask` must not be given with `heat_map`"):
         ask_one(world, {"heat_map": heat_map, "mask": mask}, threshold="otsu")
 
 

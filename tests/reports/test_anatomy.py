@@ -138,7 +138,7 @@ def test_reading(tmp_path):
         (["{"], "line 1: must be JSON"),
         ([GOOD, "[1]"], "line 2: `fields` must be image_id, size and regions, got 'list'"),
         ([GOOD | {"more": 1}], r"`fields` must be .*, got \['image_id', 'more', 'regions', 'size'\]"),
-        ([GOOD, GOOD], "line 2: `image_id` must be there once, got 'a'"),
+        ([GOOD, GOOD], "line 2: `image_id` must occur only once, got 'a'"),
         ([GOOD | {"image_id": 3}], "`image_id` must be a text, got 3"),
         ([GOOD | {"size": [80, 0]}], r"`size` must be \[height, width\], whole and above 0, got \[80, 0\]"),
         ([GOOD | {"size": [80.0, 60]}], r"`size` must be .*, got \[80.0, 60\]"),

@@ -238,7 +238,7 @@ def test_most_readers_decide(tmp_path, categories, expected):
         ([HEADER, ROW, ROW], [KEY], "line 3: `reader` must answer m00001 once, got 'Ada' twice"),
         ([HEADER, ROW], ["{"], "key.jsonl, line 1: must be JSON, got '{'"),
         ([HEADER, ROW], [{"id": "m1"}], "key.jsonl, line 1: the fields must be cell, finding, grid, id, image_id, mod"),
-        ([HEADER, ROW], [KEY, KEY], "key.jsonl, line 2: `id` must be there once, got 'm00001' twice"),
+        ([HEADER, ROW], [KEY, KEY], "key.jsonl, line 2: `id` must occur only once, got 'm00001' twice"),
         ([HEADER, ROW], [KEY | {"cell": "Z9"}], "key.jsonl, line 1: `cell` must lie in the 8 x 8 grid"),
     ],
 )

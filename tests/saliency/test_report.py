@@ -24,7 +24,7 @@ from tests.reports.test_papers import files_of_paper
 
 CHAPTERS = [
     "Localization", "Decrease from human", "Example films", "Shapes of the references",
-    "What goes with a bad localization", "Confidence", "Thresholds", "Pixels", "Gates",
+    "What is associated with poor localization", "Confidence", "Thresholds", "Pixels", "Gates",
 ]  # fmt: skip
 
 

@@ -151,8 +151,8 @@ def gallery_of(
 @pytest.mark.parametrize(
     ("pixels", "given", "problems", "warnings"),
     [
-        ("embed", True, ["pictures:z: `picture` must be there for z, got no such file"], []),
-        ("embed", False, ["pictures:z: `picture` must be there for z, got no such file"], []),
+        ("embed", True, ["pictures:z: `picture` must exist for z, got no such file"], []),
+        ("embed", False, ["pictures:z: `picture` must exist for z, got no such file"], []),
         ("withhold", True, [], ["1 image has no picture here: no hash to verify a copy against"]),
         ("withhold", False, [], ["1 image has no picture here: no hash to verify a copy against"]),
     ],

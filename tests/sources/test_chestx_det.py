@@ -193,7 +193,7 @@ def test_two_pictures_of_one_name_are_a_problem(tmp_path):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).touch()
     for pixels in ("embed", "withhold"):
-        with pytest.raises(BuildError, match=r"must be the only one of its name, got a/1.png and b/1.png"):
+        with pytest.raises(BuildError, match=r"must be the only file of its name, got a/1.png and b/1.png"):
             chestx_det.read(root, pixels=pixels)
 
 
@@ -212,7 +212,7 @@ def test_pictures_pass_unchanged_and_must_fit(tmp_path):
     (row,) = read_rows([shard])
     assert row["image"]["bytes"] == (pictures / "1.png").read_bytes()
     (pictures / "1.png").unlink()
-    with pytest.raises(BuildError, match=r"1 problem(.|\n)*json:1: `picture` must be there for 1, got no such file"):
+    with pytest.raises(BuildError, match=r"1 problem(.|\n)*json:1: `picture` must exist for 1, got no such file"):
         chestx_det.read(root, pixels="embed", pictures=pictures)
     (left,) = chestx_det.read(root, pixels="embed", pictures=pictures, keep_going=True).splits["test"]
     assert left.image_id == "2"

@@ -154,7 +154,7 @@ SPOILT = [
     ),
     (
         lambda root: change(root / "case.tsv", "999999-000001", "999999-000000"),
-        r"case.tsv:3: `submitter_id` must be there, and in one row only",
+        r"case.tsv:3: `submitter_id` must occur, in one row only",
     ),
     (
         lambda root: change(root / "imaging_study.tsv", "['999999-000002']", "['999999-000002'"),

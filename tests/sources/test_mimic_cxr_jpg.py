@@ -195,7 +195,7 @@ def test_missing_scaled_and_broken_pictures(tmp_path: Path) -> None:
     _, faults = study_images(study, need_pictures=True)
     where = "files/p10/p10000032/s50414267"
     assert [(fault.rule.split(" (")[0], fault.value) for fault in faults] == [
-        ("must be there when pixels are embedded", f"no {where}/{A}.jpg"),
+        ("must exist when pixels are embedded", f"no {where}/{A}.jpg"),
         ("must have the size of the metadata", f"10 x 15 instead of 20 x 30 for {where}/{B}.jpg"),
         ("must be readable", f"not a picture in {where}/{C}.jpg"),
     ]

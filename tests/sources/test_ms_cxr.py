@@ -235,7 +235,7 @@ def test_a_picture_that_is_not_there(twin: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         ms_cxr.read(twin, pictures=tmp_path)
     assert len(caught.value.problems) == ms_cxr.inspect(twin).counts["images"]
-    assert "`picture` must be there for " in str(caught.value.problems[0])
+    assert "`picture` must exist for " in str(caught.value.problems[0])
 
 
 def test_arguments(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_real_pictures_that_are_not_in_the_list_are_left_aside() -> None:
     with pytest.raises(BuildError, match="880 problems") as caught:
         nih_boxes.read(REAL)
     assert str(caught.value.problems[0]) == (
-        "BBox_List_2017.csv.gz:2: `picture` must be there for 00013118_008, got no such file"
+        "BBox_List_2017.csv.gz:2: `picture` must exist for 00013118_008, got no such file"
     )
     reading = nih_boxes.read(REAL, keep_going=True)
     assert len(reading.splits["test"]) == 0
@@ -212,7 +212,7 @@ def test_two_pictures_of_one_name_are_a_problem(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "00000001_000.png").touch()
     with pytest.raises(
-        BuildError, match=r"must be the only one of its name, got a/00000001_000.png and b/00000001_000"
+        BuildError, match=r"must be the only file of its name, got a/00000001_000.png and b/00000001_000"
     ):
         nih_boxes.read(write(tmp_path, HEADER + GOOD))
 

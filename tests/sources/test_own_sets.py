@@ -359,7 +359,7 @@ def test_films_are_found_by_uid_whatever_their_files_are_called(tmp_path):
     records = own_boxes.read(tmp_path, id_key=KEY).splits["test"]
     assert [[a.finding for a in record.annotations] for record in records] == [["Nodule"], ["Pneumothorax"]]
     write_film(tmp_path / "3" / "film.dcm", "1.2.2", shape=(80, 64))
-    with pytest.raises(BuildError, match=r"`picture` must be the only one of its name, got 2/film.dcm and 3/film.dcm"):
+    with pytest.raises(BuildError, match=r"`picture` must be the only file of its name, got 2/film.dcm and 3/film.dcm"):
         own_boxes.read(tmp_path, id_key=KEY)
 
 
@@ -399,7 +399,7 @@ def test_readers_boxes_stay_apart_and_ids_are_hashes(tmp_path):
 BOX_FAULTS = {
     ("30,44", "90,44"): "boxes.csv:2: `x1, y1, x2, y2` must lie in the image of 64 x 80 pixels, got 10, 20, 90, 44",
     (",PTX,2", ",PNX,2"): "boxes.csv:3: `finding` must be one of the mapping's findings, got 'PNX'",
-    ("film3.png", "film4.png"): "boxes.csv:5: `picture` must be there for film4, got no such file",
+    ("film3.png", "film4.png"): "boxes.csv:5: `picture` must exist for film4, got no such file",
     ("40,40", "a,40"): "boxes.csv:5: `x1, y1, x2, y2` must be four finite numbers, got 'a', '40', '50', '60'",
     ("coordinates: pixels", ""): "mapping.yaml: `coordinates` must be pixels or normalised, got None",
     ("in the table", "some"): "mapping.yaml: `images` must be in the table, all pictures, or a mapping",

@@ -57,7 +57,7 @@ MAPPINGS = [
     (MAPPING, "a: [", r"mapping.yaml: `file` must be YAML in UTF-8, got while parsing"),
     ("table: table.csv", "tabel: table.csv", r"`mapping` must have the keys .*, got 'tabel' \(nearest: 'table'\)"),
     ("table: table.csv", "tabel: table.csv", r"`table` must be text, got none"),
-    ("table.csv", "labels.csv", r"labels.csv: `file` must be there, got none"),
+    ("table.csv", "labels.csv", r"labels.csv: `file` must exist, got none"),
     ("table.csv", "table.ods", r"`suffix` must be one of .csv, .tsv, .xlsx, .json, .jsonl, .parquet, got .ods"),
     ("StudyInstanceUID", "AccessionNumber", r"`study_key.matches` must be one of .*, got 'AccessionNumber'"),
     (

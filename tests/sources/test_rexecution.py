@@ -178,7 +178,7 @@ def test_files_that_are_no_part_are_set_aside(copy: Path) -> None:
     aside = dict(rexecution.read(copy).set_aside)
     assert aside["notes.txt"] == "no file of this dataset"
     assert aside[f"{TREE_OF_WGET}/index.html"] == "no file of this dataset"
-    assert aside[f"{TREE_OF_WGET}/mimic-cxr-2.0.0-chexpert.csv.gz"] == "of no use for tasks"
+    assert aside[f"{TREE_OF_WGET}/mimic-cxr-2.0.0-chexpert.csv.gz"] == "not needed for tasks"
     assert not [name for name in aside if name.endswith((".jpg", "tasks.csv", "metadata.csv.gz", "SYNTHETIC.txt"))]
 
 
@@ -265,7 +265,7 @@ def test_missing_pictures_matter_only_when_embedded(copy: Path) -> None:
         image.picture.path.unlink()
     problems = refused(copy)
     assert [problem.split("`")[1] for problem in problems] == ["study_id: picture", "prior_study_id: picture"]
-    assert all("must be there when pixels are embedded, got no files/p" in problem for problem in problems)
+    assert all("must exist when pixels are embedded, got no files/p" in problem for problem in problems)
     withheld = {t.task_id: t for t in records(copy, pixels="withhold")}[task.task_id]
     assert (withheld.images[0].picture, withheld.images[0].width) == (None, task.images[0].width)
     assert rexecution.inspect(copy).problems == []

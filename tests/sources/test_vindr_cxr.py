@@ -179,7 +179,7 @@ def test_a_train_csv_of_another_source_is_not_taken_for_it(tmp_path: Path) -> No
         ({"annotations_train": TRAIN_HEADS, "image_labels_train": labels(("a", "R1", set())).replace("COPD", "CPOD")},
          ["image_labels_train.csv:1: `COPD` must be a column, got image_id"]),
         ({"annotations_train": TRAIN_HEADS + "zz,R1,No finding,,,,\n"},
-         ["annotations_train.csv:2: `picture` must be there for zz, got no such file"]),
+         ["annotations_train.csv:2: `picture` must exist for zz, got no such file"]),
     ],
 )  # fmt: skip
 def test_what_can_be_wrong(tmp_path: Path, tables: dict[str, str], problems: list[str]) -> None:

@@ -337,7 +337,7 @@ class Accounts(Credentials):
                 connection.execute(tables.sessions.delete().where(tables.sessions.c.user_id == whom.id))
             at = None if is_on else moment(connection)
             if not connection.execute(table.update().where(table.c.id == whom.id).values(disabled_at=at)).rowcount:
-                raise ValueError(f"there must be such a row of {table.name}, got {whom.id}")
+                raise ValueError(f"{event_name(whom)} must exist")
             to_status = "enabled" if is_on else "disabled"
             events.append(connection, subject=event_name(whom), who=who, to_status=to_status, why=why)
 

@@ -26,7 +26,7 @@ __all__ = ["INVITATION_DAYS", "Invitation", "accept", "decline", "end_open", "in
 INVITATION_DAYS = 14
 MAX_OPEN = 50  # of one team
 DAY_SECONDS = 24 * 3600
-GONE = "there is no such open invitation of yours: it expired, was withdrawn or was answered before"
+GONE = "you have no such open invitation: it expired, was withdrawn or has been answered"
 
 
 @dataclass(frozen=True, slots=True)

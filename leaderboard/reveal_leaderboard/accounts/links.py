@@ -50,7 +50,7 @@ def mail_address(text: str) -> str:
     is_plain = address.isprintable() and " " not in address and len(address) <= MAX_ADDRESS
     if not (name and at and host and is_plain) or "@" in host:
         raise ValueError(
-            f"the address must be like name@example.org, of at most {MAX_ADDRESS} characters, got {text!r}"
+            f"the address must look like name@example.org, with at most {MAX_ADDRESS} characters, got {text!r}"
         )
     return address
 

@@ -239,7 +239,7 @@ def is_complete(connection: sa.Connection, submission_id: str, policy: ReadingPo
 
 def _permit(actor: Actor, policy: ReadingPolicy) -> None:
     if not may_read(actor, policy):
-        raise NotPermittedError("only readers of this board and admins score answers")
+        raise NotPermittedError("only readers of this board and admins may score answers")
 
 
 def _own_teams(actor: Actor) -> set[str]:
@@ -279,7 +279,7 @@ def _write(
     connection: sa.Connection, submission: Submission, answer: StoredAnswer, reader: str, scores: Scores, *, who: str
 ) -> bool:
     if submission.status != "reading" or submission.hidden_at is not None:
-        raise NotAllowedError("this answer no longer waits for readers")
+        raise NotAllowedError("this answer is no longer waiting for readers")
     return put_rating(connection, answer, reader, scores, who=who)
 
 

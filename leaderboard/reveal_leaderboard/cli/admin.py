@@ -193,7 +193,7 @@ def approve_team(team: str, data: Data, database: Database = None) -> None:
     with _accounts(data, database) as accounts:
         found = _team(accounts, team)
         done = accounts.approve_team(found, _who())
-    typer.echo(f"{found.name} {'may submit now' if done else 'was approved before'}")
+    typer.echo(f"{found.name} {'may submit now' if done else 'has already been approved'}")
 
 
 @admin.command(name="set-team")
@@ -270,7 +270,7 @@ def revoke_token(token: str, data: Data, why: Why, database: Database = None) ->
     with _accounts(data, database) as accounts:
         token_id = accounts.token_id_of(token) or token
         if not accounts.revoke_token(token_id, _who(), why):
-            raise LookupError("there is no such valid token; `admin tokens` lists them")
+            raise LookupError("no valid token has this id; `admin tokens` lists them")
     typer.echo(f"token {token_id} is revoked")
 
 
@@ -365,7 +365,7 @@ def ratings(
 
     with _store(data, database, settings) as store, store.write() as connection:
         taken = import_ratings(connection, file, store.settings, who=_who())
-    typer.echo(f"{taken.new} new, {taken.changed} changed; {taken.complete} submissions are read to their end")
+    typer.echo(f"{taken.new} new, {taken.changed} changed; {taken.complete} submissions are completely scored")
 
 
 @admin.command()
@@ -539,7 +539,7 @@ def _list_deliveries(store: Store, _: str) -> None:
     from reveal_leaderboard.store.deliveries import Deliveries
 
     for name, webhook in store.settings.webhooks.items():
-        typer.echo(f"{name}: {webhook.url} is told {', '.join(webhook.events)}")
+        typer.echo(f"{name}: {webhook.url} receives {', '.join(webhook.events)}")
     rows = Deliveries(store.engine).newest(DELIVERIES_SHOWN)
     show_table(
         (
@@ -581,7 +581,7 @@ def _deliver_due(store: Store, _: str) -> None:
     log_to_stderr(store.settings.webhooks)
     senders = _senders(store)
     if not senders:
-        raise LookupError("there is no webhook in the settings whose key is in the environment")
+        raise LookupError("no webhook of the settings has its key in the environment")
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

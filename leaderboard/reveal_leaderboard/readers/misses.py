@@ -63,12 +63,12 @@ def read_misses(table: Path, images: Path) -> list[Item]:
     for number, row in enumerate(_rows(table), start=1):
         faults = _faults(row, images)
         if not faults and str(row["id"]) in items:
-            faults = [("id", "must be there once", repr(row["id"]))]
+            faults = [("id", "must occur only once", repr(row["id"]))]
         problems += [Problem(table.name, number, *fault) for fault in faults]
         if not faults:
             items[str(row["id"])] = _item(row)
     if problems or not items:
-        raise BuildError(problems or [Problem(table.name, None, "lines", "must be there", "an empty file")])
+        raise BuildError(problems or [Problem(table.name, None, "lines", "must exist", "an empty file")])
     return [items[name] for name in sorted(items)]
 
 

@@ -97,7 +97,7 @@ def read_answers(path: Path) -> list[Given]:
         try:
             one = _given(row, number)
             if one.answer_id in found:
-                raise _CellError("answer_id", "must be there once", repr(one.answer_id))
+                raise _CellError("answer_id", "must occur only once", repr(one.answer_id))
             found[one.answer_id] = one
         except _CellError as error:
             problems.append(Problem(path.name, number, *error.fault))

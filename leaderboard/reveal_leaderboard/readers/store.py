@@ -219,7 +219,7 @@ class Readings:
         """
         path = Path(folder) / FILE_NAME
         if path.exists():
-            raise UnpreparedError(f"{path} is there already")
+            raise UnpreparedError(f"{path} already exists")
         new = path.with_suffix(".new")
         for old in Path(folder).glob(f"{new.name}*"):  # of an attempt that was interrupted
             old.unlink()

@@ -242,7 +242,7 @@ def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> It
     if found is None and length:
         yield f"the chain ends before number {length}, whose hash was kept: what was there is lost"
     elif length and found != head:
-        yield f"number {length} has another hash than the one that was kept: the chain was rewritten"
+        yield f"number {length} has a different hash from the one that was kept: the chain was rewritten"
 
 
 def _told(step: Callable[[], Iterable[str]]) -> Iterator[str]:

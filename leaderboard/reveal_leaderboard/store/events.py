@@ -164,7 +164,7 @@ def verify_records(connection: sa.Connection) -> Iterator[str]:
     left = {row.subject: row.record for row in connection.execute(query)}
     for subject in subjects(connection):
         if subject not in left:
-            yield f"no event knows {subject.replace(':', ' ')}"
+            yield f"no event names {subject.replace(':', ' ')}"
         elif record_of(connection, subject) != left.pop(subject):
             yield f"{subject.replace(':', ' ')} is not as its last event left it"
     for subject in left:

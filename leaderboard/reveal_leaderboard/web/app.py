@@ -87,7 +87,7 @@ class OwnMethods:
             await self.app(scope, receive, send)
             return
         allowed = [method for method in METHODS if self._match({**scope, "method": method}) is Match.FULL]
-        detail = f"This address takes {' and '.join(allowed)}, not {scope['method'][:20]}."
+        detail = f"This address accepts {' and '.join(allowed)}, not {scope['method'][:20]}."
         await send_problem(send, 405, detail, {"allow": ", ".join(allowed)})
 
     def _match(self, scope: Scope) -> Match:

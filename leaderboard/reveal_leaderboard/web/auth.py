@@ -85,10 +85,10 @@ class Auth:
         if mode not in MODES:
             raise ModeError(f"`mode` must be one of {', '.join(MODES)}, got {mode!r}")
         if (provider is not None) != (mode in ("oidc", "huggingface")):
-            rule = "must be given in the modes oidc and huggingface alone"
+            rule = "must be given in the modes oidc and huggingface only"
             raise ModeError(f"`provider` {rule}, got mode {mode!r} with {provider!r}")
         if (address is not None) != (mode == "links"):
-            raise ModeError(f"`address` must be given in the mode links alone, got mode {mode!r} with {address!r}")
+            raise ModeError(f"`address` must be given in the mode links only, got mode {mode!r} with {address!r}")
         self.accounts, self.mode, self.provider = accounts, mode, provider
         self._address = address if provider is None else provider.redirect_uri
         self.is_secure = self._address is not None and self._address.startswith("https:")

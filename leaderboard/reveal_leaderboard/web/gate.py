@@ -360,7 +360,7 @@ class BodyLimit:
                     raise
         if body.refused and not started:
             details = {
-                413: f"The request is larger than the {self.limit:,} bytes that are taken.",
+                413: f"The request is larger than the {self.limit:,} bytes that this server accepts.",
                 408: "The request arrived too slowly. Try again on a faster connection.",
             }
             await send_problem(send, body.refused, details[body.refused], {"connection": "close"})
@@ -489,7 +489,7 @@ async def _send_page(start: Message, body: bytes, send: Send, *, has_body: bool)
     except (ValueError, TypeError, KeyError):  # cut off
         title, detail = "Something went wrong", "The page cannot be shown."
     if status == 404 and detail == title:  # the framework's own words
-        title, detail = "There is no such page", LOST
+        title, detail = "Page not found", LOST
     page = error_page(status, title, detail).encode()
     told = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
     kind = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(page)).encode())]

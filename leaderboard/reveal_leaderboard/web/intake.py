@@ -149,7 +149,7 @@ class Intake:
                 new = replace(new, canonical=self.blobs.store(canonical))
                 submission, is_new = self.store.add_submission(new, who=actor.name)
             except OtherThresholdsError:
-                rule = "must be those of the first time: the file was sent before under this name; give it another"
+                rule = "must be unchanged, as this file was sent before under this name: use another name"
                 fault = {"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}
                 raise MetadataError([fault]) from None
         log.info("submission %s was %s", submission.id, "queued" if is_new else "there already", extra=facts)

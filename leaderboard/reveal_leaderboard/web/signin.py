@@ -141,7 +141,7 @@ def _finish(auth: Auth, client: Client, request: Request) -> Response:
     pending = Pending.from_cookie(request.cookies.get(_pending_cookie(auth), ""))
     state = query.get("state", "")
     if pending is None or not hmac.compare_digest(state.encode(), pending.state.encode()):
-        text = "It was not started in this browser, was finished before, or took longer than ten minutes."
+        text = "It was not started in this browser, was already finished, or took longer than ten minutes."
         return _page(400, "This sign-in cannot be finished", text)
     if query.get("iss", provider.issuer) != provider.issuer:
         return _trouble(provider, ProviderError("the answer names another issuer"), 400)

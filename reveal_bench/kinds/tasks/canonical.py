@@ -131,7 +131,7 @@ class TasksCodec(Codec):
         require(len(reader) == len(rated), "`reader` must have one value per rating")
         require(bool((rated < len(predictions)).all()), "`rated` must be an index into the answers")
         require(bool((scores <= 5).all()), "`scores` must be from 1 to 5, or 0 for none")
-        require(bool((scores[:, :4] >= 1).all()), "`scores` must be there for every text criterion")
+        require(bool((scores[:, :4] >= 1).all()), "`scores` must be given for every text criterion")
         pairs = rated.astype(np.int64) * (1 << 16) + reader
         require(len(np.unique(pairs)) == len(pairs), "each reader must rate an answer once")
         ratings = []

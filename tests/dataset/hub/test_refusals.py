@@ -241,7 +241,7 @@ def test_a_column_nobody_has_heard_of_counts_as_a_reference(copied: Folders) -> 
 def test_a_public_repository_needs_the_holdout_to_compare_with(folders: Folders) -> None:
     text = reasons(folders.public)
     assert text == (
-        "manifest/benchmark.json:holdout: `holdout` must be at hand before the folder is public, got "
+        "manifest/benchmark.json:holdout: `holdout` must be given before the folder becomes public, got "
         "the holdout was not compared: give --holdout"
     )
     assert prepare(folders.public, REPO, private=True, load=False).private

@@ -149,7 +149,7 @@ def test_a_spoiled_file_is_refused(name: str) -> None:
 SPOILED_RATINGS: dict[str, tuple[Change, str]] = {
     "unknown answer": (setting("rated", [0, 0, 3]), "`rated` must be an index into the answers"),
     "six": (setting("scores", [[6] * 6] * 3), "must be from 1 to 5"),
-    "no language": (setting("scores", [[1, 1, 1, 0, 0, 0]] * 3), "must be there for every text criterion"),
+    "no language": (setting("scores", [[1, 1, 1, 0, 0, 0]] * 3), "must be given for every text criterion"),
     "twice": (setting("reader", [0, 0, 0]), "each reader must rate an answer once"),
     "a reader fewer": (setting("reader", [0, 1]), "`reader` must have one value per rating"),
     "five criteria": (setting("scores", [[1] * 5] * 3), r"`scores` must have shape \(3, 6\)"),

@@ -81,7 +81,7 @@ class Budget(Document):
     per_day: int
     left_today: int
     next_at: Annotated[
-        Moment | None, Field(description="when the next is given; null if none is to come or one is left")
+        Moment | None, Field(description="when the next one becomes available; null if none will, or if one is left")
     ]
     board_left: Annotated[int, Field(description="of all teams together")]
     why: str

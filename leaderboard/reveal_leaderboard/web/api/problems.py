@@ -60,7 +60,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "operators-only": Kind(403, "For the operators", "This address answers the server's operators only."),
     "not-found": Kind(
         404,
-        "There is no such thing here",
+        "Not found here",
         "Nothing here has this address or id, or it is not yours to see: the answer does not say which.",
     ),
     "unknown-benchmark": Kind(

@@ -143,7 +143,9 @@ class Acts:
 
     def _clear_flag(self, actor: Actor, subject: str, why: str) -> str:
         done = self.services.store.clear_flag(subject, actor.name)
-        return message("good", "The flag is cleared.") if done else message("info", "The flag was cleared before.")
+        return (
+            message("good", "The flag is cleared.") if done else message("info", "The flag has already been cleared.")
+        )
 
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
         found = self.services.store.hide(subject, who=actor.name, why=_reason(why))
@@ -173,14 +175,14 @@ class Acts:
     def _approve_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
         if not self.services.accounts.approve_team(team, actor.name):
-            return message("info", f"{team.name} was approved before.")
+            return message("info", f"{team.name} has already been approved.")
         return message("good", f"{team.name} is approved and may submit now.")
 
     def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
         reason = _reason(why)
         if team.waiting_since is None:
-            raise ValueError(f"{team.name} was approved before: close it if it must not submit")
+            raise ValueError(f"{team.name} has already been approved: close it if it must not submit")
         self.services.accounts.disable_team(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
 

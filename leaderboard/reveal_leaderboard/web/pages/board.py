@@ -163,7 +163,7 @@ class _Handlers:
 
 def _instead(answer: tuple[Any, ...], asked: str) -> tuple[Any, ...]:
     """The answer with a word on the board that was asked for and is not there."""
-    told = message("bad", f"There is no board of {asked[:100]!r} here.", "This is the first of those that are.")
+    told = message("bad", f"There is no board of {asked[:100]!r} here.", "Showing the first board instead.")
     return (*answer[:BOARD], told + answer[BOARD], *answer[BOARD + 1 :])
 
 

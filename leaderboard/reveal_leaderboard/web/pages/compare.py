@@ -126,10 +126,10 @@ class _Handlers:
     def _compared(self, benchmark: str, entries: Mapping[str, Entry], a: str, b: str) -> str:
         """The comparison as HTML; only entries of the board are compared."""
         if not entries:
-            return message("info", "No submission is scored yet.", "Entries are compared once there are two.")
+            return message("info", "No submission is scored yet.", "Entries can be compared once there are two.")
         if a not in entries or b not in entries:
             lost = [wanted for wanted in (a, b) if wanted and wanted not in entries]
-            gone = message("info", "An entry of the address is not on this board.", NOT_THERE) if lost else ""
+            gone = message("info", "An entry in the address is not on this board.", NOT_THERE) if lost else ""
             return gone + CHOOSE
         if a == b:
             return message("info", "Both are the same entry.", "Choose another one to compare it with.")

@@ -269,7 +269,7 @@ class _Handlers:
         """A submission of a team for which the actor may submit."""
         submission = self.services.store.get(submission_id)
         if submission is None or actor.team(submission.team_id) is None:
-            raise NotPermittedError("this is not a submission of yours")
+            raise NotPermittedError("this submission is not yours")
         return submission
 
     def _ask(self, actor: Actor, submission_id: str) -> str:
@@ -286,14 +286,14 @@ class _Handlers:
     def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
         team, user = _membership(actor, team_id), self.services.accounts.user(user_id)
         if team is None or user is None:
-            raise NotPermittedError("this is not a team of yours")
+            raise NotPermittedError("you are not a member of this team")
         self.services.accounts.remove_member(team.team, user, who=actor.name)
         return message("good", f"{user.name} is no longer a member of {team.team.name}.")
 
     def _uninvite(self, actor: Actor, team_id: str | None, invitation_id: str) -> str:
         membership = _membership(actor, team_id)
         if membership is None:
-            raise NotPermittedError("this is not a team of yours")
+            raise NotPermittedError("you are not a member of this team")
         with self.services.store.write() as connection:
             invitations.withdraw(connection, membership.team, invitation_id, who=actor.name)
         return message("good", "The invitation is withdrawn.")

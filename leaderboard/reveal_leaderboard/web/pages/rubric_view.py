@@ -93,7 +93,7 @@ def render_score(score: ReleasedScore) -> str:
         mean = score.figure(RATING, name)
         n = "–" if mean is None else f"{mean.n} criteria" if name == MACRO else mean.n
         correct = _cell(score.figure(CORRECT, name)) if name == CONTENT else (None, "", "not of this row")
-        agreement = _cell(score.figure(AGREEMENT, name), "no agreement to be shown")
+        agreement = _cell(score.figure(AGREEMENT, name), "no agreement to show")
         title = f"Tasks: {TITLES[name]}" if name in CATEGORIES else TITLES[name]
         rows.append((title, n, [_cell(mean), correct, agreement]))
     return draw(PAGE, "score", HEAD, rows, f"{LEGEND[0]} {score.note}")

@@ -213,7 +213,7 @@ def balance_view(balance: Balance, team: str) -> str:
 def ledger_view(rows: Sequence[LedgerRow], balance: Balance) -> str:
     """Every line, the newest first, with the balance after it."""
     if not rows:
-        return message("info", "Nothing was spent yet.", balance.why)
+        return message("info", "Nothing has been spent yet.", balance.why)
     used, lines = 0, []
     for row in rows:
         used += 0 if row.kind == "granted" else row.amount
