@@ -321,7 +321,7 @@ def test_operators_list_test_and_repeat(
     receiver.status = 204
     assert run("test", "chat").endswith(": delivered, answer 204\n")
     listed = run().splitlines()
-    assert listed[0] == f"chat: {receiver.url} is told scored"
+    assert listed[0] == f"chat: {receiver.url} receives scored"
     assert [re.split("  +", line)[1:4] for line in listed[1:]] == [["webhook", "kind", "event"]] + [
         ["chat", "test", "-"]
     ] * 2

@@ -272,7 +272,7 @@ def test_what_is_complete_is_written_anew_without_the_model(
         ("bad key", 401, "http://x/v1", "REVEAL_MODEL_KEY, which is not set; "),
         ("bad key", 401, None, "check the provider's key"),
         ("no such model", 404, "http://x/v1", "check the name in --model and --endpoint"),
-        ("Connection error.", None, "http://x/v1", "see to the model, "),
+        ("Connection error.", None, "http://x/v1", "fix the problem, "),
     ],
 )
 def test_a_run_that_stops_says_what_to_do(
