@@ -274,11 +274,14 @@ def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(w
     assert wire.open(request)[1]["value"] == "Northern Lab"
     world.accounts.create_team("Aardvark Lab", owner=world.ada, who=f"user:{world.boss.id}")
     assert wire.open(asking(world, world.ada))[1]["value"] is None
-    button, missing, _ = wire.ready(request, True, " ", None)
+    button, missing, _ = wire.ready(request, True, " ", None, IMAGES)
     assert button["interactive"] is False
     assert "the model’s name, the organization" in missing
-    assert wire.ready(request, True, "Net", "Northern Lab")[0]["interactive"] is True
-    assert wire.ready(request, False, "Net", "Northern Lab")[0]["interactive"] is False
+    assert wire.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is True
+    assert wire.ready(request, False, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
+    with world.store.write() as connection:
+        boards.set_state(connection, IMAGES, "paused", why="looked at", who="test")
+    assert wire.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
 
 
 @pytest.mark.parametrize(
@@ -447,12 +450,15 @@ def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, st
     assert answer.headers["content-length"] == str(len(answer.content))
 
 
-def test_the_table_is_there_without_scripts(world: Any) -> None:
-    text = TestClient(LinkPreviews(like_gradio, world.services)).get("/").text
+@pytest.mark.parametrize(("path", "shown"), [("/submit", False), ("/", True), ("/?metric=f1", True)])
+def test_without_scripts_a_page_says_that_it_needs_them_and_the_table_is_there_once(
+    world: Any, path: str, shown: bool
+) -> None:
+    text = TestClient(LinkPreviews(like_gradio, world.services)).get(path).text
     inside = text[text.index("<noscript>") : text.index("</noscript>")]
-    assert "Mine" in inside
-    assert "Northern Lab" in inside
-    assert any(text.startswith("70 ") for text in texts_in(inside, "td"))
+    assert "This page needs JavaScript." in inside
+    assert text.count("Northern Lab</span>") == shown
+    assert any(cell.startswith("70 ") for cell in texts_in(text, "td")) is shown
 
 
 def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None:

@@ -1,9 +1,9 @@
 """What is told of a page before any script runs: its title, tags for link previews, its status, its first words.
 
 Gradio serves one document for all pages, with tags of its own and always with status 200. Here the tags are replaced by
-ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it; who
-has no JavaScript reads the table of the board or the headline of the entry, and all others see it until the page has
-drawn its own. What the page itself says stays the same.
+ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it. The
+table of the board or the headline of the entry is seen until the page has drawn its own: without JavaScript, for good.
+What the page itself says stays the same.
 """
 
 from __future__ import annotations
@@ -40,13 +40,26 @@ SITE = "REVEAL leaderboard"
 ENTRY = "/entry"
 GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')
 TITLE, HEAD, BODY = (re.compile(tag) for tag in (rb"<title>[^<]*</title>", rb"<head[^>]*>", rb"<body[^>]*>"))
-WITHOUT_SCRIPTS = "These pages need JavaScript. It begins as follows; see also /api/v1/leaderboard."
+WITHOUT_SCRIPTS = (
+    "<style>#rv-early{position:static!important;animation:none!important}</style>"
+    '<p style="margin:2rem">This page needs JavaScript. The board is also there <a href="/">as a table</a> '
+    'and <a href="/api/v1/leaderboard">as data</a>.</p>'
+)
 STILL = (
     "<style>@keyframes rv-show{to{visibility:visible}}"
     "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"
     "{visibility:hidden;animation:rv-show 0s 4s forwards}</style>"
 )
 """Keeps a page that Gradio still puts together from being seen to move; after four seconds it is shown as it is."""
+PRINTED = (
+    "<style>@media print{"
+    ".nav-holder,.rv-strip,.rv-controls,.rv-action,.rv-films,.rv-sort .rv-arrow{display:none!important}"
+    "*{print-color-adjust:exact}gradio-app,gradio-app *{overflow:visible!important}"
+    ".rv-scroll :is(th,td){padding:.3rem .4rem}.rv-scroll thead{display:table-row-group}"
+    ".rv-scroll tr,.rv-places li{break-inside:avoid}"
+    "#entry,#compare,gradio-app .gradio-container{min-height:0!important}}</style>"
+)
+"""Paper has the bars of intervals, and nothing to click. Gradio would bind these rules to a part of the page."""
 EARLY = (
     "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
     "z-index:9;pointer-events:none;animation:rv-gone 0s 10s forwards}}"
@@ -82,7 +95,7 @@ class Preview:
     Attributes
     ----------
     first : what the page says first, as HTML for readers without JavaScript
-    is_early : whether others see it too, until the page has drawn its own
+    is_early : whether all see it, until the page has drawn its own
     """
 
     path: str
@@ -101,7 +114,7 @@ class Preview:
         if self.image:
             told |= {"og:image": f"{server}{self.image}", "og:image:width": "1200", "og:image:height": "630"}
             told |= {"og:image:alt": self.description}
-        lines = [f"<title>{escape(self.title)}</title>", STILL]
+        lines = [f"<title>{escape(self.title)}</title>", STILL, PRINTED]
         for name, text in told.items():
             attribute = "property" if name.startswith("og:") else "name"
             lines.append(f'<meta {attribute}="{name}" content="{escape(text)}">')
@@ -143,11 +156,10 @@ class LinkPreviews:
             tags = preview.tags(f"{request.url.scheme}://{request.url.netloc}")
             body = TITLE.sub(b"", GRADIOS_OWN.sub(b"", body))
             body = HEAD.sub(lambda head: head[0] + b"\n" + tags, body, count=1)
-            if preview.first:
-                first = f"<noscript><p>{WITHOUT_SCRIPTS}</p>{preview.first}</noscript>".encode()
-                if preview.is_early:
-                    first += EARLY.format(style=_early_style(), site=SITE, first=preview.first).encode()
-                body = BODY.sub(lambda found: found[0] + first, body, count=1)
+            first = f"<noscript>{WITHOUT_SCRIPTS}{'' if preview.is_early else preview.first}</noscript>"
+            if preview.is_early:
+                first += EARLY.format(style=_early_style(), site=SITE, first=preview.first)
+            body = BODY.sub(lambda found: found[0] + first.encode(), body, count=1)
             MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
         await send({**start, "status": preview.status})
         await send({"type": "http.response.body", "body": body})

@@ -117,6 +117,9 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         assert_well_built(page)
         page.wait_for_function(FADED)  # what goes on beside the window is seen to
         assert page.evaluate(BESIDE_THE_SCREEN) == []
+    page.emulate_media(media="print")
+    assert not page.locator(".nav-holder").is_visible()
+    assert page.evaluate("getComputedStyle(document.querySelector('h1')).printColorAdjust") == "exact"
 
 
 def test_by_keyboard_content_is_reached_at_once_and_a_column_is_sorted(page: Any, board: Board) -> None:

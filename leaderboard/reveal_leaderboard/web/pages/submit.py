@@ -234,14 +234,14 @@ def build(services: Services, page: gr.Blocks) -> None:
     name: Any = fields[0]
     organization: Any = fields[2]
     chosen = [file, benchmark, allow_missing]
-    needed = [is_clean, name, organization]
+    needed = [is_clean, name, organization, benchmark]
     page.load(wire.open, None, [report, organization, balance], **QUIET)
     checking = [file.change, benchmark.change, allow_missing.change]
     gr.on(checking, wire.check, chosen, [report, is_clean], **PRIVATE)
     gr.on(checking, lambda: "", None, answer, **QUIET)
     gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
     described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
-    filling = [is_clean.change, name.change, organization.change]
+    filling = [is_clean.change, name.change, organization.change, benchmark.change]
     gr.on(filling, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
     everything = [*chosen, more, *fields]
     send.click(wire.ask, everything, [answer, folded, *fields], **PRIVATE)
@@ -307,7 +307,7 @@ class _Handlers:
         actor = self.services.actor(request)
         teams = [team.name for team in teams_of(actor)]
         only = teams[0] if len(teams) == 1 else None
-        balance = self._balance(actor, self.services.names[0], only)
+        balance, _ = self._balance(actor, self.services.names[0], only)
         return _account(actor) or EMPTY, gr.update(choices=teams, value=only), balance
 
     def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, bool]:
@@ -326,10 +326,13 @@ class _Handlers:
             return _our_fault("The file could not be checked."), False
         return lint_view(report), report.ok
 
-    def ready(self, request: gr.Request, is_clean: bool, name: str | None, organization: str | None) -> tuple[Any, ...]:
+    def ready(
+        self, request: gr.Request, is_clean: bool, name: str | None, organization: str | None, benchmark: str
+    ) -> tuple[Any, ...]:
         """The button opens once nothing is missing; a question asked about other values is taken back."""
         missing = missing_view(is_clean=is_clean, name=name, organization=organization)
-        return gr.update(interactive=not missing), missing, ""
+        _, may_send = self._balance(self.services.actor(request), benchmark, organization)
+        return gr.update(interactive=not missing and may_send), missing, ""
 
     def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
         """Fill the form from a ``submission.json``; an organization that is not one of the actor's is left unchosen."""
@@ -360,22 +363,24 @@ class _Handlers:
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
         """What is left of the organization's budget."""
-        return self._balance(self.services.actor(request), benchmark, organization)
+        return self._balance(self.services.actor(request), benchmark, organization)[0]
 
-    def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> str:
+    def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> tuple[str, bool]:
+        """What is left of the organization's budget, and whether one more may be sent."""
         team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
         if team is None:
-            return ""
+            return "", True  # sending says what is wrong
         try:
             version = self.services.catalogue.current(benchmark).version
             policy = self.services.settings.of(benchmark).quota
             with self.services.store.read() as connection:
                 row = boards.board(connection, benchmark)
                 if row is not None and row.state != "open":
-                    return board_notes.closed(row.state, row.why)
-                return balance_view(spending.balance(connection, team.id, benchmark, version, policy), team.name)
+                    return board_notes.closed(row.state, row.why), False
+                left = spending.balance(connection, team.id, benchmark, version, policy)
+            return balance_view(left, team.name), left.may_send
         except UnknownBenchmarkError:
-            return ""
+            return "", True
 
     def ask(
         self,
@@ -398,7 +403,7 @@ class _Handlers:
             return metadata_view(error), *faults_at_fields(error)
         except UnknownBenchmarkError as error:
             return message("bad", "Not sent.", str(error)), *right
-        balance = self._balance(actor, benchmark, metadata.organization)
+        balance, _ = self._balance(actor, benchmark, metadata.organization)
         shown = (metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance))
         return draw(PAGE, "confirm", *shown), *right
 
