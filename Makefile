@@ -21,7 +21,6 @@ demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
-	$(BIN)/python -c "from reveal_bench.kinds import KINDS; [kind.example_rows() for kind in KINDS.values()]" # compiled once, not by every lane
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(LANES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both

@@ -32,7 +32,6 @@ import leaderboard  # noqa: E402
 PACKAGES = (
     "reveal-bench",
     "numpy",
-    "numba",
     "pandas",
     "pycocotools",
     "scikit-learn",

@@ -151,7 +151,7 @@ def measure_in(folder: Path) -> list[dict[str, float | str]]:
 
     results = []
     for name, work in parts.items():
-        work()  # compiled, where numba does it
+        work()
         results.append(row(name, [(peer_s(), cpu_seconds(work)) for _ in range(ROUNDS)]))
     for name, words in commands.items():
         run(words)

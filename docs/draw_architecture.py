@@ -39,7 +39,6 @@ ROWS: dict[str, list[list[str]]] = {
         ["entries", "", "metrics", "", ""],
         ["", "benchmarks", "", "masks", "dicom"],
         ["findings", "", "geometry", "kernels", ""],
-        ["", "", "", "numba_kernels", ""],
     ],
 }
 """Package -> its rooms from top to bottom, each in its column; :data:`EVERYBODY` is not drawn."""

@@ -241,16 +241,14 @@ static void deepest(Pieces *pieces, int64_t *found)
     found[1] = row_of(pieces, &best);
 }
 
-static PyObject *deepest_pixels(PyObject *self, PyObject *tuple)
+LOOP(deepest_pixels)
 {
-    TAKE("iqqqQ")
     const int32_t *ends = INTS(0);
     const int64_t *offsets = LONGS(1), *sizes = LONGS(2), *which = LONGS(3);
     int64_t *found = LONGS(4);
-    const Py_ssize_t n = LENGTH(3);
+    const int64_t n = LENGTH(3);
     int failed = 0;
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t k = 0; k < n && !failed; k++) {
+    for (int64_t k = 0; k < n && !failed; k++) {
         Pieces pieces = {.height = sizes[2 * which[k]]};
         failed = column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], &pieces);
         if (!failed)
@@ -258,26 +256,22 @@ static PyObject *deepest_pixels(PyObject *self, PyObject *tuple)
         free(pieces.first);
         free(pieces.lows);
     }
-    Py_END_ALLOW_THREADS
     if (failed)
-        NO_MEMORY
-    DONE
+        return 1;
+    return 0;
 }
 
 /* ---- pictures ---- */
 
-static PyObject *filtered_rows(PyObject *self, PyObject *tuple)
+LOOP(filtered_rows)
 {
-    TAKE("innB")
     const int32_t *ends = INTS(0);
     const int64_t n = LENGTH(0), height = NUMBER(1), length = (NUMBER(2) + 7) / 8 + 1;
     uint8_t *rows = BYTES(3);
     uint8_t *above = calloc(length, 1);
     if (above == NULL) {
-        release(&arguments);
-        return PyErr_NoMemory();
+        return 1;
     }
-    Py_BEGIN_ALLOW_THREADS
     memset(rows, 0, height * length);
     for (int64_t k = 1; k < n; k += 2) /* marks where a piece of a column begins and where the next row is outside again */
         for (int64_t position = ends[k - 1]; position < ends[k];) {
@@ -298,7 +292,6 @@ static PyObject *filtered_rows(PyObject *self, PyObject *tuple)
         }
         row[0] = 2;
     }
-    Py_END_ALLOW_THREADS
     free(above);
-    DONE
+    return 0;
 }

@@ -39,8 +39,8 @@ typedef struct {
     float *bounds; /* of each block of `wide` */
 } Laid;
 
-#define LAID                                                                                                    \
-    Laid laid = {FLOATS(0), FLOATS(3), LONGS(1), LONGS(2), LENGTH(1), arguments.views[0].shape[1], 0, NULL};    \
+#define LAID                                                                                                \
+    Laid laid = {FLOATS(0), FLOATS(3), LONGS(1), LONGS(2), LENGTH(1), arguments[0].last_axis, 0, NULL};      \
     laid.n_blocks = (laid.width + BLOCK - 1) / BLOCK;
 
 static int bound_blocks(Laid *laid, int64_t n_rows)
@@ -80,16 +80,13 @@ static inline void lay(const Laid *laid, int64_t y, int64_t start, int64_t n, fl
     }
 }
 
-static PyObject *upsample(PyObject *self, PyObject *tuple)
+LOOP(upsample)
 {
-    TAKE("iqqiI")
     LAID
     const int64_t width = laid.width;
-    Py_BEGIN_ALLOW_THREADS
     for (int64_t y = 0; y < laid.height; y++)
         lay(&laid, y, 0, width, FLOATS(4) + y * width);
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
 /* Some rows come first, so that most of the others have nothing beyond. */
@@ -120,17 +117,14 @@ static void find_ends(const Laid *laid, float *ends, int64_t *place)
             }
 }
 
-static PyObject *map_ends(PyObject *self, PyObject *tuple)
+LOOP(map_ends)
 {
-    TAKE("iqqiIQ")
     LAID
     if (bound_blocks(&laid, LENGTH(0) / laid.width))
-        NO_MEMORY
-    Py_BEGIN_ALLOW_THREADS
+        return 1;
     find_ends(&laid, FLOATS(4), LONGS(5));
-    Py_END_ALLOW_THREADS
     free(laid.bounds);
-    DONE
+    return 0;
 }
 
 static inline uint8_t level_of(float value, float low, float range)
@@ -138,18 +132,16 @@ static inline uint8_t level_of(float value, float low, float range)
     return (uint8_t)(int32_t)(255.0f * ((value - low) / range));
 }
 
-static PyObject *level_counts(PyObject *self, PyObject *tuple)
+LOOP(level_counts)
 {
-    TAKE("iqqiiQ")
     LAID
     const float low = FLOATS(4)[0], range = FLOATS(4)[1] - FLOATS(4)[0];
     int64_t *counts = LONGS(5);
     uint32_t *pairs = calloc(1 << 16, sizeof(uint32_t)); /* of neighbours: half as many steps that wait for each other */
     if (pairs == NULL || bound_blocks(&laid, LENGTH(0) / laid.width)) {
         free(pairs);
-        NO_MEMORY
+        return 1;
     }
-    Py_BEGIN_ALLOW_THREADS
     memset(counts, 0, 256 * sizeof(int64_t));
     for (int64_t y = 0; y < laid.height; y++)
         for (int64_t block = 0; block < laid.n_blocks; block++) {
@@ -175,10 +167,9 @@ static PyObject *level_counts(PyObject *self, PyObject *tuple)
         counts[pair >> 8] += pairs[pair];
         counts[pair & 255] += pairs[pair];
     }
-    Py_END_ALLOW_THREADS
     free(laid.bounds);
     free(pairs);
-    DONE
+    return 0;
 }
 
 /* The ends of runs as they come, in order; where one run ends as the next begins, they are one. */
@@ -229,9 +220,8 @@ static int64_t toggles_above(const Laid *laid, float cut, uint8_t *flags, uint8_
     return n;
 }
 
-static PyObject *runs_above(PyObject *self, PyObject *tuple)
+LOOP(runs_above)
 {
-    TAKE("iqqiiIQ")
     LAID
     const int64_t height = laid.height, width = laid.width;
     int32_t *ends = INTS(5);
@@ -243,9 +233,8 @@ static PyObject *runs_above(PyObject *self, PyObject *tuple)
         free(first);
         free(rows);
         free(flags);
-        NO_MEMORY
+        return 1;
     }
-    Py_BEGIN_ALLOW_THREADS
     const int64_t n = toggles_above(&laid, FLOATS(4)[0], flags, states, rows, columns, room);
     *found = n + width + 1;
     if (n <= room) {
@@ -265,12 +254,11 @@ static PyObject *runs_above(PyObject *self, PyObject *tuple)
         }
         *found = add_last(ends, n_ends, height * width);
     }
-    Py_END_ALLOW_THREADS
     free(first);
     free(rows);
     free(flags);
     free(laid.bounds);
-    DONE
+    return 0;
 }
 
 static int64_t root_of(int64_t *parents, int64_t i)
@@ -336,16 +324,14 @@ static int is_lone(const Pieces *pieces, int64_t x, int64_t i)
     return 1;
 }
 
-static PyObject *fill_runs(PyObject *self, PyObject *tuple)
+LOOP(fill_runs)
 {
-    TAKE("inIQ")
     const int32_t *ends = INTS(0);
     const int64_t n = LENGTH(0), height = NUMBER(1);
     int32_t *filled = INTS(2);
     int64_t n_ends = 0, *parents = NULL;
     Pieces pieces = {.height = height};
     int failed = 0;
-    Py_BEGIN_ALLOW_THREADS
     failed = column_pieces(ends, 0, n, &pieces);
     if (!failed)
         parents = malloc((pieces.n_columns + pieces.first[pieces.n_columns] + 1) * sizeof(int64_t));
@@ -374,13 +360,12 @@ static PyObject *fill_runs(PyObject *self, PyObject *tuple)
                 }
         LONGS(3)[0] = add_last(filled, n_ends, ends[n - 1]);
     }
-    Py_END_ALLOW_THREADS
     free(pieces.first);
     free(pieces.lows);
     free(parents);
     if (failed)
-        NO_MEMORY
-    DONE
+        return 1;
+    return 0;
 }
 
 /* Pixels of a block above each of `cuts`, and those of them inside, added to `counts`. */
@@ -430,9 +415,8 @@ static int32_t *toggles_of(const Pieces *pieces, int64_t *first)
     return columns;
 }
 
-static PyObject *counts_above(PyObject *self, PyObject *tuple)
+LOOP(counts_above)
 {
-    TAKE("iqqiiiQ")
     LAID
     const int64_t height = laid.height;
     const int64_t n_cuts = LENGTH(4);
@@ -443,7 +427,6 @@ static PyObject *counts_above(PyObject *self, PyObject *tuple)
     int failed = first == NULL || inside == NULL || n_inside == NULL || bound_blocks(&laid, LENGTH(0) / laid.width);
     failed = failed || column_pieces(INTS(5), 0, LENGTH(5), &pieces);
     failed = failed || (columns = toggles_of(&pieces, first)) == NULL;
-    Py_BEGIN_ALLOW_THREADS
     memset(counts, 0, 2 * n_cuts * sizeof(int64_t));
     for (int64_t y = 0; y < height && !failed; y++) {
         for (int64_t k = first[y]; k < first[y + 1]; k++)
@@ -451,7 +434,6 @@ static PyObject *counts_above(PyObject *self, PyObject *tuple)
         for (int64_t block = 0; block < laid.n_blocks; block++)
             count_block(&laid, y, block, inside, n_inside[block], FLOATS(4), n_cuts, counts);
     }
-    Py_END_ALLOW_THREADS
     free(pieces.first);
     free(pieces.lows);
     free(laid.bounds);
@@ -460,6 +442,6 @@ static PyObject *counts_above(PyObject *self, PyObject *tuple)
     free(inside);
     free(first);
     if (failed)
-        NO_MEMORY
-    DONE
+        return 1;
+    return 0;
 }

@@ -2,9 +2,6 @@
 
 /* ---- weighted counts of ranked marks ---- */
 
-#define FLOATS(i) ((float *)arguments.views[i].buf)
-#define DOUBLES(i) ((double *)arguments.views[i].buf)
-
 #define ROWS 4 /* summed together, each in its own order: additions of one row would wait for one another */
 
 static inline void add_up(double *totals, const float *weights, int64_t n_units, int n_rows, const int64_t *units,
@@ -15,13 +12,11 @@ static inline void add_up(double *totals, const float *weights, int64_t n_units,
             totals[row] += weights[row * n_units + units[i]];
 }
 
-static PyObject *running_weights(PyObject *self, PyObject *tuple)
+LOOP(running_weights)
 {
-    TAKE("iqqQ")
     const int64_t *units = LONGS(1), *stops = LONGS(2);
     const int64_t n_stops = LENGTH(2), n_replicates = n_stops ? LENGTH(3) / n_stops : 0;
     const int64_t n_units = n_replicates ? LENGTH(0) / n_replicates : 0;
-    Py_BEGIN_ALLOW_THREADS
     for (int64_t r = 0; r < n_replicates; r += ROWS) {
         const int n_rows = (int)MIN(ROWS, n_replicates - r);
         const float *weights = FLOATS(0) + r * n_units;
@@ -35,8 +30,7 @@ static PyObject *running_weights(PyObject *self, PyObject *tuple)
                 sums[row * n_stops + k] = totals[row];
         }
     }
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
 /* For each recall the fewest true positives that reach it; one more than there are lesions beyond the last. */
@@ -80,9 +74,8 @@ static double interpolated(const float *weights, const int64_t *units, const int
     return sum / 101;
 }
 
-static PyObject *average_precisions(PyObject *self, PyObject *tuple)
+LOOP(average_precisions)
 {
-    TAKE("iqbqqqQ")
     const int64_t n = LENGTH(1), n_replicates = LENGTH(4), n_rows = n_replicates ? LENGTH(6) / n_replicates : 0;
     const int64_t n_units = n_replicates ? LENGTH(0) / n_replicates : 0;
     double needed[102], best[102];
@@ -90,7 +83,6 @@ static PyObject *average_precisions(PyObject *self, PyObject *tuple)
     int64_t *hits = malloc((n * n_rows + 1) * sizeof(int64_t)); /* of each row, the marks that hit */
     int64_t *first = calloc(n_rows + 1, sizeof(int64_t));
     const int failed = hits == NULL || first == NULL;
-    Py_BEGIN_ALLOW_THREADS
     for (int64_t row = 0; row < n_rows && !failed; row++) {
         first[row + 1] = first[row];
         for (int64_t k = 0; k < n; k++)
@@ -104,10 +96,9 @@ static PyObject *average_precisions(PyObject *self, PyObject *tuple)
                 interpolated(FLOATS(0) + r * n_units, LONGS(1), hits + first[row], DOUBLES(3) + r * n,
                              first[row + 1] - first[row], needed, best, reached);
     }
-    Py_END_ALLOW_THREADS
     free(hits);
     free(first);
     if (failed)
-        NO_MEMORY
-    DONE
+        return 1;
+    return 0;
 }

@@ -27,18 +27,15 @@ static int64_t codes_in(const uint8_t *text, int64_t size)
     return size - n_more;
 }
 
-static PyObject *count_runs(PyObject *self, PyObject *tuple)
+LOOP(count_runs)
 {
-    TAKE("bqQ")
     const uint8_t *text = BYTES(0);
     const int64_t *offsets = LONGS(1);
     int64_t *n_runs = LONGS(2);
-    Py_ssize_t n = LENGTH(2);
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < n; i++)
+    int64_t n = LENGTH(2);
+    for (int64_t i = 0; i < n; i++)
         n_runs[i] = codes_in(text + offsets[i], offsets[i + 1] - offsets[i]);
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
 /* What is read of one mask: the last two runs, how many there were, foreground; its ends, where they are kept. */
@@ -164,19 +161,17 @@ static int read_runs(const uint8_t *text, int64_t size, Runs *runs, int64_t *pla
     return runs->total == runs->n_pixels ? OK : UNDERFLOW_;
 }
 
-static PyObject *decode_strings(PyObject *self, PyObject *tuple)
+LOOP(decode_strings)
 {
-    TAKE("bqqqnIQBQ")
     const uint8_t *text = BYTES(0);
     const int64_t *offsets = LONGS(1), *areas = LONGS(2), *n_runs = LONGS(3);
     int64_t max_runs = NUMBER(4), used = 0;
     int32_t *ends = INTS(5);
     int64_t *run_offsets = LONGS(6), *place = LONGS(8);
     uint8_t *status = BYTES(7);
-    Py_ssize_t n = LENGTH(7);
-    Py_BEGIN_ALLOW_THREADS
+    int64_t n = LENGTH(7);
     run_offsets[0] = 0;
-    for (Py_ssize_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (n_runs[i] > max_runs) {
             status[i] = TOO_MANY_RUNS;
             place[i] = n_runs[i];
@@ -190,20 +185,17 @@ static PyObject *decode_strings(PyObject *self, PyObject *tuple)
         }
         run_offsets[i + 1] = used;
     }
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
-static PyObject *measure_strings(PyObject *self, PyObject *tuple)
+LOOP(measure_strings)
 {
-    TAKE("bqqnQBQ")
     const uint8_t *text = BYTES(0);
     const int64_t *offsets = LONGS(1), *n_pixels = LONGS(2), max_runs = NUMBER(3);
     int64_t *areas = LONGS(4), *place = LONGS(6);
     uint8_t *status = BYTES(5);
-    Py_ssize_t n = LENGTH(5);
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < n; i++) {
+    int64_t n = LENGTH(5);
+    for (int64_t i = 0; i < n; i++) {
         const uint8_t *one = text + offsets[i];
         const int64_t size = offsets[i + 1] - offsets[i], n_runs = size > max_runs ? codes_in(one, size) : size;
         Runs runs = {.n_pixels = n_pixels[i], .ends = NULL};
@@ -212,39 +204,33 @@ static PyObject *measure_strings(PyObject *self, PyObject *tuple)
         areas[i] = status[i] == OK ? runs.area : 0;
         place[i] = status[i] == OK ? 0 : place[i];
     }
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
 /* ---- areas and points ---- */
 
-static PyObject *mask_areas(PyObject *self, PyObject *tuple)
+LOOP(mask_areas)
 {
-    TAKE("iqQ")
     const int32_t *ends = INTS(0);
     const int64_t *offsets = LONGS(1);
     int64_t *areas = LONGS(2);
-    Py_ssize_t n = LENGTH(2);
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < n; i++) {
+    int64_t n = LENGTH(2);
+    for (int64_t i = 0; i < n; i++) {
         int64_t area = 0;
         for (int64_t k = offsets[i] + 1; k < offsets[i + 1]; k += 2)
             area += ends[k] - ends[k - 1];
         areas[i] = area;
     }
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
-static PyObject *intersections(PyObject *self, PyObject *tuple)
+LOOP(intersections)
 {
-    TAKE("iqiqQ")
     const int32_t *ends_a = INTS(0), *ends_b = INTS(2);
     const int64_t *offsets_a = LONGS(1), *offsets_b = LONGS(3);
     int64_t *common = LONGS(4);
-    Py_ssize_t n = LENGTH(4);
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < n; i++) {
+    int64_t n = LENGTH(4);
+    for (int64_t i = 0; i < n; i++) {
         int64_t a = offsets_a[i] + 1, b = offsets_b[i] + 1, total = 0;
         const int64_t last_a = offsets_a[i + 1], last_b = offsets_b[i + 1];
         while (a < last_a && b < last_b) {
@@ -256,19 +242,16 @@ static PyObject *intersections(PyObject *self, PyObject *tuple)
         }
         common[i] = total;
     }
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
-static PyObject *contains(PyObject *self, PyObject *tuple)
+LOOP(contains)
 {
-    TAKE("iqqqB")
     const int32_t *ends = INTS(0);
     const int64_t *offsets = LONGS(1), *which = LONGS(2), *positions = LONGS(3);
     uint8_t *inside = BYTES(4);
-    Py_ssize_t n = LENGTH(4);
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t k = 0; k < n; k++) {
+    int64_t n = LENGTH(4);
+    for (int64_t k = 0; k < n; k++) {
         const int64_t start = offsets[which[k]];
         int64_t low = start, high = offsets[which[k] + 1];
         while (low < high) {
@@ -280,8 +263,7 @@ static PyObject *contains(PyObject *self, PyObject *tuple)
         }
         inside[k] = (low - start) % 2 == 1;
     }
-    Py_END_ALLOW_THREADS
-    DONE
+    return 0;
 }
 
 /* ---- grid cells ---- */
@@ -323,27 +305,24 @@ static void cover(const int32_t *ends, int64_t start, int64_t stop, int64_t heig
     }
 }
 
-static PyObject *coverage(PyObject *self, PyObject *tuple)
+LOOP(coverage)
 {
-    TAKE("innnqqQ")
     cover(INTS(0), NUMBER(1), NUMBER(2), NUMBER(3), LENGTH(4) - 1, LONGS(4), LONGS(5), LONGS(6));
-    DONE
+    return 0;
 }
 
-static PyObject *hit_cells(PyObject *self, PyObject *tuple)
+LOOP(hit_cells)
 {
-    TAKE("iqqnB")
     const int32_t *ends = INTS(0);
     const int64_t *offsets = LONGS(1), *sizes = LONGS(2);
     const int64_t n = NUMBER(3);
     uint8_t *hits = BYTES(4);
-    const Py_ssize_t n_masks = LENGTH(1) - 1;
+    const int64_t n_masks = LENGTH(1) - 1;
     int64_t *areas = malloc((n * n + 2 * (n + 1)) * sizeof(int64_t));
     if (areas == NULL)
-        NO_MEMORY
+        return 1;
     int64_t *edges_x = areas + n * n, *edges_y = edges_x + n + 1;
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < n_masks; i++) {
+    for (int64_t i = 0; i < n_masks; i++) {
         const int64_t height = sizes[2 * i], width = sizes[2 * i + 1], side = MIN(height, width);
         memset(areas, 0, n * n * sizeof(int64_t));
         for (int64_t k = 0; k <= n; k++) {
@@ -357,7 +336,6 @@ static PyObject *hit_cells(PyObject *self, PyObject *tuple)
         for (int64_t k = 0; k < n * n; k++)
             hits[i * n * n + k] = any_half ? 2 * areas[k] >= 4 * side * side : areas[k] > 0;
     }
-    Py_END_ALLOW_THREADS
     free(areas);
-    DONE
+    return 0;
 }

@@ -7,38 +7,103 @@ A mask is stored column-major as the strictly checked, non-decreasing *ends* of 
 foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks lie in one flat ``ends``
 array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
 
-The loops are ``_kernels.c``, compiled when the package is installed (``.ci/hatch_build.py``). Where that failed,
-or the package is used from a checkout, numba compiles the same loops in :mod:`reveal_bench.numba_kernels`.
+The loops are ``_kernels.c``, a shared library that is compiled when the package is installed (``.ci/hatch_build.py``).
 """
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-VERSION = 6
-"""Of the loops' arguments: a module that was compiled of another version is not used."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSION = 7
+"""Of the loops and their arguments: a library that was compiled of another version is refused."""
+
+_LIBRARY = Path(__file__).with_name("libkernels.so")  # on every system
+_ARGUMENTS = {
+    "average_precisions": "iqbqqqQ",
+    "contains": "iqqqB",
+    "count_characters": "bbQ",
+    "count_runs": "bqQ",
+    "counts_above": "iqqiiiQ",
+    "coverage": "innnqqQ",
+    "decode_strings": "bqqqnIQBQ",
+    "deepest_pixels": "iqqqQ",
+    "fill_runs": "inIQ",
+    "filtered_rows": "innB",
+    "hit_cells": "iqqnB",
+    "intersections": "iqiqQ",
+    "level_counts": "iqqiiQ",
+    "map_ends": "iqqiIQ",
+    "mask_areas": "iqQ",
+    "measure_strings": "bqqnQBQ",
+    "running_weights": "iqqQ",
+    "runs_above": "iqqiiIQ",
+    "upsample": "iqqiI",
+}
+"""What each loop takes: b, i, q are arrays with items of 1, 4 and 8 bytes, B, I, Q are written, n is a whole number."""
+_ITEM_BYTES = {"b": 1, "i": 4, "q": 8}
 
 
-def _best_loops() -> ModuleType:
-    try:
-        compiled = import_module("reveal_bench._kernels")
-        if compiled.VERSION == VERSION:
-            return compiled
-    except ImportError:
-        pass
-    from reveal_bench import numba_kernels
+class Loops:
+    """The loops of a compiled library as methods; without Python's lock, so that threads run side by side.
 
-    return numba_kernels
+    Raises
+    ------
+    ImportError
+        If `library` is missing, or compiled of another version.
+    """
+
+    def __init__(self, library: Path) -> None:
+        rule = "the compiled loops must lie in the package: install reveal-bench, or in a checkout install it again"
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise ImportError(f"{rule}; {error}") from error
+        if self._library.version() != VERSION:
+            raise ImportError(f"{rule}; {library} is of another version")
+
+    def __getattr__(self, name: str) -> _Loop:
+        loop = _Loop(getattr(self._library, name), _ARGUMENTS[name])
+        setattr(self, name, loop)
+        return loop
 
 
-loops = _best_loops()
+class _Loop:
+    """A loop with its arguments checked, for a wrong one would read or write beyond an array."""
+
+    def __init__(self, function: Callable[..., int], kinds: str) -> None:
+        self._function, self._kinds = function, kinds
+        self._arguments = ctypes.c_int64 * (3 * len(kinds))
+
+    def __call__(self, *given: npt.NDArray[Any] | int) -> None:
+        """Run the loop; MemoryError where memory runs out."""
+        numbers: list[int] = []  # three of each: address, number of items or whole number, length of the last axis
+        for i, (kind, value) in enumerate(zip(self._kinds, given, strict=True)):
+            if isinstance(value, np.ndarray):
+                flags = value.flags
+                is_right = flags.c_contiguous and (flags.writeable or kind.islower())
+                if not is_right or value.itemsize != _ITEM_BYTES.get(kind.lower()):
+                    raise TypeError(f"argument {i} must be a contiguous array of kind {kind!r}, got {value.dtype}")
+                numbers += (value.ctypes.data, value.size, value.shape[-1])
+            elif kind == "n":
+                numbers += (0, value, 0)
+            else:
+                raise TypeError(f"argument {i} must be an array of kind {kind!r}, got {value!r}")
+        if self._function(self._arguments(*numbers)):
+            raise MemoryError("no memory for the loops over masks")
+
+
+loops = Loops(_LIBRARY)
 
 OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
 

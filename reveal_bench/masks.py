@@ -47,7 +47,7 @@ BoolMask = npt.NDArray[np.bool_]
 
 
 def _kernels() -> ModuleType:
-    from reveal_bench import kernels  # numba, where it does it, takes half a second to import
+    from reveal_bench import kernels
 
     return kernels
 

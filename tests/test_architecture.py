@@ -24,7 +24,6 @@ BASE = {
     "geometry",
     "masks",
     "kernels",
-    "numba_kernels",
     "benchmarks",
     "files",
     "arrays",
@@ -220,19 +219,19 @@ def test_one_place_each() -> None:
 @pytest.mark.parametrize(
     ("statement", "forbidden"),
     [
-        ("import reveal_bench", "numpy pyarrow numba typer datasets inspect_ai openai matplotlib jinja2"),
+        ("import reveal_bench", "numpy pyarrow typer datasets inspect_ai openai matplotlib jinja2"),
         (
             "import reveal_bench.cli",
-            "numpy pyarrow numba scipy pandas datasets evaluate PIL rich inspect_ai openai matplotlib jinja2",
+            "numpy pyarrow scipy pandas datasets evaluate PIL rich inspect_ai openai matplotlib jinja2",
         ),
-        ("import reveal_bench.kinds", "numpy pyarrow numba datasets"),
-        ("import reveal_bench.models.run_folder", "pyarrow numba datasets inspect_ai openai"),
+        ("import reveal_bench.kinds", "numpy pyarrow datasets"),
+        ("import reveal_bench.models.run_folder", "pyarrow datasets inspect_ai openai"),
         (
             "from reveal_bench.scale import build, engine, maps, validate; import reveal_bench.cli.engine",
             "datatrove loguru",
         ),
-        ("import reveal_bench.predictions", "pyarrow numba scipy pandas datasets PIL"),
-        ("import reveal_bench.kinds.localization.scoring", "pyarrow numba scipy pandas datasets"),
+        ("import reveal_bench.predictions", "pyarrow scipy pandas datasets PIL"),
+        ("import reveal_bench.kinds.localization.scoring", "pyarrow scipy pandas datasets"),
     ],
 )
 def test_imports_are_light(statement: str, forbidden: str) -> None:

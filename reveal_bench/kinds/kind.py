@@ -10,7 +10,7 @@ detection               an image         ``detection``               ``image_id`
 ======================  ===============  ==========================  ==================  =================
 
 A kind is a package beside this file; :data:`reveal_bench.kinds.KINDS` lists them. Importing one is light: what needs
-pyarrow, datasets or numba is imported when it is asked for.
+pyarrow or datasets is imported when it is asked for.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench import kernels, numba_kernels
 from reveal_bench.cli import app, build, main
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
@@ -119,8 +118,7 @@ def test_the_frequent_commands_load_no_table_library(command: str, world: World,
     ]
     file.write_text(predictions_to_jsonl(predictions))
     words = [command] if command == "--help" else [command, str(file), str(world.folder), "--split", "released"]
-    heavy = {"pandas", "pyarrow.dataset", "datasets", "matplotlib", "gradio"}
-    heavy |= set() if kernels.loops is numba_kernels else {"numba", "scipy"}  # numba imports scipy where it is
+    heavy = {"pandas", "pyarrow.dataset", "datasets", "matplotlib", "gradio", "scipy"}
     code = f"""
 import sys
 from reveal_bench.cli import main

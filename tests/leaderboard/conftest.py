@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,11 +22,9 @@ import numpy as np
 import pytest
 import reveal_leaderboard.web  # noqa: F401 - before any test imports Gradio, which else writes type stubs
 import uvicorn
-from numba.core.caching import _CacheLocator
 from reveal_leaderboard.boards.catalogue import Published, read_published
 from reveal_leaderboard.custody import Custody
 
-from reveal_bench import numba_kernels
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
@@ -232,23 +229,11 @@ def free_port() -> int:
         return port
 
 
-def keep_kernels(data: Path) -> None:
-    """Put what Numba compiled beside its source where a confined server would compile it anew for each new folder."""
-    source = Path(numba_kernels.__file__)
-    there = data / "custody" / "kernels" / _CacheLocator.get_suitable_cache_subpath(str(source))
-    there.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for compiled in (source.parent / "__pycache__").glob("*.nb?"):
-        with suppress(FileNotFoundError):  # another process of tests just replaces it
-            shutil.copy(compiled, there)
-
-
 @contextmanager
 def running(
     *arguments: str | Path, log: Path, start: Callable[[Sequence[str], Path], Process] = Forked
 ) -> Iterator[Process]:
     """``reveal-leaderboard ARGUMENTS`` until the block ends."""
-    if "--data" in arguments:
-        keep_kernels(Path(arguments[arguments.index("--data") + 1]))
     process = start([str(word) for word in arguments], log)
     try:
         yield process

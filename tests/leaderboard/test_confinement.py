@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import in_child
-from tests.leaderboard.conftest import BENCHMARK, Board, guesses, keep_kernels
+from tests.leaderboard.conftest import BENCHMARK, Board, guesses
 
 pytestmark = pytest.mark.processes
 needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
@@ -65,7 +65,6 @@ def child_reads(path: Path) -> None:
 def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], None]) -> int:
     """The exit code of a copy of this process in which ``serve`` hands over its application instead of listening."""
     custodies: list[Custody] = []
-    keep_kernels(data)
     import_module("reveal_leaderboard.web.app")  # once, before the copy
 
     def serve() -> None:
@@ -187,7 +186,6 @@ def test_where_bubblewrap_fails_it_is_not_used(
 
 
 def test_custody_without_bubblewrap_warns(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    keep_kernels(tmp_path)
     with caplog.at_level("WARNING"), Custody(tmp_path, bubblewrap=False) as kept:
         kept.warm_up()
     assert caplog.messages == ["bubblewrap does not work here: children have no namespaces of their own"]

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from reveal_bench.predictions import predictions_to_jsonl
-from tests.leaderboard.conftest import BENCHMARK, Board, Server, free_port, guesses, keep_kernels, wait_ready
+from tests.leaderboard.conftest import BENCHMARK, Board, Server, free_port, guesses, wait_ready
 from tests.leaderboard.databases import DATABASE_SOURCE
 
 SERVING, WORKING = 61001, 61002
@@ -82,7 +82,6 @@ def test_two_users_serve_and_score_and_neither_reads_what_is_the_others(board: B
     shutil.copytree(board.folder, place / "public")
     shutil.copytree(board.holdout, place / "private")
     for user in (server, worker):
-        keep_kernels(user.home)
         user.give(user.home)
     worker.give(place / "private", place / "vault")
     database = DATABASE_SOURCE.migrated("postgresql", place)

@@ -14,7 +14,6 @@ confines may not mount.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -43,8 +42,8 @@ _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 _PROBE_SECONDS = 30
 
 
-def wrap(command: Sequence[str], *, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
-    """`command` inside bubblewrap, with `read` and `write` besides the program's own files."""
+def wrap(command: Sequence[str], *, read: Sequence[Path]) -> list[str]:
+    """`command` inside bubblewrap, where it may read the program's own files and `read`, and write nothing."""
     binary = shutil.which("bwrap") or "bwrap"
     wrapped = [binary, "--unshare-all", "--cap-drop", "ALL", "--new-session", "--proc", "/proc", "--dev", "/dev"]
     bound: list[Path] = []
@@ -60,8 +59,6 @@ def wrap(command: Sequence[str], *, read: Sequence[Path], write: Sequence[Path])
         if place.exists() and not place.is_relative_to("/dev") and not is_inside(place, bound):
             wrapped += ["--ro-bind", str(place), str(place)]
             bound.append(place)
-    for place in write:
-        wrapped += ["--bind", str(place), str(place)]
     return [*wrapped, "--chdir", "/", "--", *command]
 
 
@@ -70,7 +67,7 @@ def bubblewrap_works() -> bool:
     """Whether the `bwrap` binary is there and may do what is asked of it; tried once."""
     if shutil.which("bwrap") is None:
         return False
-    command = wrap([sys.executable, "-I", "-c", "pass"], read=[], write=[])
+    command = wrap([sys.executable, "-I", "-c", "pass"], read=[])
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=_PROBE_SECONDS, check=False, stdin=subprocess.DEVNULL
@@ -80,7 +77,7 @@ def bubblewrap_works() -> bool:
     return done.returncode == 0
 
 
-_START_SECONDS = 180  # the first start after installation compiles
+_START_SECONDS = 180  # on a busy machine
 _GRACE_SECONDS = 15
 _CHUNK = 1 << 16
 # The packages are loaded from where they lie: a server that Landlock holds may not list the folder they lie in
@@ -96,7 +93,7 @@ for place in places[:int(n)]:
 from reveal_leaderboard.custody.template import main
 main(module, int(handle))
 """
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +117,7 @@ class TemplateService:
     Parameters
     ----------
     module : name of the module whose jobs it runs
-    scratch : folder for compiled kernels and nameless files
+    scratch : folder for nameless files
     lanes : children at once
     limits : of each child
     read : folders that the template's children may be given to open
@@ -245,16 +242,15 @@ class TemplateService:
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        kernels = _kernel_cache(self._scratch)
         packages = _packages()
         places = [str(path) for path in (*packages, *self._paths)]
         command = [sys.executable, "-I", "-c", _BOOT, self._module, str(theirs.fileno()), str(len(packages)), *places]
         if self._is_wrapped:
-            command = wrap(command, read=[*self._read, *self._paths], write=[kernels])
+            command = wrap(command, read=[*self._read, *self._paths])
         with tempfile.TemporaryFile(dir=self._scratch) as said:
             self._process = subprocess.Popen(
                 command,
-                env=_environment(kernels),
+                env=_environment(),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -280,7 +276,7 @@ class TemplateService:
         self._confinement = f"{json.loads(hello)['confinement']}, {suffix}"
 
 
-def _environment(kernels: Path) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """All that a template is told by its environment: no variable of the server reaches it."""
     return {
         "PATH": os.defpath,
@@ -289,24 +285,8 @@ def _environment(kernels: Path) -> dict[str, str]:
         "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others keep memory that the limit then counts
         "JE_ARROW_MALLOC_CONF": "background_thread:false",  # of Arrow's own allocator, made at its import
         "MALLOC_ARENA_MAX": "2",
-        **({} if kernels.name == "__pycache__" else {"NUMBA_CACHE_DIR": str(kernels)}),
         **dict.fromkeys(_ONE_THREAD, "1"),
     }
-
-
-def _kernel_cache(scratch: Path) -> Path:
-    """Where compiled kernels are kept: where the operator says, beside their source, or else in the scratch folder."""
-    spec = importlib.util.find_spec("reveal_bench")
-    source = Path(spec.origin).parent if spec is not None and spec.origin else scratch
-    chosen = [Path(os.environ["NUMBA_CACHE_DIR"])] if os.environ.get("NUMBA_CACHE_DIR") else []
-    for folder in (*chosen, source / "__pycache__"):
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):  # permission bits do not say all
-                return folder.absolute()
-    folder = (scratch / "kernels").absolute()
-    folder.mkdir(exist_ok=True, mode=0o700)
-    return folder
 
 
 def _packages() -> list[Path]:

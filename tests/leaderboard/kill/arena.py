@@ -33,7 +33,7 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import jobs, ledger, receipts, results, scores, submissions
 
 from reveal_bench.predictions import predictions_to_jsonl
-from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, keep_kernels, wait_until
+from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, wait_until
 from tests.leaderboard.forked import FORKS
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
@@ -90,7 +90,6 @@ class Arena:
         self.players: list[Player] = []
         self.client = httpx.Client(verify=False, timeout=PATIENCE, limits=httpx.Limits(max_keepalive_connections=0))
         self.port = free_port()
-        keep_kernels(self.data)
         self.texts = [predictions_to_jsonl(guesses(board.manifest, seed=n)) for n in range(N_FILES)]
         self.undisturbed: dict[int, tuple[str, bytes]] = {}
         self.store, self.blobs = Store(url), Blobs(blobs)
