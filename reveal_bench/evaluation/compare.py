@@ -33,14 +33,14 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
 from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, lacks_positives, paired_p, step_down_p
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, are_means, macro_first
-from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, Resampling, find_intervals
+from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, Resampling, find_intervals, of_enough
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
 ALPHA = 0.05
@@ -240,7 +240,14 @@ def _compare(
         flips = signs if own == "jackknife" else None
         (macro, *_), (_, *others) = (
             compare_resampled(
-                found[0][name], found[1][name], groups, recipe=recipe, combine=combine, signs=flips, margin=margin
+                found[0][name],
+                found[1][name],
+                groups,
+                recipe=recipe,
+                combine=combine,
+                signs=flips,
+                margin=margin,
+                fewest=found[0][name].behind if own != interval else None,
             )
             for found, groups in ((of_macros, of_macro), (figures, chosen))
         )
@@ -257,16 +264,20 @@ def compare_resampled(
     combine: Callable[[FloatArray, FloatArray], FloatArray] = np.subtract,
     signs: Signs | None = None,
     margin: Margin | None = None,
+    fewest: IntArray | None = None,
 ) -> list[Comparison]:
     """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`.
 
-    With `signs`, intervals are the jackknife's and p those of flips; without, both come from the replicates.
+    With `signs`, intervals are the jackknife's and p those of flips; without, both come from the replicates, if as many
+    patients as the jackknife asks for are behind each finding: `fewest`, where known.
     """
     values, replicates = side_by_side([a, b])
     parts = None if signs is None else contributions([a, b])
     if parts is None or signs is None:
         found = find_intervals(combine(*values), combine(*replicates))
+        found = found if fewest is None else of_enough(found, fewest)
         p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
+        p_values[np.isnan(found.low)] = np.nan
         if margin is not None:
             tails = np.array([tails_of_replicates(column, margin.width) for column in combine(*replicates).T])
     else:

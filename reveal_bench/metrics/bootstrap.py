@@ -27,33 +27,15 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined, of_enough
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 __all__ = [
-    "MACRO",
-    "BootstrapMeans",
-    "Estimate",
-    "Figures",
-    "Resampled",
-    "as_result",
-    "blocks_of_counts",
-    "bootstrap_columns",
-    "bounds_of",
-    "are_means",
-    "bootstrap_means",
-    "code_cases",
-    "estimate_cases",
-    "estimate_means",
-    "estimates_from",
-    "interval_of",
-    "leave_one_out",
-    "macro_first",
-    "percentile_interval",
-    "replicates_of",
-    "resampling_counts",
-    "weighted_sums",
-]
+    "MACRO", "BootstrapMeans", "Estimate", "Figures", "Resampled", "are_means", "as_result", "blocks_of_counts",
+    "bootstrap_columns", "bootstrap_means", "bounds_of", "code_cases", "estimate_cases", "estimate_means",
+    "estimates_from", "interval_of", "leave_one_out", "macro_first", "percentile_interval", "replicates_of",
+    "resampling_counts", "weighted_sums",
+]  # fmt: skip
 
 MACRO = "macro"
 """What stands for the finding in the Estimate of an unweighted mean over findings."""
@@ -130,6 +112,11 @@ class Resampled(Protocol):
         """Units that have each group, (n_groups,), where others have a part in its figure, too; None where none has."""
         ...
 
+    @property
+    def behind(self) -> IntArray | None:
+        """Units on which each figure rests, (n_groups,), if they are not those that :attr:`weights` tell."""
+        ...
+
     def left_out(self) -> FloatArray | None:
         """Figures without each unit, (n_units, n_groups); None where that would cost too much."""
         ...
@@ -149,7 +136,7 @@ class Figures:
     without: FloatArray | None = None
     weights: FloatArray | None = None
     positive_units: IntArray | None = None
-    behind: FloatArray | None = None
+    behind: IntArray | None = None
 
     def left_out(self) -> FloatArray | None:
         """Figures without each unit, if known."""
@@ -184,6 +171,10 @@ class BootstrapMeans:
     @property
     def positive_units(self) -> None:
         """None: every unit with a row has what the mean is of."""
+
+    @property
+    def behind(self) -> None:
+        """None: `rows` tells it."""
 
     def macro(self) -> tuple[float, FloatArray]:
         """Unweighted mean over the groups that are defined: on the data, and per replicate."""
@@ -513,6 +504,7 @@ def estimates_from(
     """
     metric = recipe.split("|", 1)[0]
     evidence = left_out = None
+    behind = means.behind if isinstance(means, Figures) else None
     if isinstance(means, BootstrapMeans) and interval in ("bca", "jackknife"):
         left_out = macro_first(means.left_out())
         evidence = means.evidence(left_out, bounds_of(metric))
@@ -522,8 +514,10 @@ def estimates_from(
         interval=interval,
         left_out=left_out,
         evidence=evidence,
-        behind=None if not isinstance(means, Figures) or means.behind is None else np.append(np.inf, means.behind),
+        behind=None if behind is None else np.append(np.inf, behind),
     )
+    if interval == "shifted" and behind is not None:
+        found = of_enough(found, behind)
     low, high = (np.clip(ends, *bounds_of(metric)) for ends in (found.low, found.high))
     n_defined = int((means.n > 0).sum())
     n = [n_defined, *means.n.tolist()]

@@ -9,9 +9,7 @@ one label or finding, the labels or findings that are defined for a macro.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -19,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import (
     ac1_from_tables,
@@ -39,7 +37,7 @@ from reveal_bench.metrics.bootstrap import (
     macro_first,
     replicates_of,
 )
-from reveal_bench.metrics.intervals import Interval, Resampling, check_interval, find_intervals
+from reveal_bench.metrics.intervals import Interval, Resampling, check_interval, find_intervals, of_enough
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -172,10 +170,10 @@ def estimate_labels(
         recipe = _recipe(name, resampling.by(of_metric))
         lowest = lowest_kappa(tables_from_sums(total)) if name == "cohen_kappa" else None
         behind = units_behind(name, sums)
-        own = _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=behind, lowest=lowest)
-        if of_metric != interval:
-            own = _without_few(own, [_fewest(column, units) for column in np.asarray(references, bool).T])
-        estimates += own
+        fewest = None if of_metric == interval else units_of_both(references, units)
+        estimates += _estimates(
+            recipe, labels, n, *found, interval=of_metric, n_behind=behind, fewest=fewest, lowest=lowest
+        )
     return estimates
 
 
@@ -230,21 +228,14 @@ def estimate_ranking(
     drawn = replicates_of(replicates, n_units, resampling)[ranking]
     n = np.array([len(part) for part in parts])
     recipe = _recipe(ranking, resampling.by("percentile"))
-    found = _estimates(recipe, groups, n, np.array(values), drawn)
-    return _without_few(found, [_fewest(present[part, 0], units[part]) for part in parts])
+    fewest = np.concatenate([units_of_both(present[part], units[part]) for part in parts])
+    return _estimates(recipe, groups, n, np.array(values), drawn, fewest=fewest)
 
 
-def _fewest(present: BoolArray, units: IntArray) -> int:
-    """Patients with a finding, or without it: the fewer."""
-    return min(len(np.unique(units[present == is_present])) for is_present in (True, False))
-
-
-def _without_few(estimates: Sequence[Estimate], behind: Sequence[int]) -> list[Estimate]:
-    """Percentile intervals only where as many patients have the label, and have it not, as the jackknife asks for."""
-    return [
-        one if n >= LEAST_UNITS else replace(one, low=math.nan, high=math.nan)
-        for one, n in zip(estimates, (max(behind, default=0), *behind), strict=True)
-    ]
+def units_of_both(references: npt.ArrayLike, units: IntArray) -> IntArray:
+    """Units with each label, or without it: the fewer, (n_labels,)."""
+    columns = np.asarray(references, bool).T
+    return np.array([min(len(set(units[has])) for has in (column, ~column)) for column in columns], np.int64)
 
 
 def estimate_agreement(
@@ -414,9 +405,13 @@ def _estimates(
     *,
     interval: Interval = "percentile",
     n_behind: IntArray | None = None,
+    fewest: IntArray | None = None,
     lowest: FloatArray | None = None,
 ) -> list[Estimate]:
-    """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number."""
+    """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number.
+
+    Percentiles only where `fewest`, the units behind each finding, are as many as the jackknife asks for.
+    """
     metric = recipe.split("|", 1)[0]
     bounds, is_share = bounds_of(metric), metric in _SHARES
     defined = ~np.isnan(np.atleast_1d(values))
@@ -440,6 +435,7 @@ def _estimates(
         found = find_intervals(
             macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence
         )
+        found = found if fewest is None else of_enough(found, fewest)
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
     ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)

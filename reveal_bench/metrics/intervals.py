@@ -25,13 +25,15 @@ from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.metrics.jackknife import Evidence, jackknife_ends, t_quantile
+from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
 
 __all__ = [
     "INTERVALS", "Interval", "Intervals", "Resampling", "check_interval", "find_intervals", "mean_of_defined",
+    "of_enough",
 ]  # fmt: skip
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
@@ -194,6 +196,22 @@ def find_intervals(
         low = np.minimum(centres + (low - means) * wider, values)
         high = np.maximum(centres + (high - means) * wider, values)
     return Intervals(values, low, high, n_empty)
+
+
+def of_enough(found: Intervals, behind: npt.ArrayLike) -> Intervals:
+    """Intervals of a macro and its groups, without ends where fewer than LEAST_UNITS patients are behind a group.
+
+    The macro has ends where one of its groups has.
+
+    Examples
+    --------
+    >>> found = Intervals(*(np.array([0.5, 0.4, 0.6]) for _ in range(3)), n_empty=np.zeros(3, int))
+    >>> of_enough(found, [30, 2]).low.tolist()
+    [0.5, 0.4, nan]
+    """
+    units = np.asarray(behind)
+    few = np.append(units.max(initial=0), units) < LEAST_UNITS
+    return replace(found, low=np.where(few, np.nan, found.low), high=np.where(few, np.nan, found.high))
 
 
 def _percentiles(replicates: FloatArray) -> FloatArray:

@@ -122,6 +122,16 @@ def test_no_end_lies_beyond_the_largest_difference() -> None:
     assert 1 in [one.high for one in compare(a, b, Resampling(40), metrics=["f1"])]
 
 
+def test_a_ranking_of_few_patients_has_its_difference_and_nothing_else() -> None:
+    few = np.arange(N) == 7  # one study has the first label
+    a, b = (replace(system(seed), present=np.column_stack([few, PRESENT[:, 1:]])) for seed in (1, 2))
+    for resampling, is_known in ((Resampling(40), False), (Resampling(40, interval="percentile"), True)):
+        rare, common = compare(a, b, resampling, metrics=["auroc"])[1:3]
+        assert rare.value == rare.a - rare.b
+        assert common.low < common.high
+        assert [not np.isnan(x) for x in (rare.low, rare.high, rare.p)] == [is_known] * 3
+
+
 def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
     present = PRESENT.copy()
     present[:, 2] = False  # F1 is undefined for who never calls it

@@ -274,6 +274,7 @@ def test_what_is_not_known_has_no_part() -> None:
     assert figures["froc_05", "Effusion"] == (0, 2)
     assert figures["froc_1", "Effusion"] == (0.5, 2)
     assert np.isnan(figures["ap_50", "Nodule"][0])
+    assert all(np.isnan([e.low, e.high]).all() for e in estimates)  # of a single image with a lesion, or three
     assert figures["ap_50", "Effusion"][0] == pytest.approx(51 / 101 / 4)  # precision 1/4 up to recall 1/2
     assert rows.to_table().column("hit_centre").null_count == 2
     none = score_detections([], records, findings=FINDINGS)

@@ -319,7 +319,7 @@ def _figures(name: str, values: Sequence[float], replicates: FloatArray, groups:
     counted = [found.n_images if name == "false_alarms" else found.n_lesions for found in groups]
     n = [0 if math.isnan(value) else count for value, count in zip(values, counted, strict=True)]
     behind = [found.units if name == "false_alarms" else found.units[found.lesion_image] for found in groups]
-    n_behind = np.array([len(np.unique(units)) for units in behind], np.float64)
+    n_behind = np.array([len(np.unique(units)) for units in behind], np.int64)
     return Figures(np.array(values), replicates, np.array(n), behind=n_behind)
 
 

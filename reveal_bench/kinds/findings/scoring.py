@@ -28,7 +28,7 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, Estimate, Figures, replicates_of
-from reveal_bench.metrics.estimates import estimate_labels, units_behind
+from reveal_bench.metrics.estimates import estimate_labels, units_behind, units_of_both
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -375,7 +375,7 @@ def resample_studies(
                     found[i, metric] = ranking_replicates(ranking, scores, present, counts, units=units)
         return found
 
-    drawn = replicates_of(replicates, len(code), resampling)
+    drawn, fewest = replicates_of(replicates, len(code), resampling), units_of_both(present, units)
     results = []
     for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
         total, without = sums.total(), sums.left_out()
@@ -389,7 +389,7 @@ def resample_studies(
             else:
                 assert rows.probabilities is not None
                 values = _OF_PROBABILITIES[metric](rows.probabilities[:, columns], present)
-                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows))
+                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows), behind=fewest)
         results.append(figures)
     return results
 
