@@ -33,6 +33,7 @@ from reveal_bench.dataset.build import replace_targets, workplace
 from reveal_bench.dataset.holdout import check_apart, check_name
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
+from reveal_bench.dataset.validate_rows import is_name_of
 from reveal_bench.kinds.images import Developed, PictureFile
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.pictures import GREY_OF_16_BITS, develop
@@ -122,7 +123,11 @@ def _of_size(file: PictureFile, facts: Row, made: Developed, *, is_verified: boo
     if facts["width"] is not None and (width, height) != (facts["width"], facts["height"]):
         rule = f"must be {facts['width']} x {facts['height']} pixels"
         return Problem(file.shown, facts["image_id"], "size", rule, f"{width} x {height}")
-    return Found(made.data or b"", made.name, made.size, made.pipeline, is_verified)
+    data = made.data or b""
+    name = made.name
+    if not is_name_of(name, facts["image_id"]):  # the file's own name may be that of a patient
+        name = facts["image_id"] + (".png" if data.startswith(b"\x89PNG") else ".jpg")
+    return Found(data, name, made.size, made.pipeline, is_verified)
 
 
 def _pictures_under(root: Path) -> Iterator[PictureFile]:

@@ -227,7 +227,7 @@ def _picture_faults(picture: SeenPicture, facts: Row) -> Iterator[tuple[str, str
     path, size, pixels = picture.path, picture.size, picture.pixels
     if "/" in path or "\\" in path:
         yield "image.path", "must be a bare file name", repr(path)
-    elif path and not _names(path, facts["image_id"] or ""):
+    elif path and not is_name_of(path, facts["image_id"] or ""):
         yield "image.path", f"must be {facts['image_id']} with .png or .jpg, or the end of it", repr(path)
     if picture.error is not None:
         yield "image", "must be a picture", f"{picture.n_bytes} bytes: {picture.error}"
@@ -246,7 +246,7 @@ def _picture_faults(picture: SeenPicture, facts: Row) -> Iterator[tuple[str, str
         yield "source_sha256", "must be that of the image bytes", source
 
 
-def _names(path: str, image_id: str) -> bool:
+def is_name_of(path: str, image_id: str) -> bool:
     """Whether a file name is an image's id, or the end of it, and nothing else."""
     match = FILE_NAME.fullmatch(path)
     return match is not None and image_id.endswith(match["stem"])

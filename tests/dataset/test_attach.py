@@ -149,6 +149,15 @@ def test_a_file_of_the_right_name_with_other_content(tmp_path):
     assert len(problem.value) == 64
 
 
+def test_a_file_found_by_its_hash_is_published_under_the_id_of_its_image(tmp_path):
+    folder = localization_folder(tmp_path, n=1, pixels="withhold")
+    (tmp_path / "pictures" / "0.png").rename(tmp_path / "pictures" / "Smith_John.png")
+    attach_images(folder, tmp_path / "pictures", out=tmp_path / "full")
+    (row,) = rows_of(tmp_path / "full", "localization/")
+    assert row["image"]["path"] == "img0.png"
+    assert validate_folder(tmp_path / "full", load=False) == []
+
+
 def test_another_file_with_the_same_pixels_will_do(tmp_path):
     folder = localization_folder(tmp_path, n=1, pixels="withhold")
     root = tmp_path / "download"
