@@ -137,6 +137,9 @@ def publish(
         typer.Option(help="Private folder of its holdout, nothing of which may be in FOLDER; --public needs it."),
     ] = None,
     holdout_repo: Annotated[str | None, typer.Option(help="Publish --holdout too, to this private repository.")] = None,
+    retire_holdout: Annotated[
+        bool, typer.Option("--retire-holdout", help="An earlier holdout may be released: this version retires it.")
+    ] = False,
     message: Annotated[str | None, typer.Option(help="Commit message.")] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token; by default HF_TOKEN or `hf auth login`.")
@@ -161,7 +164,15 @@ def publish(
             holdout_token = _holdout_token(holdout_token_file)
             hub.check_holdout_token(holdout_token, token)
     with terminal.progress(f"checking {folder.name}") as progress:
-        public = hub.prepare(folder, repo_id, private=private, tag=tag, holdout=holdout, progress=progress)
+        public = hub.prepare(
+            folder,
+            repo_id,
+            private=private,
+            tag=tag,
+            holdout=holdout,
+            retire_holdout=retire_holdout,
+            progress=progress,
+        )
     if holdout is None and any(entry.get("references") == "private" for entry in public.info.splits.values()):
         terminal.warn(["the holdout was not compared: give --holdout"])
     vault = None

@@ -104,13 +104,19 @@ class Division:
     retire: bool = False
 
     def check(self, spools: Mapping[str, Spool]) -> None:
-        """Refuse halves, given as they are, in which a patient is on the wrong side.
+        """Refuse patients of whom none was in the earlier version, and given halves with one on the wrong side.
 
         Raises
         ------
         BuildError
             With every such patient.
+        ValueError
+            If no patient was in the earlier version: then its halves say nothing about these.
         """
+        before = self.private_before | self.released_before
+        if before and before.isdisjoint(row["patient_id"] for spool in spools.values() for row, _ in spool.rows()):
+            rule = "must have a patient in common with this version: ids made with another secret (`id_key`) have none"
+            raise ArgumentError("previous", rule, "no such patient", ("id_key",))
         if not self.is_given:
             return
         problems = []

@@ -90,7 +90,7 @@ def check_repository(
         if here != elsewhere:
             rule = f"must be {here}, as in the folder: a holdout and a public folder have a repository each"
             problems.append(Problem(repository.url, None, "references", rule, elsewhere))
-        elif here == "public":
+        elif here == "public" and not publication.retires_holdout:
             problems += _released_problems(repository, publication, state)
     elif set(there) - _PLACEHOLDERS:
         rule = "must be those of a dataset folder: these would be removed"
@@ -108,7 +108,7 @@ def check_repository(
 
 
 def _released_problems(repository: Repository, publication: Publication, state: State) -> list[Problem]:
-    """Rows that were private in an earlier version and would be public in this one."""
+    """Rows that were private in an earlier version, public in none, and would be public in this one."""
     import pyarrow.parquet as pq
 
     public: dict[str, str] = {}
@@ -116,11 +116,17 @@ def _released_problems(repository: Repository, publication: Publication, state: 
         if entry.get("references") == "public":
             keys = pq.read_table(publication.folder / "manifest" / f"{split}.parquet").column(0).to_pylist()
             public |= dict.fromkeys(keys, split)
+    commits = {commit: tag for tag, commit in {"main": state.head, **state.tags}.items() if commit is not None}
+    private = {tag: repository.keys(commit, "private") & public.keys() for commit, tag in commits.items()}
+    known = set().union(*(repository.keys(commit, "public") for commit in commits)) if any(private.values()) else set()
     problems = []
-    for tag, commit in {"main": state.head, **state.tags}.items():
-        released = sorted(repository.private_keys(commit) & public.keys()) if commit is not None else []
+    for tag, keys in private.items():
+        released = sorted(keys - known)
         if released:
-            rule = f"must not hold what was private in {tag}: build with `previous` and `previous_holdout`"
+            rule = (
+                f"must not hold what was private in {tag}: build with `previous` and `previous_holdout`,"
+                " or publish with `retire_holdout` if its holdout is retired"
+            )
             count = f"{len(released)} such row" + ("s" if len(released) > 1 else "")
             problems.append(Problem(public[released[0]], released[0], "split", rule, count))
     return problems
@@ -207,6 +213,7 @@ def publish(
     tag: str | None = None,
     token: str | None = None,
     holdout: Path | None = None,
+    retire_holdout: bool = False,
     endpoint: str | None = None,
     message: str | None = None,
     parent: str | None = None,
@@ -217,7 +224,7 @@ def publish(
 
     Parameters
     ----------
-    folder, repo_id, private, tag, holdout : see :func:`reveal_bench.dataset.hub_checks.prepare`
+    folder, repo_id, private, tag, holdout, retire_holdout : see :func:`reveal_bench.dataset.hub_checks.prepare`
     token : of an account that may write; by default that of HF_TOKEN or of ``hf auth login``
     endpoint : address of the Hub
     message : first line of the commit
@@ -233,7 +240,15 @@ def publish(
     HubError
         If the Hub refused or did not answer.
     """
-    publication = prepare(folder, repo_id, private=private, tag=tag, holdout=holdout, progress=progress)
+    publication = prepare(
+        folder,
+        repo_id,
+        private=private,
+        tag=tag,
+        holdout=holdout,
+        retire_holdout=retire_holdout,
+        progress=progress,
+    )
     return send(
         publication,
         token=token,

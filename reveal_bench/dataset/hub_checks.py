@@ -25,7 +25,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -149,6 +149,7 @@ class Publication:
     n_bytes : size of all of them
     private : visibility that the repository must have
     is_holdout : whether these are the references of a holdout
+    retires_holdout : whether rows that were private in an earlier version may be in it
     """
 
     folder: Path
@@ -159,6 +160,7 @@ class Publication:
     is_holdout: bool
     files: Mapping[str, str]
     n_bytes: int
+    retires_holdout: bool = False
 
 
 def prepare(
@@ -168,6 +170,7 @@ def prepare(
     private: bool,
     tag: str | None = None,
     holdout: Path | None = None,
+    retire_holdout: bool = False,
     load: bool = True,
     progress: Progress | None = None,
 ) -> Publication:
@@ -181,6 +184,7 @@ def prepare(
     tag : "vX.Y.Z"; by default "v" and the folder's version
     holdout : private folder of its holdout, nothing of which may be in `folder`; a public repository needs it, if there
         is one
+    retire_holdout : what was private in an earlier version may be released
     load : also load the folder as others will, see :func:`reveal_bench.dataset.validate.validate_folder`
     progress : called with (what, done, total) for the groups of rules and for the rows of each table
 
@@ -200,7 +204,8 @@ def prepare(
         "holdout": lambda: holdout_problems(folder, holdout, is_public=not private),
         "folder": lambda: iter(validate_folder(folder, holdout=holdout, load=load, progress=progress)),
     }
-    return _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
+    publication = _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
+    return replace(publication, retires_holdout=retire_holdout)
 
 
 def prepare_holdout(

@@ -211,19 +211,19 @@ class Repository:
                 return {}
         return document if isinstance(document, dict) else {}
 
-    def private_keys(self, revision: str) -> set[str]:
-        """Ids that the manifests at a commit name in splits whose references are private."""
+    def keys(self, revision: str, references: str) -> set[str]:
+        """Ids that the manifests at a commit name in splits whose references are "public" or "private"."""
         import pyarrow.parquet as pq
 
         splits = self.read_info(revision).get("splits")
-        private = [
+        wanted = [
             split
             for split, entry in (splits.items() if isinstance(splits, dict) else ())
-            if isinstance(entry, dict) and entry.get("references") == "private"
+            if isinstance(entry, dict) and entry.get("references") == references
         ]
         keys: set[str] = set()
         with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
-            for split in private:
+            for split in wanted:
                 path = self._api.hf_hub_download(
                     self.repo_id, f"manifest/{split}.parquet", repo_type="dataset", revision=revision, local_dir=place
                 )

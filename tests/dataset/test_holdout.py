@@ -77,6 +77,9 @@ def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):
     assert private[0] < private[1]
     assert released[0] < released[1]
     assert len(private[1]) == len(released[1]) == 6
+    strangers = {"test": [replace(one, patient_id=f"other-{i}") for i, one in enumerate(records)]}
+    with pytest.raises(ValueError, match=r"`previous` must have a patient in common .* another secret \(`id_key`\)"):
+        build_folder(strangers, tmp_path / "4", benchmark, pixels="withhold", holdout=tmp_path / "4p", **old)
     with pytest.raises(ValueError, match="`previous` and `previous_holdout` must be given together"):
         build_folder({"test": records}, tmp_path / "3", benchmark, pixels="withhold", previous=first["out"])
 

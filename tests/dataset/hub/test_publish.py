@@ -216,3 +216,9 @@ def test_what_was_private_is_not_released_by_a_later_version(
     kept = build(tmp_path / "kept", version="1.1.0", seed=4, previous=folders)
     publisher.value(PUBLISH, folder=kept.public, **call)
     assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0", "v1.1.0"]
+    retired = build(tmp_path / "retired", version="2.0.0", seed=4)
+    assert "or publish with `retire_holdout`" in (publisher.run(PUBLISH, folder=retired.public, **call).error or "")
+    call["options"] = {**OPTIONS, "retire_holdout": True}
+    publisher.value(PUBLISH, folder=retired.public, **call)
+    later = build(tmp_path / "later", version="2.1.0", previous=retired)
+    publisher.value(PUBLISH, folder=later.public, repo_id="org/reshuffled", options=OPTIONS)  # known since 2.0.0
