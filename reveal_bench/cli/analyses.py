@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -26,23 +25,21 @@ from reveal_bench.cli.output import (
 )
 from reveal_bench.cli.score import thresholds_of
 
-
-class Bins(StrEnum):
-    """How probabilities are put into bins."""
-
-    WIDTH = "width"
-    COUNT = "count"
+Tables = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there."),
+]
 
 
 def confidence(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
-    ] = None,
+    out: Tables = None,
     n_bins: Annotated[int, typer.Option("--bins", help="Bins of the probabilities.")] = 10,
-    binning: Annotated[Bins, typer.Option(help="Bins of equal width, or of equal counts.")] = Bins.WIDTH,
+    binning: Annotated[
+        Literal["width", "count"], typer.Option(help="Bins of equal width, or of equal counts.")
+    ] = "width",
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
@@ -62,26 +59,22 @@ def confidence(
         thresholds=thresholds_of(metadata),
         allow_missing=allow_missing,
         n_bins=n_bins,
-        binning=binning.value,
+        binning=binning,
     )
     terminal.write_tables(result, out)
     if as_json:
         terminal.print_tables(result)
-        return
-    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
-        return
-    terminal.print_shown(result)
-    typer.echo()
-    terminal.print_shown(result.coverage_of(POOLED))
+    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_shown(result)
+        typer.echo()
+        terminal.print_shown(result.coverage_of(POOLED))
 
 
 def curves(
     file: PredictionFile,
     folder: Folder,
     split: Split = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for all tables as CSV, figures as SVG and PNG; replaces those there.")
-    ] = None,
+    out: Tables = None,
     metadata: Metadata = None,
     beside: Annotated[
         list[Path] | None,
@@ -108,12 +101,8 @@ def curves(
         terminal.print_shown(result)
 
 
-class FeatureScale(StrEnum):
-    """How features are scaled over all cases."""
-
-    MINMAX = "minmax"
-    ZSCORE = "zscore"
-    RAW = "raw"
+FeatureScale = Literal["minmax", "zscore", "raw"]
+"""How features are scaled over all cases."""
 
 
 def shapes(
@@ -127,10 +116,8 @@ def shapes(
     ] = None,
     split: Split = None,
     missing: Missing = None,
-    scale: Annotated[FeatureScale, typer.Option(help="How features are scaled.")] = FeatureScale.MINMAX,
-    score_scale: Annotated[
-        FeatureScale, typer.Option(help="How the scores of a finding are scaled.")
-    ] = FeatureScale.RAW,
+    scale: Annotated[FeatureScale, typer.Option(help="How features are scaled.")] = "minmax",
+    score_scale: Annotated[FeatureScale, typer.Option(help="How the scores of a finding are scaled.")] = "raw",
     out: Annotated[
         Path | None, typer.Option(help="Folder for all tables as CSV and the figure as SVG and PNG.")
     ] = None,
@@ -143,9 +130,7 @@ def shapes(
     from reveal_bench import api
 
     terminal.check_outside_datasets(out, "--out")
-    result = api.shapes(
-        folder, model, human, split=split, missing=missing, scale=scale.value, score_scale=score_scale.value
-    )
+    result = api.shapes(folder, model, human, split=split, missing=missing, scale=scale, score_scale=score_scale)
     terminal.write_tables(result, out)
     if as_json:
         terminal.print_tables(result)
@@ -159,16 +144,8 @@ def shapes(
         typer.echo()
 
 
-class Merit(StrEnum):
-    """Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
-
-    AUC = "auc"
-    LROC = "lroc"
-    SENSITIVITY = "sensitivity"
-    SPECIFICITY = "specificity"
-    ACCURACY = "accuracy"
-    KAPPA = "kappa"
-    HIT_RATE = "hit_rate"
+Merit = Literal["auc", "lroc", "sensitivity", "specificity", "accuracy", "kappa", "hit_rate"]
+"""Figures of merit: the keys of :data:`reveal_bench.reader_studies.study.FIGURES`."""
 
 
 MeritOption = Annotated[Merit, typer.Option(help="Figure of merit of a reader with a modality.")]
@@ -194,7 +171,7 @@ def readers(
             show_default=False,
         ),
     ],
-    merit: MeritOption = Merit.AUC,
+    merit: MeritOption = "auc",
     column: Column = None,
     system: System = None,
     partly_crossed: Annotated[
@@ -215,7 +192,7 @@ def readers(
 
     result = api.readers(
         table,
-        merit=merit.value,
+        merit=merit,
         columns=_named(column or []),
         system=system,
         partly_crossed=partly_crossed,
@@ -234,21 +211,19 @@ def readers(
             "components": {name: None if math.isnan(value) else value for name, value in result.components.items()},
         }
         typer.echo(json.dumps(document, indent=2))
-        return
-    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
-        return
-    terminal.print_shown(result)
+    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_shown(result)
 
 
-class AgreementMetric(StrEnum):
-    """Metrics of two raters: those of :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
-
-    COHEN_KAPPA = "cohen_kappa"
-    COHEN_KAPPA_LINEAR = "cohen_kappa_linear"
-    COHEN_KAPPA_QUADRATIC = "cohen_kappa_quadratic"
-    GWET_AC1 = "gwet_ac1"
-    PERCENT_AGREEMENT = "percent_agreement"
-    MEAN_ABSOLUTE_DIFFERENCE = "mean_absolute_difference"
+AgreementMetric = Literal[
+    "cohen_kappa",
+    "cohen_kappa_linear",
+    "cohen_kappa_quadratic",
+    "gwet_ac1",
+    "percent_agreement",
+    "mean_absolute_difference",
+]
+"""Metrics of two raters: those of :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
 
 
 def agreement(
@@ -261,7 +236,7 @@ def agreement(
             show_default=False,
         ),
     ],
-    metric: Annotated[AgreementMetric, typer.Option(help="How agreement is measured.")] = AgreementMetric.COHEN_KAPPA,
+    metric: Annotated[AgreementMetric, typer.Option(help="How agreement is measured.")] = "cohen_kappa",
     categories: Annotated[
         str | None, typer.Option(help="All categories in their order, such as absent,possible,present.")
     ] = None,
@@ -275,7 +250,7 @@ def agreement(
     from reveal_bench import api
 
     scale = None if categories is None else categories.split(",")
-    result = api.agreement(table, metric=metric.value, categories=scale, columns=_named(column or []))
+    result = api.agreement(table, metric=metric, categories=scale, columns=_named(column or []))
     if as_json:
         document = {"schema": 1, "metric": result.metric, "categories": result.categories, "pairs": result.plain}
         typer.echo(json.dumps(document, indent=2))
@@ -294,9 +269,14 @@ def readings(
     """Print readers' and a system's readings of the same studies as CSV, for `readers --system`."""
     from reveal_bench import api
 
-    thresholds = thresholds_of(metadata)
-    options: dict[str, Any] = {"thresholds": thresholds, "allow_missing": allow_missing}
-    result = api.readings(file, folder, split=split, finding=finding, **options)
+    result = api.readings(
+        file,
+        folder,
+        split=split,
+        finding=finding,
+        thresholds=thresholds_of(metadata),
+        allow_missing=allow_missing,
+    )
     typer.echo(result.to_csv(), nl=False)
     typer.echo(result.caption, err=True)
 
@@ -325,7 +305,7 @@ def plan_readers(
         list[str] | None,
         typer.Option(help="An assumed variance, such as cov_1=0.0003: give each one that `readers --json` lists."),
     ] = None,
-    merit: MeritOption = Merit.AUC,
+    merit: MeritOption = "auc",
     column: Column = None,
     system: System = None,
     fixed_readers: FixedReaders = False,
@@ -347,7 +327,7 @@ def plan_readers(
         n_readers=_whole_numbers("n_readers", n_readers),
         n_cases=None if n_cases is None else _whole_numbers("n_cases", n_cases),
         power=power,
-        merit=merit.value,
+        merit=merit,
         columns=_named(column or []),
         system=system,
         readers_are="fixed" if fixed_readers else "random",

@@ -7,21 +7,18 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
+from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, seen_by, tasks_of
 from reveal_bench.cli.output import Seed
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.scale.build import TaskBuild
-    from reveal_bench.scale.engine import TaskEngine
     from reveal_bench.sources import Builder, Problem, Reading
     from reveal_bench.sources.source import Records
 
@@ -41,13 +38,6 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores b
 KEEP_GOING = "--keep-going leaves out what has a problem of its own; the same command goes on with what is finished"
 SHOWN = 20
 """Files set aside that are shown; all of them go to the log."""
-
-
-class Images(StrEnum):
-    """What to do with pixels."""
-
-    EMBED = "embed"
-    WITHHOLD = "withhold"
 
 
 def phantom(
@@ -153,7 +143,9 @@ def build(
         typer.Option(help="For detection without a consensus, fuse readers' boxes: union, majority, wbf."),
     ] = None,
     fuse_iou: Annotated[float, typer.Option(help="Least IoU at which readers' boxes are the same lesion.")] = 0.5,
-    images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
+    images: Annotated[
+        Literal["embed", "withhold"], typer.Option(help="Embed the pictures or withhold them.")
+    ] = "embed",
     pictures: Pictures = None,
     mapping: Mapping = None,
     include_secondary: Secondary = None,
@@ -187,7 +179,7 @@ def build(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
     workers: Workers = None,
-    engine: EngineName = Engine.POOL,
+    engine: EngineName = "pool",
     storage: StoragePlace = None,
     executor: ExecutorFile = None,
     task_size: TaskSize = 256,
@@ -204,6 +196,8 @@ def build(
     """
     from reveal_bench.benchmarks import BENCHMARKS, of_task
     from reveal_bench.dataset.build import BuildLog, build_folder
+    from reveal_bench.dataset.holdout import HOLDOUT
+    from reveal_bench.scale.build import TaskBuild
     from reveal_bench.sources import BuildError
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
@@ -226,13 +220,14 @@ def build(
     build_log = BuildLog()
     reading = None
     try:
-        reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
+        reading = builder.read(root, pixels=images, keep_going=keep_going, **options)
         if id_table is not None and not reading.ids:
             raise ValueError(
                 "--id-table is for datasets whose ids are made with --id-key; here they are public already"
             )
         benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
         reading.warnings += [reading.unfused] if fuse is None and reading.unfused else []
+        own_holdout = HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
         splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
         with (
             tasks_of(
@@ -246,10 +241,10 @@ def build(
                 benchmark,
                 version=version,
                 asks=_asks(asks),
-                pixels=images.value if benchmark.has_pictures else "withhold",
+                pixels=images if benchmark.has_pictures else "withhold",
                 holdout=holdout,
                 holdout_fraction=holdout_fraction,
-                holdout_split=holdout_split or _holdout_split(builder, reading),
+                holdout_split=holdout_split or own_holdout,
                 best_of=best_of,
                 retire_holdout=retire_holdout,
                 previous=previous,
@@ -262,7 +257,7 @@ def build(
                 extras=reading.extras,
                 log=build_log,
                 progress=progress,
-                engine=None if tasks is None else _task_build(tasks),
+                engine=None if tasks is None else TaskBuild(tasks),
             )
     except BuildError as error:
         _write_log(log, error.problems, reading)
@@ -295,12 +290,6 @@ def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tupl
         return Records(lambda: kind.fused(records, how, iou)[0], len(records))
 
     return {split: made(records) for split, records in reading.splits.items()}, replace(benchmark, note=note)
-
-
-def _task_build(tasks: TaskEngine) -> TaskBuild:
-    from reveal_bench.scale.build import TaskBuild
-
-    return TaskBuild(tasks)
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
@@ -360,12 +349,6 @@ def _asks(text: str | None) -> Any:
     if text not in (None, "present", "all"):
         raise ValueError(f"`--asks` must be 'present' or 'all', got {text!r}")
     return text
-
-
-def _holdout_split(builder: Builder, reading: Reading) -> str:
-    from reveal_bench.dataset.holdout import HOLDOUT
-
-    return HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
 
 
 def _tell(reading: Reading, build_log: Any) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,24 +21,8 @@ if TYPE_CHECKING:
     from reveal_bench.results.facts import Result
 
 
-class ExchangeForm(StrEnum):
-    """What annotations can be written as and read from: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
-
-    TABLE = "table"
-    COCO = "coco"
-    CVAT = "cvat"
-    LABEL_STUDIO = "label-studio"
-    FIFTYONE = "fiftyone"
-    DICOM_SEG = "dicom-seg"
-    DICOM_SR = "dicom-sr"
-
-
-class Boxes(StrEnum):
-    """What the four numbers of a box are."""
-
-    XYWH = "xywh"
-    XYXY = "xyxy"
-    CXCYWH = "cxcywh"
+ExchangeForm = Literal["table", "coco", "cvat", "label-studio", "fiftyone", "dicom-seg", "dicom-sr"]
+"""What annotations can be written as and read from: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
 
 
 def convert(
@@ -72,7 +55,9 @@ def convert(
         list[str] | None,
         typer.Option("--column", metavar="THEIRS=OURS", help="What a column stands for, with --from table."),
     ] = None,
-    boxes: Annotated[Boxes, typer.Option(help="What the numbers of a box are, with --from table.")] = Boxes.XYWH,
+    boxes: Annotated[
+        Literal["xywh", "xyxy", "cxcywh"], typer.Option(help="What the numbers of a box are, with --from table.")
+    ] = "xywh",
     normalised: Annotated[bool, typer.Option("--normalised", help="Boxes are fractions of the image's sides.")] = False,
     leave_out_unknown: Annotated[
         bool, typer.Option("--leave-out-unknown", help="Leave out rows that are not in the split, and count them.")
@@ -84,12 +69,15 @@ def convert(
     if (to is None) == (form is None):
         raise ArgumentError("to", "must be given, or `form`, and not both", others=("form",))
     split = chosen_split(folder, split)
-    if to is not None:
-        _write(to, folder, split, out, predictions, pictures)
+    if form is None:
+        from reveal_bench.exchange.transfer import to_form
+
+        done = to_form(str(to), folder, split, out, predictions=predictions, with_pictures=pictures)
+        _tell(out, done, [f"{done.n_images} images", f"{done.n_pictures} pictures"])
         return
     if source is None:
         raise ArgumentError("source", "must be given with `form`", others=("form",))
-    if form is ExchangeForm.TABLE:
+    if form == "table":
         from reveal_bench import api
 
         found = api.convert(
@@ -101,7 +89,7 @@ def convert(
             categories=categories or None,
             first_category=1 if first_category else 0,
             columns=dict(_pair(one) for one in columns or ()),
-            boxes=boxes.value,
+            boxes=boxes,
             normalised=normalised,
             leave_out_unknown=leave_out_unknown,
         )
@@ -116,7 +104,7 @@ def convert(
         return
     from reveal_bench.exchange.transfer import from_form
 
-    _tell(out, from_form(str(form), source, folder, split, out, reader=reader), [])
+    _tell(out, from_form(form, source, folder, split, out, reader=reader), [])
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -126,13 +114,6 @@ def _pair(text: str) -> tuple[str, str]:
     return theirs, ours
 
 
-def _write(to: ExchangeForm, folder: Path, split: str, out: Path, predictions: Path | None, pictures: bool) -> None:
-    from reveal_bench.exchange.transfer import to_form
-
-    done = to_form(to.value, folder, split, out, predictions=predictions, with_pictures=pictures)
-    _tell(out, done, [f"{done.n_images} images", f"{done.n_pictures} pictures"])
-
-
 def _tell(out: Path, done: Converted, what: list[str]) -> None:
     what += [f"{done.n_drawings} drawings"] * bool(done.n_drawings)
     what += [f"labels of {done.n_studies} studies"] * bool(done.n_studies)
@@ -140,20 +121,12 @@ def _tell(out: Path, done: Converted, what: list[str]) -> None:
     terminal.warn([f"not kept: {told}" for told in done.lost])
 
 
-class Form(StrEnum):
-    """What a result can be written as."""
-
-    EVAL_RESULTS = "eval-results"
-    EVERY_EVAL_EVER = "every-eval-ever"
-    LATEX = "latex"
-    MARKDOWN = "markdown"
-    CLAIM = "claim"
-    TRIPOD_LLM = "tripod-llm"
-
-
 def export(
     file: Annotated[Path, typer.Argument(help="Receipt, or output of `score --json`.", show_default=False)],
-    to: Annotated[Form, typer.Option(help="Form to write.", show_default=False)],
+    to: Annotated[
+        Literal["eval-results", "every-eval-ever", "latex", "markdown", "claim", "tripod-llm"],
+        typer.Option(help="Form to write.", show_default=False),
+    ],
     model: Annotated[str | None, typer.Option(help="Name of the model; a receipt already has one.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to show; by default the one that ranks.")] = None,
     key: Annotated[
@@ -175,22 +148,22 @@ def export(
     if result.receipt is not None and key is None:
         terminal.warn(["the signature holds, by the key inside the receipt: give --key, one that the board published"])
     match to:
-        case Form.EVAL_RESULTS:
+        case "eval-results":
             if dataset is None:
                 raise typer.BadParameter("--dataset is needed: the repository that the result is shown at")
             text = registries.eval_results(result, dataset=dataset, metric=metric, revision=revision, url=url)
-        case Form.EVERY_EVAL_EVER:
+        case "every-eval-ever":
             record = registries.every_eval_ever(
                 result, at=time.time(), organization=organization, dataset=dataset, url=url
             )
             text = json.dumps(record, indent=2)
-        case Form.LATEX:
+        case "latex":
             text = paper.latex_table(result, metric)
-        case Form.MARKDOWN:
+        case "markdown":
             text = paper.markdown_table(result, metric)
-        case Form.CLAIM:
+        case "claim":
             text = checklists.claim_table(_recorded(result, folder, run))
-        case Form.TRIPOD_LLM:
+        case "tripod-llm":
             text = checklists.tripod_llm_table(_recorded(result, folder, run))
     typer.echo(text.rstrip("\n"))
 
@@ -200,9 +173,7 @@ def _recorded(result: Result, folder: Path | None, run: Path | None) -> Recorded
     from reveal_bench.results.checklists import Recorded
 
     info = None if folder is None else read_folder_info(folder)
-    if run is None:
-        return Recorded(result, info)
-    return Recorded(result, info, *_run_facts(run, result.file_sha256))
+    return Recorded(result, info, *(() if run is None else _run_facts(run, result.file_sha256)))
 
 
 def _run_facts(run: Path, file_sha256: str) -> tuple[dict[str, Any], dict[str, Any]]:

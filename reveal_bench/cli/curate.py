@@ -11,9 +11,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -40,11 +39,7 @@ ANSWERS = os.path.join("cache", "answers")
 """Where a folder keeps what models answered."""
 
 
-class Calls(StrEnum):
-    """How a model is asked about a report."""
-
-    TWO = "two"
-    ONE = "one"
+Calls = Literal["two", "one"]
 
 
 def engine_of(asker: Asker | None, calls: Calls) -> Engine:
@@ -55,7 +50,7 @@ def engine_of(asker: Asker | None, calls: Calls) -> Engine:
         return Rules()
     from reveal_bench.curation.model_engine import ModelEngine
 
-    return ModelEngine(asker, calls.value)
+    return ModelEngine(asker, calls)
 
 
 def asker_of(
@@ -141,7 +136,7 @@ def extract(
     model: Model = None,
     endpoint: Endpoint = None,
     calls: Annotated[Calls, typer.Option(help="Model calls per report: findings, then labels; or both in one.")] = (
-        Calls.TWO
+        "two"
     ),
     model_options: ModelOptions = None,
     connections: Connections = 4,

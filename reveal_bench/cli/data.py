@@ -12,19 +12,17 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.build import cores
-from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, tasks_of
+from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, tasks_of
 from reveal_bench.cli.output import AsJson, Folder
 
 if TYPE_CHECKING:
     from reveal_bench.dataset.hub import Publication, Published
-    from reveal_bench.scale.engine import TaskEngine
-    from reveal_bench.scale.validate import TaskReader
     from reveal_bench.sources import Problem
 
 LINES_SHOWN = 50
@@ -35,7 +33,7 @@ def validate(
     folder: Folder,
     holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
     load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
-    engine: EngineName = Engine.POOL,
+    engine: EngineName = "pool",
     storage: StoragePlace = None,
     executor: ExecutorFile = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes of --engine datatrove; all cores.")] = None,
@@ -43,13 +41,14 @@ def validate(
 ) -> None:
     """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
     from reveal_bench.dataset.validate import validate_folder
+    from reveal_bench.scale.validate import TaskReader
 
     warnings: list[Problem] = []
     with (
         tasks_of(engine, storage, executor, "validate", target=folder, workers=cores(workers)) as tasks,
         terminal.progress("checking") as progress,
     ):
-        reader = None if tasks is None else _task_reader(folder, tasks, progress)
+        reader = None if tasks is None else TaskReader(folder, tasks, progress)
         problems = validate_folder(
             folder, holdout=holdout, load=load, progress=progress, warnings=warnings, reader=reader
         )
@@ -64,12 +63,6 @@ def validate(
         raise typer.Exit(1)
     if not as_json:
         typer.secho(f"{folder}: no problems", fg="green")
-
-
-def _task_reader(folder: Path, tasks: TaskEngine, progress: Any) -> TaskReader:
-    from reveal_bench.scale.validate import TaskReader
-
-    return TaskReader(folder, tasks, progress)
 
 
 def diff(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from runpy import run_path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,11 +16,7 @@ if TYPE_CHECKING:
     from reveal_bench.scale.engine import TaskEngine
 
 
-class Engine(StrEnum):
-    """Who does the work."""
-
-    POOL = "pool"
-    DATATROVE = "datatrove"
+Engine = Literal["pool", "datatrove"]
 
 
 EngineName = Annotated[
@@ -41,7 +36,7 @@ TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or ma
 
 def seen_by(engine: Engine, path: Path) -> Path:
     """The path as tasks take it, who may start in another folder: absolute, unless the pool works here."""
-    return path if engine is Engine.POOL else path.resolve()
+    return path if engine == "pool" else path.resolve()
 
 
 @contextmanager
@@ -64,7 +59,7 @@ def tasks_of(
     work : the command
     target : what it writes or checks
     """
-    if engine is Engine.POOL:
+    if engine == "pool":
         for name, given in (("storage", storage), ("executor", executor)):
             if given is not None:
                 raise ArgumentError(name, "must be given with `engine` datatrove", given, ("engine",))

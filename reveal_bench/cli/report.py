@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,22 +113,21 @@ def report(
     """Write an HTML report: a dataset's counts and films, or runs' scores, errors and heat maps."""
     from reveal_bench import api
 
+    others = (reference, finding, anatomy, reviews)
+    is_other = any(option is not None for option in others)
     if ratings is not None:
-        others = (reference, finding, anatomy, reviews, human, missing, saliency or None)
-        if out is None or any(option is not None for option in others) or (folder is None and len(what) != 1):
+        is_other = is_other or human is not None or missing is not None or saliency
+        if out is None or is_other or (folder is None and len(what) != 1):
             rule = "needs `--out` and a dataset folder, or runs with their `--folder`, and no option of other reports"
             raise ValueError(f"a report of `--ratings` {rule}")
         runs = [] if folder is None else [labelled(one) for one in what]
         written = api.report(runs, folder or what[0], out=out, split=split, ratings=ratings)
-        terminal.warn(written.warnings)
     elif folder is None:
-        if len(what) != 1 or any(
-            option is not None for option in (reference, finding, anatomy, reviews, human, missing)
-        ):
+        if len(what) != 1 or is_other or human is not None or missing is not None:
             raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
         with terminal.progress("reading") as progress:
             written = api.report(what[0], out=out, split=split, progress=progress)
-        terminal.warn([f"{written.path}: {warning}" for warning in written.warnings])
+        written = replace(written, warnings=tuple(f"{written.path}: {warning}" for warning in written.warnings))
     else:
         from reveal_bench.reports.anatomy import read_anatomy
         from reveal_bench.reports.misses import read_reviews
@@ -135,39 +135,34 @@ def report(
         if out is None:
             raise ValueError("a report of runs needs `--out`, the folder to write it to")
         asked: dict[str, Any] = {"missing": missing or "miss", "n_resamples": resamples, "seed": seed}
+        runs = [labelled(one) for one in what]
         if saliency:
-            if any(option is not None for option in (reference, finding, anatomy, reviews)):
+            if is_other:
                 raise ValueError("a report of `--saliency` takes no option of other reports")
             asked |= {"human": human, "tune_split": tune_split, "n_processes": processes}
-            maps = [labelled(one) for one in what]
             with terminal.progress("reading") as progress:
-                written = api.report(maps, folder, out=out, split=split, saliency=True, progress=progress, **asked)
-            terminal.warn(written.warnings)
-            typer.echo(f"wrote {written.path}")
-            return
-        if human is not None:
-            if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
+                written = api.report(runs, folder, out=out, split=split, saliency=True, progress=progress, **asked)
+        elif human is not None:
+            if len(what) != 1 or is_other:
                 raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
             written = api.report(what[0], folder, out=out, split=split, human=human, **asked)
-            terminal.warn(written.warnings)
-            typer.echo(f"wrote {written.path}")
-            return
-        with terminal.progress("reporting") as progress:
-            written = api.report(
-                [labelled(one) for one in what],
-                folder,
-                out=out,
-                split=split,
-                progress=progress,
-                reference=reference,
-                findings=finding or None,
-                anatomy=None if anatomy is None else read_anatomy(anatomy),
-                reviews=None if reviews is None else read_reviews(reviews),
-                examples=examples,
-                n_resamples=resamples,
-                seed=seed,
-            )
-        terminal.warn(written.warnings)
+        else:
+            with terminal.progress("reporting") as progress:
+                written = api.report(
+                    runs,
+                    folder,
+                    out=out,
+                    split=split,
+                    progress=progress,
+                    reference=reference,
+                    findings=finding or None,
+                    anatomy=None if anatomy is None else read_anatomy(anatomy),
+                    reviews=None if reviews is None else read_reviews(reviews),
+                    examples=examples,
+                    n_resamples=resamples,
+                    seed=seed,
+                )
+    terminal.warn(written.warnings)
     typer.echo(f"wrote {written.path}")
 
 

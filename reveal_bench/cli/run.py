@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,51 +28,21 @@ if TYPE_CHECKING:
     from reveal_bench.models.run_folder import Exchange, RunInfo
 
 
-class Prompt(StrEnum):
-    """How a model is asked."""
-
-    ZERO_SHOT = "zero-shot"
-    CHAIN_OF_THOUGHT = "chain-of-thought"
-    FEW_SHOT = "few-shot"
-
-
-class AnswerForm(StrEnum):
-    """What it is asked for."""
-
-    CELL = "cell"
-    POINT = "point"
-    BOX = "box"
-    BOXES = "boxes"
-    LABELS = "labels"
-    TEXT = "text"
-
-
-class Detail(StrEnum):
-    """How finely an API is asked to look."""
-
-    AUTO = "auto"
-    LOW = "low"
-    HIGH = "high"
-
-
-class ShownViews(StrEnum):
-    """Which films of a study are shown."""
-
-    ALL = "all"
-    ONE = "one"
-
-
 AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write or resume.", show_default=False)]
-PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
+PromptStyle = Annotated[
+    Literal["zero-shot", "chain-of-thought", "few-shot"], typer.Option("--prompt", help="Style of the prompt.")
+]
 Answer = Annotated[
-    AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, boxes with scores, labels or text.")
+    Literal["cell", "point", "box", "boxes", "labels", "text"] | None,
+    typer.Option(help="Form of the answers; by default a cell, boxes with scores, labels or text."),
 ]
 Side = Annotated[int | None, typer.Option(help="Side of the picture in pixels; 256, or 1024 for whole pictures.")]
 Shots = Annotated[int, typer.Option(min=1, help="Number of examples in a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
-DetailHint = Annotated[Detail, typer.Option(help="Image detail to request from the API.")]
-Views = Annotated[ShownViews, typer.Option(help="Films of a study: all, or the PA (else the AP) and its prior.")]
+Views = Annotated[
+    Literal["all", "one"], typer.Option(help="Films of a study: all, or the PA (else the AP) and its prior.")
+]
 Coordinates = Annotated[
     str,
     typer.Option(
@@ -97,14 +66,16 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Run folder to write or resume.", show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
     endpoint: Endpoint = None,
-    prompt: PromptStyle = Prompt.ZERO_SHOT,
+    prompt: PromptStyle = "zero-shot",
     answer: Answer = None,
     grid: GridSize = None,
     side: Side = None,
     shots: Shots = 3,
     shots_split: ShotsSplit = None,
     seed: Seed = 0,
-    detail: DetailHint = Detail.HIGH,
+    detail: Annotated[
+        Literal["auto", "low", "high"], typer.Option(help="Image detail to request from the API.")
+    ] = "high",
     coordinates: Annotated[
         str,
         typer.Option(
@@ -113,7 +84,7 @@ def run(
         ),
     ] = "pixels",
     corners: Corners = None,
-    views: Views = ShownViews.ALL,
+    views: Views = "all",
     control: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,8 +122,21 @@ def run(
     without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
     check that your data use agreement allows that.
     """
-    settings = _settings(
-        folder, answer, prompt, grid, side, shots, shots_split, seed, detail, coordinates, corners, views
+    from reveal_bench.models.questions import AskSettings
+
+    settings = AskSettings.of_folder(
+        folder,
+        form=answer,
+        style=prompt,
+        grid=grid,
+        side=side,
+        shots=shots,
+        shots_split=shots_split,
+        seed=seed,
+        detail=detail,
+        coordinates=coordinates,
+        corners=corners,
+        views=views,
     )
     if dry_run is not None:
         if coordinates == "auto":
@@ -298,38 +282,6 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
     return f"fix the problem with the model; {again}"
 
 
-def _settings(
-    folder: Path,
-    answer: AnswerForm | None,
-    prompt: Prompt,
-    grid: int | None,
-    side: int | None,
-    shots: int,
-    shots_split: str | None,
-    seed: int,
-    detail: Detail,
-    coordinates: str = "pixels",
-    corners: bool | None = None,
-    views: ShownViews = ShownViews.ALL,
-) -> AskSettings:
-    from reveal_bench.models.questions import AskSettings
-
-    return AskSettings.of_folder(
-        folder,
-        form=None if answer is None else answer.value,
-        style=prompt.value,
-        grid=grid,
-        side=side,
-        shots=shots,
-        shots_split=shots_split,
-        seed=seed,
-        detail=detail.value,
-        coordinates=coordinates,
-        corners=corners,
-        views=views.value,
-    )
-
-
 def _temperature(text: str) -> float | None:
     if text == "none":
         return None
@@ -401,7 +353,7 @@ def export_lmms(
     folder: Folder,
     split: AskedSplit,
     out: Annotated[Path, typer.Option(help="New folder for the task files.", show_default=False)],
-    prompt: PromptStyle = Prompt.ZERO_SHOT,
+    prompt: PromptStyle = "zero-shot",
     answer: Answer = None,
     grid: GridSize = None,
     side: Side = None,
@@ -410,17 +362,30 @@ def export_lmms(
     seed: Seed = 0,
     coordinates: Coordinates = "pixels",
     corners: Corners = None,
-    views: Views = ShownViews.ALL,
+    views: Views = "all",
     limit: Limit = None,
 ) -> None:
     """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
     from reveal_bench.models.lmms import export_tasks
+    from reveal_bench.models.questions import AskSettings
 
     check_outside_datasets(out, "--out")
     if coordinates == "auto":
         raise ValueError("`--coordinates` must name a convention, as no model is asked here, got auto")
-    asked = (folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO, coordinates, corners, views)
-    settings = _settings(*asked)
+    settings = AskSettings.of_folder(
+        folder,
+        form=answer,
+        style=prompt,
+        grid=grid,
+        side=side,
+        shots=shots,
+        shots_split=shots_split,
+        seed=seed,
+        detail="auto",
+        coordinates=coordinates,
+        corners=corners,
+        views=views,
+    )
     task = export_tasks(folder, split, out, settings, limit=limit).stem
     typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
 
@@ -459,8 +424,9 @@ def import_replies(
     from reveal_bench.models.questions import AskSettings
     from reveal_bench.models.saved_replies import read_saved_replies
 
-    form = None if answer is None else answer.value
-    settings = AskSettings.of_folder(folder, form=form, grid=grid, side=side, coordinates=coordinates, corners=corners)
+    settings = AskSettings.of_folder(
+        folder, form=answer, grid=grid, side=side, coordinates=coordinates, corners=corners
+    )
     _write(*read_saved_replies(replies, folder, split, settings, model=model), out, organization)
 
 

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import csv
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.engine import Engine, EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
+from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
 from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, Split, numbers_of
 
 if TYPE_CHECKING:
     from reveal_bench.saliency_maps.tuning import Tuned
-
-
-class GateRule(StrEnum):
-    """Rules of :mod:`reveal_bench.saliency_maps.gates`."""
-
-    OURS = "ours"
-    PUBLISHED = "published"
-
-
-class SmoothingKind(StrEnum):
-    """The kinds of :data:`reveal_bench.saliency_maps.predict.Smoothing`."""
-
-    BOX = "box"
-    GAUSSIAN = "gaussian"
-    PUBLISHED = "published"
 
 
 def saliency(
@@ -59,12 +43,12 @@ def saliency(
         str | None,
         typer.Option(help="Probability below which a mask is empty: a number; a table finding,gate; or tuned."),
     ] = None,
-    gate_rule: Annotated[GateRule, typer.Option(help="How gates are tuned.")] = GateRule.OURS,
+    gate_rule: Annotated[Literal["ours", "published"], typer.Option(help="How gates are tuned.")] = "ours",
     smooth: Annotated[int, typer.Option(min=0, help="Pixels to smooth over first; 0 for none.")] = 0,
     smoothing: Annotated[
-        SmoothingKind,
+        Literal["box", "gaussian", "published"],
         typer.Option(help="A box of that side, a Gaussian of that SD, or as published, for masks at Otsu's level."),
-    ] = SmoothingKind.BOX,
+    ] = "box",
     ensemble: Annotated[
         list[Path] | None, typer.Option(help="Another folder of maps to average with; repeatable.")
     ] = None,
@@ -72,7 +56,7 @@ def saliency(
         list[str] | None, typer.Option(help="Finding of the next map in arrays (n, h, w); repeatable.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that read and threshold maps.")] = 1,
-    engine: EngineName = Engine.POOL,
+    engine: EngineName = "pool",
     storage: StoragePlace = None,
     executor: ExecutorFile = None,
     task_size: TaskSize = 256,
@@ -104,9 +88,7 @@ def saliency(
                 tuned["above"] = cut = api.tune_saliency(maps, folder, metric=tune_metric, **own, **how)
             if gate == "tuned":
                 fill = not keep_holes
-                tuned["from a probability of"] = gates = api.tune_gates(
-                    maps, folder, rule=gate_rule.value, fill=fill, **how
-                )
+                tuned["from a probability of"] = gates = api.tune_gates(maps, folder, rule=gate_rule, fill=fill, **how)
                 cut_off = gates
         done = api.saliency(
             [maps, *(ensemble or [])],
@@ -117,7 +99,7 @@ def saliency(
             fill=not keep_holes,
             gate=cut_off,
             smooth=smooth,
-            smoothing=smoothing.value,
+            smoothing=smoothing,
             on_tuned_split=tune_on_itself,
             names=names,
             n_processes=processes,
@@ -134,7 +116,7 @@ def saliency(
             typer.echo(f"  {finding}: {word} {value:g}, tuned on {found.n_cases[finding]} maps of {tune_split!r}")
     empty = f", {done.n_empty:,} with an empty mask" if threshold != "none" else ""
     typer.echo(f"wrote {done.n_predictions:,} predictions to {out}{empty}; how they were made: {done.record}")
-    turned = done.n_unsigned if smoothing is SmoothingKind.PUBLISHED else 0
+    turned = done.n_unsigned if smoothing == "published" else 0
     alone = {"threshold": "have only points, and their IoU counts as 0", "gate": "keep all their masks"}
     terminal.warn([f"no {name} for {', '.join(own)}: they {alone[name]}" for name, own in done.lacking.items() if own])
     told = [

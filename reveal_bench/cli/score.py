@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -39,33 +38,19 @@ if TYPE_CHECKING:
     from reveal_bench.evaluation.score import Answered, ScoredFile
 
 
-class Compat(StrEnum):
-    """Whose tables, the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
-
-    CHEXLOCALIZE = "chexlocalize"
-    CHEXLOCALIZE_FULL = "chexlocalize-full"
+Compat = Literal["chexlocalize", "chexlocalize-full"]
+"""Whose tables, the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
 
 
-class PairedKind(StrEnum):
-    """How differences of systems get intervals, p and tiers."""
-
-    JACKKNIFE = "jackknife"
-    PERCENTILE = "percentile"
-
-
-PairedInterval = Annotated[PairedKind, typer.Option(help="Where intervals, p and tiers come from.")]
-
-
-class Baseline(StrEnum):
-    """The baselines of :mod:`reveal_bench.evaluation.baselines`."""
-
-    CHANCE = "chance"
-    LOCATION_PRIOR = "location-prior"
-    HUMAN = "human"
+PairedInterval = Annotated[
+    Literal["jackknife", "percentile"], typer.Option(help="Where intervals, p and tiers come from.")
+]
 
 
 def baseline(
-    name: Annotated[Baseline, typer.Argument(help="Which baseline.", show_default=False)],
+    name: Annotated[
+        Literal["chance", "location-prior", "human"], typer.Argument(help="Which baseline.", show_default=False)
+    ],
     folder: Folder,
     out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
     split: Split = None,
@@ -88,11 +73,11 @@ def baseline(
         raise ValueError(f"baselines name a place on an image: {folder} is of {kind.name}, which has none")
     manifest = kind.read_manifest(folder, split)
     shares: dict[str, float] | None = None
-    if name is Baseline.LOCATION_PRIOR and fit_split == split:
+    if name == "location-prior" and fit_split == split:
         terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])
-    if name is Baseline.CHANCE:
+    if name == "chance":
         predictions = chance_baseline(manifest, seed=seed)
-    elif name is Baseline.HUMAN:
+    elif name == "human":
         predictions = human_baseline(manifest, kind.read_references(folder, split))
         shares = dict.fromkeys(manifest.findings, 1.0)
         n_asked = len(manifest.asked_pairs())
@@ -228,7 +213,7 @@ def score(
     if compat is not None and tables is not None:
         from reveal_bench.evaluation.compat import published_tables
 
-        for table in published_tables(scored, compat.value):
+        for table in published_tables(scored, compat):
             for path in table.write(tables, human=human):
                 typer.echo(f"wrote {path}", err=True)
     if rows is not None:
@@ -343,7 +328,7 @@ def compare(
     resamples: Resamples = 1000,
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
-    interval: PairedInterval = PairedKind.JACKKNIFE,
+    interval: PairedInterval = "jackknife",
     ratings: Ratings = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -356,8 +341,6 @@ def compare(
     if out is not None and not relative:
         raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
     terminal.check_outside_datasets(out, "--out")
-    options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
-    options |= {"interval": interval.value, "missing": missing, "compat": None if compat is None else compat.value}
     result = api.compare(
         file_a,
         file_b,
@@ -365,11 +348,17 @@ def compare(
         split=split,
         metric=metric,
         relative=relative,
+        grid=grid,
+        ratings=ratings,
+        allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
+        unit=unit,
+        interval=interval,
         margin=margin,
         equivalence=equivalence,
-        **options,
+        missing=missing,
+        compat=compat,
     )
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
         _warn_of(file, scored)
@@ -406,7 +395,7 @@ def rank(
     resamples: Resamples = 10_000,
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
-    interval: PairedInterval = PairedKind.JACKKNIFE,
+    interval: PairedInterval = "jackknife",
     ratings: Ratings = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -418,9 +407,19 @@ def rank(
     from reveal_bench.predictions.files import prediction_files
 
     files = prediction_files(directory)
-    options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
-    options |= {"interval": interval.value}
-    result = api.rank(files, folder, split=split, metric=metric, n_resamples=resamples, seed=seed, **options)
+    result = api.rank(
+        files,
+        folder,
+        split=split,
+        metric=metric,
+        grid=grid,
+        ratings=ratings,
+        allow_missing=allow_missing,
+        n_resamples=resamples,
+        seed=seed,
+        unit=unit,
+        interval=interval,
+    )
     for name, file in files.items():
         _warn_of(file, result.scored[name])
     terminal.warn([f"{files[name]} is not ranked: {result.metric!r} does not apply to it" for name in result.left_out])

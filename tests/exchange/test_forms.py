@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def by_key(found: Annotations) -> set[str]:
 
 
 def test_the_command_offers_the_forms_that_there_are() -> None:
-    assert [form.value for form in ExchangeForm] == ["table", *FORMS]
+    assert get_args(ExchangeForm) == ("table", *FORMS)
     assert list(FORMS) == list(HELD)
 
 
