@@ -42,69 +42,25 @@ if TYPE_CHECKING:
     from reveal_bench.models.callables import run_callable
     from reveal_bench.predictions import lint_predictions
 
-_HOME = {
+__all__ = [
+    "BENCHMARKS", "LintError", "METRICS", "agreement", "compare", "confidence", "convert", "curves", "lint",
+    "lint_predictions", "load", "load_metric", "pixels", "plan_readers", "rank", "read_localization", "read_manifest",
+    "readers", "readings", "report", "run_callable", "saliency", "score", "score_maps", "score_localization", "shapes",
+    "summarize", "tune_gates", "tune_saliency",
+]  # fmt: skip
+
+_HOME = dict.fromkeys(__all__, "api") | {
     "BENCHMARKS": "benchmarks",
     "LintError": "evaluation.score",
     "METRICS": "metrics",
-    "agreement": "api",
-    "compare": "api",
-    "confidence": "api",
-    "convert": "api",
-    "curves": "api",
-    "lint": "api",
     "lint_predictions": "predictions",
-    "load": "api",
     "load_metric": "evaluate_modules",
-    "pixels": "api",
-    "plan_readers": "api",
-    "rank": "api",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",
-    "readers": "api",
-    "readings": "api",
-    "report": "api",
     "run_callable": "models.callables",
-    "saliency": "api",
-    "score": "api",
-    "score_maps": "api",
     "score_localization": "kinds.localization.scoring",
-    "shapes": "api",
     "summarize": "api.scores",
-    "tune_gates": "api",
-    "tune_saliency": "api",
 }
-
-__all__ = [
-    "BENCHMARKS",
-    "LintError",
-    "METRICS",
-    "agreement",
-    "compare",
-    "confidence",
-    "convert",
-    "curves",
-    "lint",
-    "lint_predictions",
-    "load",
-    "load_metric",
-    "pixels",
-    "plan_readers",
-    "rank",
-    "read_localization",
-    "read_manifest",
-    "readers",
-    "readings",
-    "report",
-    "run_callable",
-    "saliency",
-    "score",
-    "score_maps",
-    "score_localization",
-    "shapes",
-    "summarize",
-    "tune_gates",
-    "tune_saliency",
-]
 
 __getattr__ = getter(__name__, _HOME)
 

@@ -42,42 +42,22 @@ if TYPE_CHECKING:
     from reveal_bench.api.shape_features import Shapes, shapes
     from reveal_bench.api.verbs import Comparisons, Ranking, compare, rank, score
 
-_HOME = {
-    "Agreement": "reader_agreement",
-    "Bench": "bench",
-    "Comparisons": "verbs",
-    "Confidence": "analyses",
-    "Conversion": "conversion",
-    "DetectorCurves": "analyses",
-    "MapScores": "analyses",
-    "PixelStatistics": "analyses",
-    "Ranking": "verbs",
-    "ReaderPlan": "reader_study",
-    "ReaderStudyResult": "reader_study",
-    "ReadingsTable": "reader_study",
-    "Scores": "scores",
-    "Shapes": "shape_features",
-    "WrittenReport": "pages",
-    "agreement": "reader_agreement",
-    "compare": "verbs",
-    "confidence": "analyses",
-    "convert": "conversion",
-    "curves": "analyses",
-    "lint": "given",
-    "load": "bench",
-    "pixels": "analyses",
-    "plan_readers": "reader_study",
-    "rank": "verbs",
-    "readers": "reader_study",
-    "readings": "reader_study",
-    "report": "pages",
-    "saliency": "heat_maps",
-    "score": "verbs",
-    "score_maps": "analyses",
-    "shapes": "shape_features",
-    "tune_gates": "heat_maps",
-    "tune_saliency": "heat_maps",
-}
+_NAMES = {
+    "analyses": (
+        "Confidence", "DetectorCurves", "MapScores", "PixelStatistics", "confidence", "curves", "pixels", "score_maps",
+    ),
+    "bench": ("Bench", "load"),
+    "conversion": ("Conversion", "convert"),
+    "given": ("lint",),
+    "heat_maps": ("saliency", "tune_gates", "tune_saliency"),
+    "pages": ("WrittenReport", "report"),
+    "reader_agreement": ("Agreement", "agreement"),
+    "reader_study": ("ReaderPlan", "ReaderStudyResult", "ReadingsTable", "plan_readers", "readers", "readings"),
+    "scores": ("Scores",),
+    "shape_features": ("Shapes", "shapes"),
+    "verbs": ("Comparisons", "Ranking", "compare", "rank", "score"),
+}  # fmt: skip
+"""Module -> the names that it brings."""
 
 __all__ = [
     "Agreement", "Bench", "Comparisons", "Confidence", "Conversion", "DetectorCurves", "MapScores",
@@ -87,7 +67,7 @@ __all__ = [
     "tune_gates", "tune_saliency",
 ]  # fmt: skip
 
-__getattr__ = getter(__name__, _HOME)
+__getattr__ = getter(__name__, {name: module for module, names in _NAMES.items() for name in names})
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds import kind_of
+from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, chosen_split, read_folder_info
 from reveal_bench.kinds.kind import Kind, Manifest
 
@@ -198,8 +198,6 @@ def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] =
 def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    from reveal_bench.kinds import KINDS
 
     wanted = ["manifest/*", *(f"{kind.config}/*" for kind in KINDS.values())]
     try:

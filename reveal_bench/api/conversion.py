@@ -10,11 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import frame_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
+from reveal_bench.exchange import FORMS
 from reveal_bench.exchange.outputs import BoxForm, Reading, coco_names, read_outputs
 from reveal_bench.files import parse_json, where_not_utf8, write_whole
 
@@ -139,7 +142,6 @@ def _of_reader(
 
 
 def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversion:
-    from reveal_bench.exchange import FORMS
     from reveal_bench.exchange.transfer import read_form
 
     if form not in FORMS:
@@ -169,8 +171,6 @@ def _names(
 
 
 def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -> list[dict[str, Any]]:
-    import numpy as np
-
     array = np.asarray(source)
     if ids is None:
         raise ArgumentError("ids", "must be given with `labels`: the id of every row of the array", None, ("labels",))

@@ -32,7 +32,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import Kind
-from reveal_bench.predictions.files import prediction_file
+from reveal_bench.predictions.files import prediction_file, stem_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,8 +103,6 @@ def lint_given(
 
 def name_of(given: Any, default: str) -> str:
     """What a system is called that was given by itself: its run folder, file or model, else `default`."""
-    from reveal_bench.predictions.files import stem_of
-
     if isinstance(given, ScoredFile) and given.path is not None:
         given = given.path
     if not isinstance(given, str | Path):

@@ -21,6 +21,8 @@ from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.evaluation.single_readers import AgainstReference
 from reveal_bench.evaluation.subgroups import Subgroup
 from reveal_bench.kinds.folder import FolderInfo
+from reveal_bench.kinds.localization import scoring
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Interval, Resampling
@@ -36,7 +38,6 @@ from reveal_bench.metrics.words import (
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.localization.scoring import CaseRows
-    from reveal_bench.kinds.scored import Rows
 
 FEW = "too few patients"
 """Why a figure has no interval, see docs/statistics.md."""
@@ -319,7 +320,5 @@ def summarize(
     ValueError
         If a metric or finding is unknown, or an option is not what it must be.
     """
-    from reveal_bench.kinds.localization import scoring
-
     resampling = Resampling(n_resamples, seed, unit, interval)
     return scoring.summarize(rows, resampling, metrics=metrics, findings=findings)

@@ -25,6 +25,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of
 from reveal_bench.metrics.intervals import Interval, Resampling
 from reveal_bench.metrics.words import groups_text, interval_text, p_text, plural_of, value_text
+from reveal_bench.predictions.files import prediction_file, prediction_files
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -288,8 +289,6 @@ def score_given(
 
     What was scored already, on the same split with the same options, stays as it is.
     """
-    from reveal_bench.predictions.files import prediction_file
-
     if isinstance(predictions, ScoredFile):
         return predictions
     allow_missing = allow_missing or options.get("missing") is not None
@@ -447,8 +446,6 @@ def rank(
     LintError, ValueError
         As :func:`score`; or if `metric` applies to no system.
     """
-    from reveal_bench.predictions.files import prediction_files
-
     if not isinstance(systems, Mapping | str | Path) or not systems:
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")

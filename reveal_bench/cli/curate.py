@@ -19,6 +19,7 @@ import typer
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, check_outside_datasets, prices_of
 from reveal_bench.cli.report import labelled
+from reveal_bench.files import write_whole
 
 if TYPE_CHECKING:
     from reveal_bench.curation.extract import ReportTable
@@ -381,7 +382,6 @@ def candidates(
         read_candidates,
     )
     from reveal_bench.curation.report_tables import read_reports
-    from reveal_bench.files import write_whole
     from reveal_bench.reports.task_questions import selection_page
 
     source = _report_table(reports, study, patient, report, file, sheet)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -264,8 +265,6 @@ def _check_that_it_answers(endpoint: str) -> None:
 
 def _remedy(status: int | None, endpoint: str | None) -> str:
     """What to do about a run that stopped, by the HTTP status of the last answer."""
-    import os
-
     from reveal_bench.models.asking import KEY_VARIABLE
 
     again = "then give the same command with --ask-again, which asks the failed ones again, too"

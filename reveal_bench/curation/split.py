@@ -110,7 +110,9 @@ def split(
             Placed(one.study_id, one.patient_id, one.labels, one.n_agree_all, half, version)
             for one, half in zip(selected, halves, strict=True)
         ]
-        counts = {**_counts(selected, halves), **_tested(found), **_missed(known)}
+        counts = {**_counts(selected, halves), **_tested(found)}
+        counts |= {"studies_without_facts": known.n_studies_without_row}
+        counts |= {"facts_of_other_studies": known.n_rows_of_others}
         counts |= {"history": history, "draws_looked_at": sum(entry["best_of"] for entry in history)}
         write_table(scratch / "split.parquet", placed, Placed)
         text = json.dumps(json_ready(_document(draws, settings, counts, found, len(known.columns))), indent=1)
@@ -174,10 +176,6 @@ def _counts(selected: Sequence[Selected], halves: Sequence[str]) -> dict[str, An
 def _tested(found: Sequence[ColumnBalance]) -> dict[str, int]:
     p_values = [one.test.p_value for one in found if not math.isnan(one.test.p_value)]
     return {"columns_tested": len(p_values), "columns_below_0.05": sum(p < LEVEL for p in p_values)}
-
-
-def _missed(known: Facts) -> dict[str, int]:
-    return {"studies_without_facts": known.n_studies_without_row, "facts_of_other_studies": known.n_rows_of_others}
 
 
 def _demographics(known: Facts, selected: Sequence[Selected]) -> dict[str, dict[str, str]]:

@@ -24,7 +24,7 @@ import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -163,8 +163,6 @@ def _names(shown: PurePosixPath) -> Iterator[str]:
 
 def _with_kind(file: PictureFile) -> PictureFile:
     """The file with its kind, by its first bytes."""
-    from dataclasses import replace
-
     head = _head(file)
     if head[128:132] == b"DICM" or file.path.suffix.lower() in (".dcm", ".dicom", ".dic"):
         return replace(file, kind="dicom")

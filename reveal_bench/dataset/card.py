@@ -179,7 +179,8 @@ def render_card(
     if unknown:
         raise ValueError(f"dataset_cards/{benchmark.name}.md: no value for the places {', '.join(sorted(unknown))}")
     block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
-    block["size_categories"] = [_size_category(n_rows + (n_holdout or 0))]
+    n_all = n_rows + (n_holdout or 0)
+    block["size_categories"] = [next((name for limit, name in SIZE_CATEGORIES if n_all < limit), "1M<n<10M")]
     return _front_matter(_synthetic_terms(block) if synthetic else block, configs) + body
 
 
@@ -230,10 +231,6 @@ def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
         "source_datasets": ["original"],
         "tags": [*block.get("tags", ()), "synthetic"],
     }
-
-
-def _size_category(n_rows: int) -> str:
-    return next((name for limit, name in SIZE_CATEGORIES if n_rows < limit), "1M<n<10M")
 
 
 def _count(n: int, kind: str) -> str:

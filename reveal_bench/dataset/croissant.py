@@ -254,7 +254,8 @@ def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
     from datasets import Image
 
     shape, inner = _array(feature)
-    field: Json = {"@type": "cr:Field", "@id": "/".join([config, *map(_identifier, path)]), "name": path[-1]}
+    place = "/".join([config, *(re.sub(r"\W+", "_", name) for name in path)])
+    field: Json = {"@type": "cr:Field", "@id": place, "name": path[-1]}
     if len(path) == 1:
         field["description"] = column_meanings().get(path[0], path[0])
     if shape:
@@ -291,10 +292,6 @@ def _data_type(feature: Any) -> str:
     if hasattr(feature, "names"):
         return "cr:Int64"
     return DATA_TYPES[feature.dtype]
-
-
-def _identifier(name: str) -> str:
-    return re.sub(r"\W+", "_", name)
 
 
 def _step(name: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +89,6 @@ def open_folder(path: Path) -> DatasetFolder:
         If it is not a dataset folder, or of a benchmark that is not in BENCHMARKS and has no main config by which to
         tell its kind.
     """
-    from dataclasses import replace
-
     path = Path(path)
     info = read_folder_info(path)
     known = BENCHMARKS.get(info.benchmark)
@@ -230,9 +228,8 @@ def metadata_problems(table: TableFile) -> Iterator[Problem]:
     """Metadata of a Parquet file other than what tells its columns' types; of a damaged file nothing."""
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):
-            yield Problem(
-                table.name, None, "metadata", "must state only the types of the columns", _shortened(place, key)
-            )
+            got = f"{place}: {key[:60]}" if place else key[:60]
+            yield Problem(table.name, None, "metadata", "must state only the types of the columns", got)
         elif key == "huggingface" and not _tells_features_alone(value):
             yield Problem(
                 table.name, None, "metadata", "must state only the types of the columns", "more in huggingface"
@@ -280,10 +277,6 @@ def _tells_features_alone(value: str) -> bool:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
-
-
-def _shortened(place: str, key: str) -> str:
-    return f"{place}: {key[:60]}" if place else key[:60]
 
 
 HASHES = ("source_sha256", "pixel_sha256")

@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from reveal_bench.dataset.tables import IDS, INPUTS, TableFile
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Fault, Row
-from reveal_bench.masks import PackedMasks, Rle, parse_masks
+from reveal_bench.masks import Rle, parse_masks
 from reveal_bench.sources.pictures import ORIGINAL, without_metadata
 from reveal_bench.sources.source import Problem
 
@@ -282,7 +284,6 @@ class SeenMask:
 
 def look_at_mask(picture: Row) -> SeenMask:
     """Decode the picture of a mask."""
-    import numpy as np
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -320,7 +321,7 @@ class DrawnMasks:
             for suffix, rule, value in _mask_faults(row, annotation, broken.get(i), int(areas[i]), boxes[i]):
                 yield Problem(table.name, row["image_id"], f"{name}.{suffix}", rule, value)
             if i not in broken and annotation["reader"] == GROUND_TRUTH and areas[i] > 0:
-                self.digests[table.split, row["image_id"], annotation["label"]] = _mask_digest(masks, i)
+                self.digests[table.split, row["image_id"], annotation["label"]] = _digest(masks.dense(i))
 
     def check_picture(self, row: Row, table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
         """A row of the config `masks` must show a mask of the references, once."""
@@ -359,11 +360,5 @@ def _mask_faults(row: Row, annotation: Row, broken: Any, area: int, box: Any) ->
         yield "bbox_xywh", f"must be {tight}", str(annotation["bbox_xywh"])
 
 
-def _mask_digest(masks: PackedMasks, i: int) -> str:
-    return _digest(masks.dense(i))
-
-
 def _digest(mask: Any) -> str:
-    import numpy as np
-
     return hashlib.sha256(repr(mask.shape).encode() + np.packbits(mask).tobytes()).hexdigest()

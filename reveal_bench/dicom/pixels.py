@@ -12,17 +12,15 @@ import io
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from reveal_bench.dicom import decode as decoding
 from reveal_bench.dicom import display
 from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
 from reveal_bench.dicom.display import grey_table
 from reveal_bench.dicom.files import DicomError, DicomFile
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 PIPELINE = "dicom-v1"
 
@@ -67,8 +65,6 @@ def develop_dicom(file: Path | DicomFile) -> Developed:
     ImportError
         If pydicom is not installed.
     """
-    import numpy as np
-
     source = DicomFile.of(file).read()
     with quiet_pydicom():
         dataset, has_pixels = read_dataset(io.BytesIO(source), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)

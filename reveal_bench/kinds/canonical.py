@@ -18,13 +18,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from reveal_bench.entries.source import Limits
+from reveal_bench.entries.source import Limits
 
 Fields = Mapping[str, tuple[str, int]]
 """Name of an array -> (dtype such as "<f8", number of axes)."""

@@ -110,14 +110,11 @@ def read_rows(
 
     with pq.ParquetFile(path) as file:  # `pq.read_table` loads pyarrow.dataset, and with it pandas
         if leave_out:
-            columns = [leaf for leaf in _leaves(file) if not any(_is_part(leaf, left) for left in leave_out)]
+            leaves = [file.schema.column(i).path for i in range(len(file.schema))]
+            columns = [leaf for leaf in leaves if not any(_is_part(leaf, left) for left in leave_out)]
         for batch in file.iter_batches(at_once, columns=columns, use_threads=False):
             yield from batch.to_pylist()
     pa.default_memory_pool().release_unused()  # Arrow keeps tens of MiB of what it decoded into
-
-
-def _leaves(file: Any) -> list[str]:
-    return [file.schema.column(i).path for i in range(len(file.schema))]
 
 
 def _is_part(leaf: str, field: str) -> bool:

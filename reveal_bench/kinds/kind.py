@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.report import LintReport
 from reveal_bench.entries.source import Limits
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec, Marks
     from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo

@@ -14,7 +14,7 @@ percentiles. MONAI's functions count so too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -154,12 +154,8 @@ def _distances(a: Mask, b: Mask, spacing: Spacing) -> tuple[FloatArray, FloatArr
 
 def _by_pair(predictions: PackedMasks, references: PackedMasks, value: Callable[[Mask, Mask], float]) -> FloatArray:
     _check(predictions, references)
-    return np.array([value(a, b) if a.any() or b.any() else np.nan for a, b in _dense(predictions, references)])
-
-
-def _dense(predictions: PackedMasks, references: PackedMasks) -> Iterator[tuple[Mask, Mask]]:
-    for i in range(len(predictions)):
-        yield predictions.dense(i), references.dense(i)
+    pairs = ((predictions.dense(i), references.dense(i)) for i in range(len(predictions)))
+    return np.array([value(a, b) if a.any() or b.any() else np.nan for a, b in pairs])
 
 
 def _check(predictions: PackedMasks, references: PackedMasks) -> None:

@@ -54,7 +54,7 @@ class _Log:
         return {
             **{name: self.facts[name] for name in (*DESCRIBED, "n_questions")},
             "settings": AskSettings.from_document(self.facts["settings"]).document(),
-            "model": _model_name(self.header),
+            "model": self.header.eval.model.removeprefix(ENDPOINT_MODEL),
             "parameters": _parameters(self.header, self.facts),
         }
 
@@ -252,10 +252,6 @@ def reason_text(reason: str) -> str:
     for pattern, stands_for in SECRETS:
         line = pattern.sub(stands_for, line)
     return line[:LONGEST_REASON]
-
-
-def _model_name(header: EvalLog) -> str:
-    return header.eval.model.removeprefix(ENDPOINT_MODEL)
 
 
 def _parameters(header: EvalLog, facts: Mapping[str, Any]) -> dict[str, Scalar]:

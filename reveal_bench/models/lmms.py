@@ -32,11 +32,10 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.overlay import Form
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, describe_split, list_questions
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, ShotUsed, describe_split, list_questions
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.models.questions import ShotUsed
     from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
     from reveal_bench.models.shots import Shot
 
@@ -259,8 +258,6 @@ class _Sample:
 def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     """``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
-
-    from reveal_bench.models.questions import ShotUsed
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
@@ -36,13 +36,11 @@ from reveal_bench.kinds.detection.records import ScoredBox
 from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
+from reveal_bench.models.answer_words import Reply
 from reveal_bench.models.answers import PARSER_VERSION
 from reveal_bench.models.calibration import Calibration
 from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.version import __version__
-
-if TYPE_CHECKING:
-    from reveal_bench.models.answer_words import Reply
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
 CONTROL_RUNS = "controls"

@@ -180,7 +180,8 @@ def run_model(
     if epochs < 1:
         raise ArgumentError("epochs", "must be at least 1", epochs)
     with alone(out), contained(out):
-        _check_logs(out)
+        if read_run_info(out) is None and (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
+            raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
         settings, calibration = _calibrated(out, settings, choice, progress)
         asking = _asking_class().of_folder(Path(folder), split, settings, limit=limit, counterfactuals=counterfactuals)
         info = _info(asking, choice, epochs, limit, prices, calibration)
@@ -378,11 +379,6 @@ def _info(
         harness=versions,
         calibration=calibration,
     )
-
-
-def _check_logs(out: Path) -> None:
-    if read_run_info(out) is None and (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
-        raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
 
 
 def _check_shots(out: Path, done: Mapping[tuple[str, int], Exchange], asking: Asking) -> None:

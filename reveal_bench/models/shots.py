@@ -32,7 +32,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -44,10 +44,8 @@ from reveal_bench.kinds.localization.records import READERS, read_manifest
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import cell_coverage, point_hit
+from reveal_bench.models.overlay import SquareView
 from reveal_bench.models.questions import AskSettings, ShotUsed
-
-if TYPE_CHECKING:
-    from reveal_bench.models.overlay import SquareView
 
 _AT_ONCE = 32
 """Rows of references that are unpacked together; a row has up to a few megabytes of text."""
@@ -247,8 +245,6 @@ def _region(annotation: Mapping[str, Any]) -> Rle | list[Box]:
 
 def _answer(regions: PackedMasks, index: int, around: Sequence[float], settings: AskSettings) -> str | None:
     """The answer for region `index`, whose tight box is `around`; None if all of it lies outside the square."""
-    from reveal_bench.models.overlay import SquareView
-
     if settings.form == "cell":
         return _best_cell(regions, index, Grid(settings.grid))
     height, width = (int(side) for side in regions.sizes[index])

@@ -43,11 +43,6 @@ _IOU = (1.0, 0.88, 0.78, 0.65, 0.54, 0.40, 0.30, 0.17, 0.11, 0.05)
 """Mean IoU of :func:`perturb` with the original by magnitude, measured on 80 irregular ellipses."""
 
 
-def magnitude_for(iou: float) -> float:
-    """How much to perturb so that the mean IoU with the original is about `iou` (measured on irregular ellipses)."""
-    return float(np.interp(iou, _IOU[::-1], _MAGNITUDE[::-1]))
-
-
 def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Points:
     """Shift, grow or shrink, and dent a contour.
 
@@ -72,7 +67,7 @@ def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Poin
 
 def reader_contours(rng: np.random.Generator, contours: Sequence[Points], finding: str) -> list[Points]:
     """The contours that the reader draws for a finding; of several, one may be overlooked."""
-    magnitude = magnitude_for(MASK_IOU[finding])
+    magnitude = float(np.interp(MASK_IOU[finding], _IOU[::-1], _MAGNITUDE[::-1]))
     kept = [contour for contour in contours if len(contours) == 1 or rng.random() > 0.08]
     return [perturb(rng, contour, magnitude) for contour in kept or contours[:1]]
 

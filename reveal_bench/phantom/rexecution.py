@@ -36,6 +36,7 @@ from reveal_bench.phantom.curves import Points, area
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.folders import check_sizes, start_folder
 from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.radiograph import jpeg_bytes, render
 from reveal_bench.phantom.rexecution_text import (
     Course,
     Seen,
@@ -295,8 +296,6 @@ def _area_of(finding: str, visit: _Visit) -> float:
 
 def _write_visit(tree: Path, tables: _Tables, visit: _Visit, long_side: int, *, traps: bool) -> None:
     from PIL import Image, ImageOps
-
-    from reveal_bench.phantom.radiograph import jpeg_bytes, render
 
     for film, (anatomy, drawn), dicom_id in zip(visit.films, visit.drawn, visit.dicom_ids, strict=True):
         size = round(film.size[0] * long_side), round(film.size[1] * long_side)

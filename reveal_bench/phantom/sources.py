@@ -355,7 +355,9 @@ def write_ms_cxr(
     metadata: list[list[Any]] = []
     for picture in draw_pictures(n_images, seed=seed, long_side=long_side, progress=progress):
         dicom_id, path = _mimic_path(picture, seed)
-        _write_bytes(out / "pictures" / path, jpeg_bytes(picture.grey, quality=95))
+        target = out / "pictures" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(jpeg_bytes(picture.grey, quality=95))
         height, width = picture.size
         metadata.append([dicom_id, path.split("/")[2][1:], path.split("/")[3][1:], picture.film.view, height, width])
         split = ("train", "val", "test")[picture.film.study.index % 3]
@@ -383,11 +385,6 @@ def _mimic_path(picture: Picture, seed: int) -> tuple[str, str]:
     dicom_id = "-".join(digits[i : i + 8] for i in range(0, 40, 8))
     subject = 10_000_000 + 17 * study.index
     return dicom_id, f"files/p{str(subject)[:2]}/p{subject}/s{50_000_000 + 13 * study.index}/{dicom_id}.jpg"
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
 
 
 @dataclass

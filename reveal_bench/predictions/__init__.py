@@ -34,16 +34,8 @@ _HOME = {
 }
 
 __all__ = [
-    "RULES",
-    "Limits",
-    "LintReport",
-    "LintProblem",
-    "answers_to_jsonl",
-    "findings_to_jsonl",
-    "lint_findings",
-    "lint_predictions",
-    "lint_tasks",
-    "predictions_to_jsonl",
-]
+    "RULES", "Limits", "LintReport", "LintProblem", "answers_to_jsonl", "findings_to_jsonl", "lint_findings",
+    "lint_predictions", "lint_tasks", "predictions_to_jsonl",
+]  # fmt: skip
 
 __getattr__ = getter("reveal_bench", _HOME)

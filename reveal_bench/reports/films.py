@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reveal_bench.dataset.tables import DatasetFolder, TableFile
 from reveal_bench.kinds.findings.records import AGREEMENTS
 from reveal_bench.kinds.images import VIEWS
@@ -139,9 +141,9 @@ def _uri(image: PILImage.Image, kind: str, **options: Any) -> str:
 
 
 def _drawn(canvas: PILImage.Image, drawing: Drawing, size: tuple[int, int], full: tuple[int, int]) -> PILImage.Image:
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageColor, ImageDraw
 
-    colour = _rgb(drawing.colour)
+    colour = ImageColor.getrgb(drawing.colour)[:3]
     for mask in (shrink_mask(decode_mask(rle), size) for rle in drawing.rles):
         layer = Image.new("RGBA", size, (*colour, 0))
         layer.putalpha(_alpha(mask, filled=drawing.is_reference))
@@ -153,7 +155,9 @@ def _drawn(canvas: PILImage.Image, drawing: Drawing, size: tuple[int, int], full
             corners = (x * fx, y * fy, (x + wide) * fx, (y + high) * fy)
             _box(pen, corners, colour, 3 if drawing.is_reference else 1)
     for x, y in drawing.points:
-        _ring(pen, x * fx, y * fy, colour)
+        for radius, shade, width in ((8, (0, 0, 0, 255), 5), (7, (*colour, 255), 3)):  # a ring
+            ends = x * fx - radius, y * fy - radius, x * fx + radius, y * fy + radius
+            pen.ellipse(ends, outline=shade, width=width)
     return canvas
 
 
@@ -165,18 +169,8 @@ def _box(
     pen.rectangle((left, top, right, bottom), outline=(*colour, 255), width=width)
 
 
-def _ring(pen: ImageDraw.ImageDraw, x: float, y: float, colour: tuple[int, int, int]) -> None:
-    for radius, shade, width in ((8, (0, 0, 0, 255), 5), (7, (*colour, 255), 3)):
-        pen.ellipse((x - radius, y - radius, x + radius, y + radius), outline=shade, width=width)
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
 def _alpha(mask: Any, *, filled: bool) -> PILImage.Image:
     """A line of two pixels around the mask, and its filling if it has one."""
-    import numpy as np
     from PIL import Image
 
     inner = mask.copy()

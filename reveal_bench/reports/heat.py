@@ -24,6 +24,7 @@ import numpy as np
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.folder import split_shards
+from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.points import points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import list_cases
@@ -98,8 +99,6 @@ def average_picture(folder: Path, split: str, *, side: int = 256, progress: Prog
 
 def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, str, bytes]]:
     import pyarrow.parquet as pq
-
-    from reveal_bench.kinds.images import VIEWS
 
     for shard in split_shards(folder, "localization", split):
         file = pq.ParquetFile(shard)

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.dicom.header import Header
+from reveal_bench.dicom.scan import in_chunks
 from reveal_bench.findings import canonical_finding, hint
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader
@@ -38,7 +40,6 @@ from reveal_bench.sources.source import BuildError, Extra, Problem
 if TYPE_CHECKING:
     from datasets import Features
 
-    from reveal_bench.dicom.header import Header
 
 NO_PATIENTS = "the source does not identify patients: every image counts as one, also in a holdout"
 """Warning of a source in which two images of one patient cannot be told."""
@@ -463,8 +464,6 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
     workers : processes that read; with more than one the calling script needs the ``__main__`` guard of
         `multiprocessing`
     """
-    from reveal_bench.dicom.scan import in_chunks
-
     paths = [picture.path for picture in pictures.values()]
     found = [header for chunk in in_chunks(_read_headers, paths, workers) for header in chunk]
     headers: dict[str, Header] = {}

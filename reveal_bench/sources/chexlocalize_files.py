@@ -99,7 +99,8 @@ class Download:
             level = [base]
             for _ in range(3):
                 found.update(dict.fromkeys(level))
-                level = [path for folder in level for path in _named_chexpert(folder)]
+                inner = (path for folder in level for path in folders_in(folder))
+                level = [path for path in inner if path.name.casefold().startswith("chexpert")]
         return list(found)
 
 
@@ -211,10 +212,6 @@ def _heat_maps(download: Download, folder: Path) -> Iterator[tuple[str, str]]:
             yield download.shown(path), "pickled heat map, never opened: a pickle can run code"
         elif path.suffix in HEAT_MAPS:
             yield download.shown(path), "heat map of a model, no reference"
-
-
-def _named_chexpert(folder: Path) -> list[Path]:
-    return [path for path in folders_in(folder) if path.name.casefold().startswith("chexpert")]
 
 
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}

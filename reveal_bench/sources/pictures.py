@@ -22,11 +22,12 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from reveal_bench.kinds.images import Developed, PictureFile
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -219,8 +220,6 @@ def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
 
 def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
     """The pixels of a picture of 16 bits in 8, from its lowest to its highest value; array (height, width)."""
-    import numpy as np
-
     values = np.asarray(image).astype(np.float64)
     low, high = values.min(), values.max()
     grey: npt.NDArray[np.uint8] = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)

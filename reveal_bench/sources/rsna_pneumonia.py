@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reveal_bench.dicom.header import Header
 from reveal_bench.files import parse_json
 from reveal_bench.findings import RSNA_FINDINGS
 from reveal_bench.kinds.images import PictureFile
@@ -46,7 +47,6 @@ from reveal_bench.sources.source import Extra, Problem
 if TYPE_CHECKING:
     from datasets import Features
 
-    from reveal_bench.dicom.header import Header
 
 CLASSES = ("Normal", "No Lung Opacity / Not Normal", "Lung Opacity")
 PUBLISHED = {"images": 26684, "images with boxes": 6012, "boxes": 9555}

@@ -21,10 +21,10 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reveal_bench.dicom.header import Header
 from reveal_bench.findings import SIIM_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -43,9 +43,6 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.source import Extra
-
-if TYPE_CHECKING:
-    from reveal_bench.dicom.header import Header
 
 PUBLISHED = {"rows": 12954, "images": 12047}
 """Counts of the published table."""

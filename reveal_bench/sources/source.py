@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from reveal_bench.benchmarks import Benchmark
 from reveal_bench.files import parse_json
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -29,7 +30,6 @@ from reveal_bench.kinds.tasks.records import TaskRecord
 if TYPE_CHECKING:
     from datasets import Features
 
-    from reveal_bench.benchmarks import Benchmark
 
 Form = TypeVar("Form", list[Any], dict[str, Any])
 Pixels = Literal["embed", "withhold"]

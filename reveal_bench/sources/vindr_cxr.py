@@ -47,6 +47,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.dicom.header import Header
 from reveal_bench.findings import VINBIGDATA_FINDINGS, VINDR_CXR_FINDINGS, VINDR_GLOBAL_LABELS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -72,7 +73,6 @@ from reveal_bench.sources.source import Extra
 if TYPE_CHECKING:
     from datasets import Features
 
-    from reveal_bench.dicom.header import Header
 
 CONSENSUS = ""
 """Stands for the reader of the test split, where five readers agreed on one set of boxes."""

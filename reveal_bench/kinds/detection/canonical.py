@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,9 +25,7 @@ from reveal_bench.kinds.localization.canonical import (
 )
 from reveal_bench.kinds.localization.canonical import example_upload as localization_upload
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
-
-if TYPE_CHECKING:
-    from reveal_bench.kinds.detection.scoring import DetectionRows
+from reveal_bench.metrics.detection_matching import RULES
 
 
 class DetectionCodec(LocalizationCodec):
@@ -70,9 +68,6 @@ class DetectionCodec(LocalizationCodec):
 
     def rows_from(self, arrays: Arrays) -> DetectionRows:  # type: ignore[override]
         """The rows back."""
-        from reveal_bench.kinds.detection.scoring import DetectionRows
-        from reveal_bench.metrics.detection_matching import RULES
-
         names = names_from(arrays["text"])
         findings, images = tuple(names["findings"]), tuple((image, patient) for image, patient in names["images"])
         limits = {"image": len(images), "finding": len(findings)}

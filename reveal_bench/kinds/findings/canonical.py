@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, Item, Marks, exact, names_from, require, text_of_names
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.images import StudyImage
 
 if TYPE_CHECKING:
-    from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.findings.scoring import StudyRows
 
 

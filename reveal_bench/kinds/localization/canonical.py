@@ -13,13 +13,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, IntArray
+from reveal_bench.entries.source import Limits
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, Item, Marks, exact, names_from, require, text_of_names
@@ -30,12 +31,8 @@ from reveal_bench.kinds.localization.records import (
     Manifest,
     ManifestRow,
 )
-from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
+from reveal_bench.kinds.localization.scoring import SHARE, CaseRows, score_localization
 from reveal_bench.masks import Rle, empty_rle, encode_mask, pack_masks, parse_masks, rasterize_polygons, union_masks
-
-if TYPE_CHECKING:
-    from reveal_bench.entries.source import Limits
-    from reveal_bench.kinds.localization.scoring import CaseRows
 
 _KINDS = ("point", "box", "cell", "mask", "none")
 _TEXT_AT_ONCE = 1 << 20  # characters: what is made of them fits into the processor's cache
@@ -152,8 +149,6 @@ class LocalizationCodec(Codec):
 
     def arrays_of_rows(self, rows: CaseRows) -> Arrays:
         """Names as indices, every metric's values, and the references' shares of the images where they are known."""
-        from reveal_bench.kinds.localization.scoring import SHARE
-
         columns = rows.values | ({SHARE: rows.shares} if len(rows.shares) else {})
         images = {pair: i for i, pair in enumerate(rows.all_images)}
         findings = {finding: i for i, finding in enumerate(rows.findings)}
@@ -175,8 +170,6 @@ class LocalizationCodec(Codec):
 
     def rows_from(self, arrays: Arrays) -> CaseRows:
         """The rows back."""
-        from reveal_bench.kinds.localization.scoring import SHARE, CaseRows
-
         names = names_from(arrays["text"])
         images = tuple((image, patient) for image, patient in names["all_images"])
         findings = tuple(names["findings"])

@@ -155,7 +155,7 @@ def describe_drafts(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, An
     for draft in drafts:
         if draft.area is not None and draft.rle is not None:
             height, width = draft.rle.size
-            areas[_area_bin(draft.area / (height * width))] += 1
+            areas[_AREA_BINS[bisect_left(AREA_SHARES, draft.area / (height * width))]] += 1  # open below
     return {
         "per_finding": {finding: found[finding] for finding in manifest.findings if finding in found},
         "kinds": {kind: n for kind, n in kinds.items() if n},
@@ -165,11 +165,6 @@ def describe_drafts(drafts: Sequence[Draft], manifest: Manifest) -> dict[str, An
 
 _KINDS = {"point": attrgetter("points")} | {name: attrgetter(name) for name in ("cell", "box", "rle", "polygons")}
 _AREA_BINS = ["empty", *(f"{low:g}-{high:g}" for low, high in pairwise(AREA_SHARES))]
-
-
-def _area_bin(share: float) -> str:
-    """Bins are open below and closed above."""
-    return _AREA_BINS[bisect_left(AREA_SHARES, share)]
 
 
 Pair = tuple[str, str]
@@ -234,7 +229,8 @@ def lint_predictions(
         note_spellings(checker, log)
         _note_not_asked(drafts, log)
         log.note_left_out("images")
-        missing = [pair for pair in _missing_pairs(drafts, manifest) if pair not in declined.lines]
+        answered = {*map(_pair, drafts), *declined.lines}
+        missing = [pair for pair in manifest.asked_pairs() if pair not in answered]
         _note_missing(missing, manifest, allow_missing, log)
         note_coordinates(drafts, log)
         _note_collapse(drafts, log)
@@ -352,24 +348,15 @@ def note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
         log.warning("finding-spelling", message, field="finding", value=spelling)
 
 
-def _is_superfluous(draft: Draft) -> bool:
-    """Whether a known pair is not asked. An empty mask for it is normal: CheXlocalize files hold all findings."""
-    return _pair(draft) is not None and not draft.is_asked
-
-
 def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
-    superfluous = [draft for draft in drafts if _is_superfluous(draft) and draft.area != 0]
+    # An empty mask of what is not asked is normal: CheXlocalize files hold all findings
+    superfluous = [draft for draft in drafts if _pair(draft) is not None and not draft.is_asked and draft.area != 0]
     if superfluous:
         first = superfluous[0]
         message = f"{len(superfluous)} predictions are of pairs that this split does not ask for: they are not scored"
         log.warning(
             "not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}{_ASK_ALL}"
         )
-
-
-def _missing_pairs(drafts: Iterable[Draft], manifest: Manifest) -> list[Pair]:
-    predicted = {_pair(draft) for draft in drafts}
-    return [pair for pair in manifest.asked_pairs() if pair not in predicted]
 
 
 def _note_missing(missing: Sequence[Pair], manifest: Manifest, allow_missing: bool, log: ProblemLog) -> None:

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.metrics.ordinal import CRITERIA
 
 if TYPE_CHECKING:
-    from reveal_bench.entries.source import Limits
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
 MODEL = "submission"

@@ -25,7 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
@@ -33,10 +36,6 @@ from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.metrics.ordinal import CONTENT_CRITERIA
 from reveal_bench.metrics.ordinal import CRITERIA as CRITERIA
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Answer = tuple[str, str]
 """(task_id, model)."""
@@ -248,8 +247,6 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
     >>> rating_array(given, reader="r1", answers=[("t1", "m")])[0, :3].tolist()
     [5.0, 2.0, nan]
     """
-    import numpy as np
-
     of_reader: dict[Answer, Rating] = {}
     readers = set()
     for rating in ratings:
