@@ -333,18 +333,3 @@ class _Counted:
     def fileno(self) -> int:
         """The descriptor, by which the length is known before anything is read."""
         return self._file.fileno()
-
-
-def submit(path: Path, *, url: str, token: str | None = None, **options: Any) -> Document:
-    """:meth:`Server.submit` at `url`."""
-    return Server(url, token).submit(Path(path), **options)
-
-
-def follow(submission_id: str, *, url: str, token: str | None = None, timeout: float = 600) -> Iterator[Document]:
-    """:meth:`Server.follow` at `url`."""
-    return Server(url, token).follow(submission_id, timeout=timeout)
-
-
-def leaderboard(*, url: str, benchmark: str) -> Document:
-    """:meth:`Server.leaderboard` at `url`."""
-    return Server(url).leaderboard(benchmark)

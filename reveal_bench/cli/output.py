@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.shown import Shown, ShownTables
     from reveal_bench.api.verbs import Comparisons
     from reveal_bench.dataset.balance import Balance
-    from reveal_bench.evaluation.compare import Comparison, Ranked
+    from reveal_bench.evaluation.compare import Comparison
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
     from reveal_bench.models.run_folder import RunSummary
@@ -310,22 +310,6 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
         }
         table.add_row(c.finding, *(cells[name] for name in names), style="bold" if is_macro else None)
     return table
-
-
-def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
-    """Systems from best to worst, in percent."""
-    from reveal_bench.metrics import METRICS
-    from reveal_bench.metrics.words import interval_text, value_text
-
-    table = _table("system", "rank", "95 % ranks", "tier", METRICS[ranked[0].metric].title, "95 % interval")
-    for system in ranked:
-        ranks = f"{system.rank_low} to {system.rank_high}"
-        value = value_text(system.metric, system.value)
-        interval = interval_text(system.metric, system.low, system.high)
-        table.add_row(system.name, str(system.rank), ranks, str(system.tier), value, interval)
-    console = _console()
-    console.print(caption, markup=False, soft_wrap=True)
-    console.print(table)
 
 
 def print_balance(balance: Balance, most: int = 8) -> None:

@@ -430,7 +430,7 @@ def rank(
         _print_json(_head(first, resamples, seed) | {"metric": result.metric, "systems": records})
         return
     if not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
-        terminal.print_ranking(result.ranked, result.caption)
+        terminal.print_shown(result)
 
 
 def _warn_of(file: Path, scored: ScoredFile) -> None:

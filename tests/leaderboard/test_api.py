@@ -67,12 +67,12 @@ def scored(server: Server, board: Board, uploads: str, tmp_path_factory: pytest.
     """The first file of the board, sent and followed to its score by the project's own client."""
     file = tmp_path_factory.mktemp("first") / "good.jsonl"
     file.write_text(predictions_to_jsonl(guesses(board.manifest)), encoding="utf-8")
-    document = client.submit(file, url=server.url, benchmark=BENCHMARK, metadata=METADATA)
+    document = client.Server(server.url).submit(file, benchmark=BENCHMARK, metadata=METADATA)
     assert (document["status"], document["queue_position"]) == ("queued", 1)
     assert len(list(Blobs(uploads).names())) == 2  # the file, and its predictions
     assert not (server.data / "blobs").exists()
     with server.worker("--once", "--blobs", uploads):
-        return list(client.follow(document["id"], url=server.url, timeout=WAIT_SECONDS))[-1]
+        return list(client.Server(server.url).follow(document["id"], timeout=WAIT_SECONDS))[-1]
 
 
 def test_a_good_file_is_queued_scored_and_shown(server: Server, scored: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def test_a_good_file_is_queued_scored_and_shown(server: Server, scored: dict[str
 
 def test_the_client_is_told_what_is_wrong_with_a_file(server: Server, write_file: Callable[..., Path]) -> None:
     with pytest.raises(client.LeaderboardError, match="422"):
-        client.submit(write_file(broken={1: "{"}), url=server.url, benchmark=BENCHMARK, metadata=METADATA)
+        client.Server(server.url).submit(write_file(broken={1: "{"}), benchmark=BENCHMARK, metadata=METADATA)
 
 
 @pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")

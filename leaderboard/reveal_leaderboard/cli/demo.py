@@ -316,8 +316,8 @@ def upload(uploads: Sequence[Upload], url: str, echo: Echo) -> None:
     """Send every file by the API, and wait for its score."""
     echo("6  uploading the files for the holdouts, each as another team")
     for one in uploads:
-        sent = client.submit(one.path, url=url, benchmark=one.benchmark, metadata=one.metadata)
-        *_, final = client.follow(sent["id"], url=url)
+        sent = client.Server(url).submit(one.path, benchmark=one.benchmark, metadata=one.metadata)
+        *_, final = client.Server(url).follow(sent["id"])
         model = sent["metadata"]["model"]["name"]
         echo(f"     {one.benchmark:<14} {model:<18} {final['status']}")
 
@@ -340,7 +340,7 @@ def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
     """The board once every entry has its place, which a worker gives it a moment after the score."""
     deadline = time.monotonic() + PLACING_SECONDS
     while True:
-        board: dict[str, Any] = client.leaderboard(url=url, benchmark=benchmark)
+        board: dict[str, Any] = client.Server(url).leaderboard(benchmark)
         if not any(entry["is_new"] for entry in board["entries"]) or time.monotonic() > deadline:
             return board
         time.sleep(0.5)

@@ -194,7 +194,7 @@ def test_a_token_made_on_the_page_lets_the_client_submit(page: Any, board: RealB
     page.get_by_role("button", name="Issue the token").click()
     secret = page.locator("#token-answer .rv-secret").inner_text()
     metadata = {"model": {"name": "By client"}, "organization": OTHER_TEAM, "kind": "cnn"}
-    sent = client.submit(board.file(), url=board.url, token=secret, benchmark=BENCHMARK, metadata=metadata)
+    sent = client.Server(board.url, secret).submit(board.file(), benchmark=BENCHMARK, metadata=metadata)
     assert sent["is_new"]
     page.goto(f"{board.url}/mine")
     page.locator("#tokens tr", has_text="a program").get_by_role("button", name="Revoke").click()
