@@ -33,7 +33,7 @@ from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 __all__ = [
     "MACRO", "BootstrapMeans", "Estimate", "Figures", "Resampled", "are_means", "as_result", "blocks_of_counts",
     "bootstrap_columns", "bootstrap_means", "bounds_of", "code_cases", "estimate_cases", "estimate_means",
-    "estimates_from", "interval_of", "leave_one_out", "macro_first", "percentile_interval", "replicates_of",
+    "estimates_from", "interval_of", "leave_one_out", "macro_first", "replicates_of",
     "resampling_counts", "weighted_sums",
 ]  # fmt: skip
 
@@ -398,12 +398,6 @@ def _check_codes(name: str, codes: IntArray, n_cases: int, limit: int) -> None:
         raise ValueError(f"`{name}` must have the length of `values` ({n_cases}), got {len(codes)}")
     if len(codes) and (codes.min() < 0 or codes.max() >= limit):
         raise ValueError(f"`{name}` must lie in [0, {limit}), got {codes.min()} to {codes.max()}")
-
-
-def percentile_interval(replicates: FloatArray) -> tuple[float, float, int]:
-    """(low, high, number of undefined replicates) of the central 95 % of the defined `replicates`, (n_resamples,)."""
-    found = find_intervals(np.full(1, np.nan), replicates[:, None])
-    return float(found.low[0]), float(found.high[0]), int(found.n_empty[0])
 
 
 def interval_of(recipe: str) -> str:

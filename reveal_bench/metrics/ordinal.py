@@ -10,7 +10,6 @@ the readers were averaged (paper 001 does not say in which order), NaN unless al
 Metrics
 -------
 * :func:`content_score`       weakest of three scores (paper 001, section 3.3)
-* :func:`mean_of_readers`     mean of two readers where both rated (section 3.5)
 * :func:`rubric_summary`      mean, SD, share of fives, share below three (Tables 1 and 2)
 * :func:`compare_models`      Wilcoxon signed-rank with Benjamini-Hochberg (section 3.4)
 * :func:`reader_agreement`    quadratic-weighted kappa and mean absolute difference (Table 3)
@@ -39,7 +38,6 @@ __all__ = [
     "RubricSummary",
     "compare_models",
     "content_score",
-    "mean_of_readers",
     "reader_agreement",
     "rubric_summary",
 ]
@@ -137,23 +135,6 @@ def content_score(process: npt.ArrayLike, execution: npt.ArrayLike, synthesis: n
     columns = (np.asarray(column, np.float64) for column in (process, execution, synthesis))
     content: FloatArray = np.minimum.reduce(list(columns))
     return content
-
-
-def mean_of_readers(first: npt.ArrayLike, second: npt.ArrayLike) -> FloatArray:
-    """Mean of the two ratings where both readers gave one, else the one there is, else NaN.
-
-    Parameters
-    ----------
-    first, second : rating arrays (n_tasks, 6)
-
-    Raises
-    ------
-    ValueError
-        If a shape is another or a rating is not an integer from 1 to 5 (or NaN).
-    """
-    a, b = _check_ratings("first", first), _check_ratings("second", second)
-    _check_tasks("second", b, "first", a)
-    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, (a + b) / 2))
 
 
 def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[str] = REPORTED) -> list[RubricSummary]:

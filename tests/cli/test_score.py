@@ -65,46 +65,13 @@ def test_the_first_pages_have_no_gap(page: str) -> None:
 
 
 def test_commands_of_the_first_versions() -> None:
-    assert COMMANDS == [
-        "agreement",
-        "attach",
-        "baseline",
-        "build",
-        "compare",
-        "confidence",
-        "convert",
-        "curves",
-        "diff",
-        "draft-ratings",
-        "export",
-        "export-lmms",
-        "import-inspect",
-        "import-lmms",
-        "import-replies",
-        "inspect",
-        "lint",
-        "metrics",
-        "misses",
-        "phantom",
-        "plan-readers",
-        "publish",
-        "rank",
-        "readers",
-        "readings",
-        "receipt",
-        "report",
-        "run",
-        "saliency",
-        "score",
-        "score-maps",
-        "shapes",
-        "status",
-        "submit",
-        "validate",
-        "verify-receipt",
-        "view",
-        "withdraw",
-    ]
+    names = """
+        agreement attach baseline build compare confidence convert curves diff draft-ratings export export-lmms
+        import-inspect import-lmms import-replies inspect lint metrics misses phantom plan-readers publish rank
+        readers readings receipt report run saliency score score-maps shapes status submit validate
+        verify-receipt view withdraw
+    """
+    assert names.split() == COMMANDS
 
 
 @pytest.mark.parametrize("command", ["score", "lint", "--help"])

@@ -17,11 +17,10 @@ from reveal_bench.metrics.bootstrap import (
     bootstrap_means,
     estimate_cases,
     estimate_means,
-    percentile_interval,
     resampling_counts,
 )
 from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels, estimate_ranking
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Resampling, find_intervals
 
 NAN = float("nan")
 
@@ -132,9 +131,9 @@ def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
     # one of four patients has the only row: a replicate misses that patient with probability (3/4)^4
     counts = resampling_counts(4, Resampling(2000, 1))
     got = bootstrap_means(np.array([0.7]), np.array([0]), np.array([2]), n_groups=1, counts=counts)
-    low, high, n_empty = percentile_interval(got.replicates[:, 0])
-    assert (low, high) == pytest.approx((0.7, 0.7))
-    assert n_empty == (counts[:, 2] == 0).sum()
+    found, n_empty = find_intervals(np.full(1, NAN), got.replicates), np.isnan(got.replicates).sum()
+    assert (found.low[0], found.high[0]) == pytest.approx((0.7, 0.7))
+    assert found.n_empty[0] == n_empty == (counts[:, 2] == 0).sum()
     assert n_empty / 2000 == pytest.approx(0.75**4, abs=0.03)
 
 

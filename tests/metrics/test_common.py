@@ -36,7 +36,7 @@ NOT_METRICS = {
         "kappa_from_tables", "lowest_kappa", "reader_against_majority", "reader_sums", "resample_tables", "unit_tables",
     },
     "detection": {"detection_figures", "froc_points", "precision_recall"},
-    "ordinal": {"compare_models", "mean_of_readers", "reader_agreement"},
+    "ordinal": {"compare_models", "reader_agreement"},
 }  # fmt: skip
 """Public functions that are not metrics by themselves: parts of metrics, or forms of metrics that are in the table."""
 

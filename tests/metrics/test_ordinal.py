@@ -15,7 +15,6 @@ from reveal_bench.metrics.ordinal import (
     REPORTED_OF_TEXT,
     compare_models,
     content_score,
-    mean_of_readers,
     reader_agreement,
     rubric_summary,
 )
@@ -78,11 +77,8 @@ def test_degenerate_agreement() -> None:
 def test_content_is_the_weakest_of_three_after_averaging_readers() -> None:
     np.testing.assert_array_equal(content_score([5, 4, NAN], [3, 2, 5], [4, 3, 5]), [3, 2, NAN])
     # readers 5 3 4 and 3 5 4: means 4 4 4, so content is 4, though either reader alone gives 3
-    first, second = np.array([[5.0, 3, 4, 5, NAN, 1]]), np.array([[3.0, 5, 4, NAN, NAN, 2]])
-    mean = mean_of_readers(first, second)
-    np.testing.assert_array_equal(mean, [[4, 4, 4, 5, NAN, 1.5]])
+    mean = np.array([[4, 4, 4, 5, NAN, 1.5]])
     assert rubric_summary({"m": mean}, criteria=["content"])[0].mean == 4
-    np.testing.assert_array_equal(mean_of_readers(second, first), mean)
 
 
 def test_summary_by_hand() -> None:
@@ -126,7 +122,7 @@ def test_comparison_equals_scipy(rng: np.random.Generator) -> None:
         n = int(rng.integers(5, 12) if trial < 3 else rng.integers(60, 120))  # scipy enumerates signs for few tasks
         a, b = random_ratings(rng, n), random_ratings(rng, n)
         if trial % 2:  # means of two readers: halves
-            a = mean_of_readers(a, random_ratings(rng, n))
+            a = (a + random_ratings(rng, n)) / 2
         rows = compare_models(a, b, criteria=REPORTED)
         p_values = []
         for criterion, row in zip(REPORTED, rows, strict=True):
@@ -195,6 +191,6 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match=re.escape("`second` must hold integers from 1 to 5 or NaN, got 3.5")):
         reader_agreement(good, good + 0.5)
     with pytest.raises(ValueError, match=re.escape("`second` must have the length of `first` (2), got 1")):
-        mean_of_readers(good, good[:1])
+        reader_agreement(good, good[:1])
     with pytest.raises(ValueError, match=r"`criteria` must be of content, process, .*, got 'accuracy'"):
         rubric_summary({"m": good}, criteria=["accuracy"])

@@ -20,104 +20,52 @@ class Case:
     present: bool = True
 
 
+def cases(expected: str, *texts: str) -> list[Case]:
+    """Texts that are all read as the same."""
+    return [Case(text, expected) for text in texts]
+
+
 _LONG = "The lungs are well expanded and the trachea is in the midline. "
 
 TERSE = [
-    Case("D5", "D5"),
-    Case("D5.", "D5"),
-    Case(" d5 \n", "D5"),
-    Case("Cell: D5", "D5"),
-    Case("cell: d5", "D5"),
-    Case("Cell: D5.", "D5"),
+    *cases("D5", "D5", "D5.", " d5 \n", "Cell: D5", "cell: d5", "Cell: D5."),
     Case("CELL: G2", "G2"),
     Case("Cell - F6", "F6"),
     Case("Cell = F6", "F6"),
-    Case("Cell D5", "D5"),
-    Case("(D5)", "D5"),
-    Case("[D5]", "D5"),
-    Case('"D5"', "D5"),
-    Case("`D5`", "D5"),
-    Case("D 5", "D5"),
-    Case("D-5", "D5"),
-    Case("D, 5", "D5"),
-    Case("(D,5)", "D5"),
-    Case("(D, 5)", "D5"),
-    Case("Cell: (D,5)", "D5"),
-    Case("Cell: 5D", "D5"),
-    Case("D05", "D5"),
-    Case("Answer: B3", "B3"),
-    Case("Final answer: B3", "B3"),
-    Case("Grid cell: B3", "B3"),
-    Case("Grid coordinate: B3", "B3"),
-    Case("column D row 5", "D5"),
-    Case("Column D, row 5.", "D5"),
-    Case("Row 5, column D", "D5"),
-    Case("Column: D\nRow: 5", "D5"),
-    Case("Cell: column D, row 5", "D5"),
-    Case("\u200bD5\u200b", "D5"),
-    Case("D5 ", "D5"),
-    Case("D5<|im_end|>", "D5"),
-    Case("Cell: D5</s>", "D5"),
-    Case("Cell: [D5]", "D5"),
-    Case("Cell: <D5>", "D5"),
-    Case("Cell: 'D5'", "D5"),
+    *cases("D5", "Cell D5", "(D5)", "[D5]", '"D5"', "`D5`", "D 5", "D-5", "D, 5", "(D,5)", "(D, 5)", "Cell: (D,5)",
+        "Cell: 5D", "D05"),
+    *cases("B3", "Answer: B3", "Final answer: B3", "Grid cell: B3", "Grid coordinate: B3"),
+    *cases("D5", "column D row 5", "Column D, row 5.", "Row 5, column D", "Column: D\nRow: 5",
+        "Cell: column D, row 5", "\u200bD5\u200b", "D5 ", "D5<|im_end|>", "Cell: D5</s>", "Cell: [D5]", "Cell: <D5>",
+        "Cell: 'D5'"),
     Case("H8", "H8"),
     Case("A1", "A1"),
-]
+]  # fmt: skip
 
 MARKDOWN = [
-    Case("**D5**", "D5"),
-    Case("**Cell: D5**", "D5"),
-    Case("**Cell:** D5", "D5"),
-    Case("**Cell**: `D5`", "D5"),
-    Case("Cell: **D5**", "D5"),
-    Case("### Final Answer\n\n**D5**", "D5"),
-    Case("## Cell: E6", "E6"),
-    Case("> Cell: E6", "E6"),
-    Case("- Cell: E6", "E6"),
-    Case("Cell:\nE6", "E6"),
-    Case("**Final Answer:**\n\nE6", "E6"),
-    Case("$\\boxed{D5}$", "D5"),
-    Case("The final answer is $\\boxed{\\text{D5}}$.", "D5"),
-    Case("Cell: $D_5$", "D5"),
-    Case("Cell: D₅", "D5"),
-    Case("__D5__", "D5"),
-    Case("<answer>D5</answer>", "D5"),
-    Case("<cell>D5</cell>", "D5"),
+    *cases("D5", "**D5**", "**Cell: D5**", "**Cell:** D5", "**Cell**: `D5`", "Cell: **D5**",
+        "### Final Answer\n\n**D5**"),
+    *cases("E6", "## Cell: E6", "> Cell: E6", "- Cell: E6", "Cell:\nE6", "**Final Answer:**\n\nE6"),
+    *cases("D5", "$\\boxed{D5}$", "The final answer is $\\boxed{\\text{D5}}$.", "Cell: $D_5$", "Cell: D₅", "__D5__",
+        "<answer>D5</answer>", "<cell>D5</cell>"),
     Case("| finding | cell |\n|---|---|\n| Edema | C4 |", "C4"),
     Case("The opacity is seen in **F6**, next to the heart border in F5.", "F6"),
     Case("**C4**: faint haze\n**D5**: dense\n**D6**: faint haze\n\nThe densest is D5.", "D5"),
-]
+]  # fmt: skip
 
 JSON = [
-    Case('{"cell": "D5"}', "D5"),
-    Case('{"cell":"d5"}', "D5"),
-    Case('```json\n{"cell": "D5"}\n```', "D5"),
-    Case('```\n{\n  "cell": "D5",\n  "confidence": 0.8\n}\n```', "D5"),
-    Case('{"reasoning": "Seen in C4 and D4.", "cell": "D5"}', "D5"),
-    Case('{"cell": "D5", "reasoning": "Denser than C4."}', "D5"),
-    Case('{"row": 5, "column": "D"}', "D5"),
-    Case('{"column": "D", "row": "5"}', "D5"),
-    Case("{'cell': 'D5'}", "D5"),
-    Case('{"answer": "D5"}', "D5"),
-    Case('["D5"]', "D5"),
-    Case('{"grid_cell": "D5"}', "D5"),
+    *cases("D5", '{"cell": "D5"}', '{"cell":"d5"}', '```json\n{"cell": "D5"}\n```',
+        '```\n{\n  "cell": "D5",\n  "confidence": 0.8\n}\n```', '{"reasoning": "Seen in C4 and D4.", "cell": "D5"}',
+        '{"cell": "D5", "reasoning": "Denser than C4."}', '{"row": 5, "column": "D"}', '{"column": "D", "row": "5"}',
+        "{'cell': 'D5'}", '{"answer": "D5"}', '["D5"]', '{"grid_cell": "D5"}'),
     Case('{"cell": "K9"}', "outside"),
     Case('{"cell": null}', "unclear"),
     Case('Here is the result:\n```json\n{"cell": "F7"}\n```\nLet me know if you need more.', "F7"),
-]
+]  # fmt: skip
 
 SEVERAL = [
-    Case("C4, D5", "D5"),
-    Case("C4 and D5", "D5"),
-    Case("Cell: C4, D5", "D5"),
-    Case("Cell: C4 or D5", "D5"),
-    Case("Cell: C4/D5", "D5"),
-    Case("Cells: C4, D4, D5", "D5"),
-    Case("C4-D5", "D5"),
-    Case("Cell: C4-D5", "D5"),
-    Case("cells C4 to D5", "D5"),
-    Case("Cell: C4 – D5", "D5"),
+    *cases("D5", "C4, D5", "C4 and D5", "Cell: C4, D5", "Cell: C4 or D5", "Cell: C4/D5", "Cells: C4, D4, D5", "C4-D5",
+        "Cell: C4-D5", "cells C4 to D5", "Cell: C4 – D5"),
     Case("Cell: C4–C6", "C6"),
     Case("D4 is the densest part of an opacity that spans C4 to D5.", "D4"),
     Case("Cell: D4 (the opacity spans C4-E5)", "D4"),
@@ -130,7 +78,7 @@ SEVERAL = [
     Case("Most likely C4, but D4 cannot be excluded.\nCell: C4", "C4"),
     Case("The shadow extends from B6 through C7.", "C7"),
     Case("C4\nD5", "D5"),
-]
+]  # fmt: skip
 
 PROSE = [
     Case("The consolidation is most prominent in cell D5.", "D5"),
@@ -139,9 +87,8 @@ PROSE = [
     Case("The answer is F6", "F6"),
     Case("My best guess would be cell G7, at the left costophrenic angle.", "G7"),
     Case("Based on the image, the Pleural Effusion is located in G7.", "G7"),
-    Case("D5. The opacity lies beside the heart; E5 is clear.", "D5"),
-    Case("D5\n\nThe opacity lies beside the heart, next to E5.", "D5"),
-    Case("D5 - dense opacity in the right lower zone", "D5"),
+    *cases("D5", "D5. The opacity lies beside the heart; E5 is clear.",
+        "D5\n\nThe opacity lies beside the heart, next to E5.", "D5 - dense opacity in the right lower zone"),
     Case("The heart spans C5 to F7. The cell is E6.", "E6"),
     Case("Looking at row 6, the left base (G6) is blunted.", "G6"),
     Case("In C4 there is haze. In D5 the density is greatest, so the answer is D5, not C4.", "D5"),
@@ -152,12 +99,8 @@ PROSE = [
     Case("Cell: C6\nLocation: right lower lobe, near C7", "C6"),
     Case("Cell: E5\n\nReasoning: the cardiac silhouette fills D5 to F7, and its centre is nearest to E5.", "E5"),
     Case("The image shows cardiomegaly. The heart is centred on E6, with its apex in G7.\n\nCell: E6", "E6"),
-    Case("The left lower lobe is opaque.", "unclear"),
-    Case("Right lower zone", "unclear"),
-    Case("Yes, it is present.", "unclear"),
-    Case("5", "unclear"),
-    Case("D", "unclear"),
-]
+    *cases("unclear", "The left lower lobe is opaque.", "Right lower zone", "Yes, it is present.", "5", "D"),
+]  # fmt: skip
 
 LOOKALIKES = [
     Case("The tube tip projects over the T4 vertebra, in cell D3.", "D3"),
@@ -187,15 +130,8 @@ LOOKALIKES = [
 ]
 
 OUTSIDE = [
-    Case("K9", "outside"),
-    Case("Cell: K9", "outside"),
-    Case("Cell: I5", "outside"),
-    Case("Cell: D9", "outside"),
-    Case("Cell: D0", "outside"),
-    Case("D10", "outside"),
-    Case("The opacity is in cell J4.", "outside"),
-    Case("C4 is hazy.\nCell: J4", "outside"),
-    Case("Column K, row 3", "outside"),
+    *cases("outside", "K9", "Cell: K9", "Cell: I5", "Cell: D9", "Cell: D0", "D10", "The opacity is in cell J4.",
+        "C4 is hazy.\nCell: J4", "Column K, row 3"),
     Case("Cell: D5", "outside", grid=4),
     Case("Cell: M12", "M12", grid=16),
     Case("m12", "M12", grid=16),
@@ -208,7 +144,7 @@ OUTSIDE = [
     Case("Cell: (M, 12)", "M12", grid=16),
     Case("Z26", "Z26", grid=26),
     Case("Cell: A1", "A1", grid=1),
-]
+]  # fmt: skip
 
 THINKING = [
     Case("<think>C4 looks dense, but D5 more so.</think>D5", "D5"),
@@ -277,38 +213,28 @@ EMPTY = [
 ]
 
 REFUSALS = [
-    Case("I'm sorry, but I can't assist with that.", "refused"),
-    Case("I’m sorry, I can’t help with identifying abnormalities in medical images.", "refused"),
-    Case("I cannot provide medical diagnoses. Please consult a qualified radiologist.", "refused"),
-    Case("I'm unable to analyze medical images.", "refused"),
-    Case("As an AI language model, I am not able to interpret radiographs.", "refused"),
-    Case("Sorry, I can't determine the location from this image.", "refused"),
-    Case("I do not have the ability to view images.", "refused"),
-    Case("I can't comply with this request.", "refused"),
-    Case("Unfortunately, I am not qualified to interpret this X-ray.", "refused"),
-    Case("I won't be able to give a diagnosis here.", "refused"),
-    Case("I must decline to interpret this image.", "refused"),
-    Case("It would not be appropriate for me to interpret this radiograph.", "refused"),
-    Case("I don't see any image attached. Could you upload it?", "refused"),
-    Case("No image was provided.", "refused"),
-    Case("I can't say which of the cells A1 to H8 shows it.", "refused"),
-    Case("I'm sorry, I can't do this. An answer would look like 'Cell: D5'.", "refused"),
+    *cases("refused", "I'm sorry, but I can't assist with that.",
+        "I’m sorry, I can’t help with identifying abnormalities in medical images.",
+        "I cannot provide medical diagnoses. Please consult a qualified radiologist.",
+        "I'm unable to analyze medical images.", "As an AI language model, I am not able to interpret radiographs.",
+        "Sorry, I can't determine the location from this image.", "I do not have the ability to view images.",
+        "I can't comply with this request.", "Unfortunately, I am not qualified to interpret this X-ray.",
+        "I won't be able to give a diagnosis here.", "I must decline to interpret this image.",
+        "It would not be appropriate for me to interpret this radiograph.",
+        "I don't see any image attached. Could you upload it?", "No image was provided.",
+        "I can't say which of the cells A1 to H8 shows it.",
+        "I'm sorry, I can't do this. An answer would look like 'Cell: D5'."),
     Case("I can't give a diagnosis, but the opacity is in D5.", "D5"),
     Case("I cannot provide medical advice. For study purposes:\n\nCell: D5", "D5"),
     Case("I cannot be certain, but F6 seems best.", "F6"),
-    Case("Es tut mir leid, aber ich kann medizinische Bilder nicht beurteilen.", "refused"),
-    Case("Das kann ich leider nicht beantworten.", "refused"),
-    Case("Je suis désolé, mais je ne peux pas analyser d'images médicales.", "refused"),
-    Case("Lo siento, no puedo ayudar con eso.", "refused"),
-    Case("抱歉，我无法分析医学影像。", "refused"),
-    Case("对不起，我不能提供诊断。", "refused"),
-    Case("申し訳ありませんが、医療画像を解釈することはできません。", "refused"),
-]
+    *cases("refused", "Es tut mir leid, aber ich kann medizinische Bilder nicht beurteilen.",
+        "Das kann ich leider nicht beantworten.", "Je suis désolé, mais je ne peux pas analyser d'images médicales.",
+        "Lo siento, no puedo ayudar con eso.", "抱歉，我无法分析医学影像。", "对不起，我不能提供诊断。",
+        "申し訳ありませんが、医療画像を解釈することはできません。"),
+]  # fmt: skip
 
 LANGUAGES = [
-    Case("Zelle: D5", "D5"),
-    Case("Die Zelle ist D5.", "D5"),
-    Case("Antwort: D5", "D5"),
+    *cases("D5", "Zelle: D5", "Die Zelle ist D5.", "Antwort: D5"),
     Case("Der Befund liegt am ehesten in Feld F6.", "F6"),
     Case("Spalte D, Zeile 5", "D5"),
     Case("Die Verschattung reicht von C4 bis D5, am deutlichsten ist sie in D4.", "D4"),
@@ -316,17 +242,10 @@ LANGUAGES = [
     Case("Réponse : F6", "F6"),
     Case("La cellule la plus représentative est F6.", "F6"),
     Case("L'opacité s'étend de C4 à D5. Cellule : C5", "C5"),
-    Case("单元格：D5", "D5"),
-    Case("答案：Ｄ５", "D5"),
-    Case("最明显的位置是D5格。", "D5"),
+    *cases("D5", "单元格：D5", "答案：Ｄ５", "最明显的位置是D5格。"),
     Case("病变位于C4至D5之间，最显著的是D4。", "D4"),
-    Case("セル：D5", "D5"),
-    Case("Celda: D5", "D5"),
-    Case("Ответ: D5", "D5"),
-    Case("D５", "D5"),
-    Case("정답: D5", "D5"),
-    Case("الخلية: D5", "D5"),
-]
+    *cases("D5", "セル：D5", "Celda: D5", "Ответ: D5", "D５", "정답: D5", "الخلية: D5"),
+]  # fmt: skip
 
 ABSENT = [
     Case("absent", "absent", present=False),
