@@ -29,33 +29,6 @@ from typing import Any, Self
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = [
-    "CHESTX_DET_FINDINGS",
-    "CHEXLOCALIZE_FINDINGS",
-    "CHEXPERT_LABELS",
-    "GRID_STUDY_FINDINGS",
-    "MS_CXR_FINDINGS",
-    "NIH_BOX_FINDINGS",
-    "PADCHEST_GR_FINDINGS",
-    "PADCHEST_GR_LABELS",
-    "PADCHEST_OTHER_LABELS",
-    "REVEAL_LABELS",
-    "REVEAL_TERMS",
-    "RSNA_FINDINGS",
-    "SIIM_FINDINGS",
-    "VINBIGDATA_FINDINGS",
-    "VINDR_CXR_FINDINGS",
-    "VINDR_GLOBAL_LABELS",
-    "LabelTerm",
-    "Vocabulary",
-    "alone_in",
-    "canonical_finding",
-    "conflict",
-    "hint",
-    "nearest_names",
-    "terms_of",
-]
-
 CHEXLOCALIZE_FINDINGS: tuple[str, ...] = (
     "Enlarged Cardiomediastinum",
     "Cardiomegaly",

@@ -36,26 +36,6 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 
-__all__ = [
-    "ReaderTables",
-    "Weights",
-    "ac1_from_sums",
-    "ac1_from_tables",
-    "agreement_from_tables",
-    "cohen_kappa",
-    "contingency_table",
-    "difference_from_tables",
-    "gwet_ac1",
-    "kappa_from_tables",
-    "lowest_kappa",
-    "mean_absolute_difference",
-    "percent_agreement",
-    "reader_against_majority",
-    "reader_sums",
-    "resample_tables",
-    "unit_tables",
-]
-
 Counts = npt.NDArray[np.floating[Any]]
 Weights = Literal["linear", "quadratic"]
 

@@ -30,13 +30,6 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined, of_enough
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
-__all__ = [
-    "MACRO", "BootstrapMeans", "Estimate", "Figures", "Resampled", "are_means", "as_result", "blocks_of_counts",
-    "bootstrap_columns", "bootstrap_means", "bounds_of", "code_cases", "estimate_cases", "estimate_means",
-    "estimates_from", "interval_of", "leave_one_out", "macro_first", "replicates_of",
-    "resampling_counts", "weighted_sums",
-]  # fmt: skip
-
 MACRO = "macro"
 """What stands for the finding in the Estimate of an unweighted mean over findings."""
 

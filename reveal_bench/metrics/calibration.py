@@ -26,8 +26,6 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 
-__all__ = ["Bin", "Binning", "calibration_error", "net_benefits", "reliability", "risk_coverage", "area_under_risk"]
-
 Binning = Literal["width", "count"]
 _MOST_BINS = 100
 

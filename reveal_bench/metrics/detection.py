@@ -39,16 +39,6 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.bootstrap import weighted_sums
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, box_overlaps, match_marks, match_masks
 
-__all__ = [
-    "FROC_RATES",
-    "RANKED",
-    "Matched",
-    "detection_figure",
-    "detection_figures",
-    "froc_points",
-    "precision_recall",
-]
-
 FROC_RATES = {
     "froc_0125": 0.125,
     "froc_025": 0.25,

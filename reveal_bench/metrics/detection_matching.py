@@ -28,8 +28,6 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["CENTRE", "IOUS", "RULES", "Hits", "box_overlaps", "match_marks", "match_masks", "match_points"]
-
 IOUS = tuple(k / 20 for k in range(8, 20))
 """Thresholds of IoU: 0.4, 0.45, ..., 0.95."""
 RULES = (*(f"iou_{round(100 * iou)}" for iou in IOUS), "centre", "iobb_50", "mask")

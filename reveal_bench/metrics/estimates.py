@@ -54,17 +54,6 @@ from reveal_bench.metrics.labels import (
     tables_from_sums,
 )
 
-__all__ = [
-    "MAX_CATEGORIES",
-    "POOLED",
-    "as_flat_result",
-    "code_ratings",
-    "estimate_agreement",
-    "estimate_labels",
-    "estimate_ranking",
-    "units_behind",
-]
-
 POOLED = "all"
 """What stands for the finding in the Estimate of all decisions or studies together."""
 

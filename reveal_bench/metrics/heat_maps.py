@@ -34,21 +34,6 @@ from reveal_bench.masks import PackedMasks, encode_mask, pack_masks
 if TYPE_CHECKING:
     from reveal_bench.kernels import Laid
 
-__all__ = [
-    "LaidMap",
-    "Map",
-    "at_size",
-    "checked_map",
-    "laid_over",
-    "largest_point",
-    "mask_above",
-    "otsu_level",
-    "otsu_mask",
-    "scaled",
-    "smoothed",
-    "smoothed_as_published",
-]
-
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
 _TOP = np.float32(_LEVELS - 1)

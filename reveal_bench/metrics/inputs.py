@@ -18,17 +18,6 @@ import numpy as np
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 
-__all__ = [
-    "Batch",
-    "CheckedInputs",
-    "label_matrix",
-    "read_labels",
-    "read_masks",
-    "read_places",
-    "read_ratings",
-    "to_rles",
-]
-
 
 class Batch(NamedTuple):
     """Values of one batch in the form that is stored, and which of a module's `features` that is."""

@@ -31,11 +31,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
 
-__all__ = [
-    "INTERVALS", "Interval", "Intervals", "Resampling", "check_interval", "find_intervals", "mean_of_defined",
-    "of_enough",
-]  # fmt: skip
-
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 

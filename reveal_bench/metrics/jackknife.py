@@ -44,24 +44,6 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "LEAST_UNITS",
-    "LEAST_UNITS_IN_MACRO",
-    "LEAST_UNITS_OF_KAPPA",
-    "LEAST_UNITS_OF_MEAN",
-    "POOLED_FREEDOM",
-    "POOLED_FREEDOM_OF_RATIOS",
-    "Evidence",
-    "evidence_of_groups",
-    "jackknife_ends",
-    "spread",
-    "standard_errors",
-    "t_quantile",
-    "t_tail",
-    "tails_beyond",
-    "Z",
-]
-
 LEAST_UNITS = 10
 """Patients behind a figure below which it has no interval."""
 LEAST_UNITS_OF_KAPPA, LEAST_UNITS_OF_MEAN = 12, 15

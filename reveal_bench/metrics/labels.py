@@ -39,12 +39,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.agreement import Counts, check_codes, divide, kappa_from_tables, resample_tables
 
-__all__ = [
-    "Average", "LabelSums", "apply_thresholds", "auroc", "average_precision", "exact_match",
-    "exact_match_from_sums", "hamming_from_sums", "hamming_loss", "kappa_from_sums", "label_sums", "multilabel_f1",
-    "precision", "ranking_replicates", "ratio_from_sums", "recall", "tables_from_sums",
-]  # fmt: skip
-
 Average = Literal["macro", "micro", "weighted", "samples"]
 Ratio = Literal["f1", "precision", "recall"]
 Ranking = Literal["auroc", "average_precision"]

@@ -30,19 +30,6 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.geometry import Grid, is_inside
 from reveal_bench.masks import PackedMasks
 
-__all__ = [
-    "Slice",
-    "box_iou",
-    "cell_coverage",
-    "chance_among",
-    "grid_chance",
-    "grid_hit",
-    "hit_cells",
-    "hits_among",
-    "mask_iou",
-    "point_hit",
-]
-
 Slice = Literal["true_positive", "all"]
 
 

@@ -18,8 +18,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray
 from reveal_bench.metrics.heat_maps import at_size, largest_point
 
-__all__ = ["TOLERANCE", "energy_inside", "pixel_average_precision", "tolerant_hit"]
-
 TOLERANCE = 15.0
 """Pixels, as TorchRay's pointing game has it."""
 

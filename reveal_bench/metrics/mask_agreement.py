@@ -23,8 +23,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.masks import PackedMasks
 
-__all__ = ["Spacing", "boundary_iou", "dice", "hausdorff_95", "surface_distance"]
-
 BAND = 0.02
 """Width of the band of :func:`boundary_iou`, as a share of the image's diagonal."""
 Spacing = tuple[float, float]

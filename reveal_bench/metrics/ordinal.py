@@ -27,22 +27,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
 
-__all__ = [
-    "CONTENT",
-    "CONTENT_CRITERIA",
-    "CRITERIA",
-    "REPORTED",
-    "REPORTED_OF_TEXT",
-    "ModelDifference",
-    "ReaderAgreement",
-    "RubricSummary",
-    "compare_models",
-    "content_score",
-    "reader_agreement",
-    "rubric_summary",
-]
-
-
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings."""
 CONTENT_CRITERIA = CRITERIA[:3]

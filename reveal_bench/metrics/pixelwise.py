@@ -20,8 +20,6 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.masks import PackedMasks
 
-__all__ = ["sensitivity", "shared_areas", "specificity"]
-
 
 def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
     """Share of the reference's pixels that lie in the predicted mask.

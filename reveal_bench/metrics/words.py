@@ -8,18 +8,6 @@ from math import inf
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.intervals import Resampling
 
-__all__ = [
-    "groups_text",
-    "interval_text",
-    "intervals_text",
-    "n_text",
-    "p_text",
-    "plural_of",
-    "range_text",
-    "scale_text",
-    "value_text",
-]
-
 
 def plural_of(unit: str) -> str:
     """Several of what is resampled.
