@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.dataset.build import BuildLog, build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.sources import nih_boxes
@@ -181,7 +180,7 @@ def test_an_unknown_column_is_told(tmp_path: Path) -> None:
     assert "BBox_List_2017.csv: the column 'Reader' is unknown and is ignored" in warnings
 
 
-def test_the_twin_becomes_a_folder_with_pictures_and_views(twin: Path, tmp_path: Path) -> None:
+def test_the_twin_has_pictures_and_views(twin: Path) -> None:
     found = nih_boxes.inspect(twin)
     assert found.synthetic
     assert found.warnings == []
@@ -190,31 +189,9 @@ def test_the_twin_becomes_a_folder_with_pictures_and_views(twin: Path, tmp_path:
     assert nih_boxes.read(twin, pixels="withhold") == reading  # the pictures are read to be hashed
     views = {record.view for record in reading.splits["test"]}
     assert views <= {"AP", "PA"}  # from Data_Entry_2017.csv
-    log = BuildLog()
-    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["nih-boxes"], synthetic=True, log=log)
-    assert log.left_out == []
-    assert validate_folder(tmp_path / "out", load=False) == []  # loaded it is in test_box_sources
     n_pictures = len(list(twin.rglob("*.png")))
     assert n_pictures == found.counts["images"] + 7
     assert reading.warnings == ["7 pictures have no label here and are not part of the dataset"]
-
-
-def test_a_picture_of_another_size_is_a_problem_of_the_build(twin: Path, tmp_path: Path) -> None:
-    text = HEADER + GOOD
-    Image.new("L", (512, 512)).save(tmp_path / "00000001_000.png")
-    reading = nih_boxes.read(write(tmp_path, text))
-    with pytest.raises(BuildError, match="the picture must have 1024 x 1024 pixels, got 512 x 512"):
-        build_folder(reading.splits, tmp_path / "out", BENCHMARKS["nih-boxes"])
-
-
-def test_two_pictures_of_one_name_are_a_problem(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "00000001_000.png").touch()
-    with pytest.raises(
-        BuildError, match=r"must be the only file of its name, got a/00000001_000.png and b/00000001_000"
-    ):
-        nih_boxes.read(write(tmp_path, HEADER + GOOD))
 
 
 def test_arguments(tmp_path: Path) -> None:
