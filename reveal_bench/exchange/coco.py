@@ -144,9 +144,8 @@ def read(path: Path, known: Annotations) -> Annotations:
             raise ArgumentError("file", "must have images and categories of every annotation", f"annotation {number}")
         drawing = _drawing(row, film, finding)
         key = word(row.get("group"), "group") or number
-        before = drawings.get(key)
-        drawings[key] = drawing if before is None else joined(before, drawing)
-    return Annotations(known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()))
+        drawings[key] = joined(drawings.get(key), drawing)
+    return replace(known, drawings=tuple(drawings.values()), studies=())
 
 
 def _field(row: Any, name: str) -> Any:

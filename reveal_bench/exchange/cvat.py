@@ -8,6 +8,7 @@ a mask was filled from as shapes of their own: they stay behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -144,14 +145,12 @@ def read(path: Path, known: Annotations) -> Annotations:
                 continue
             group = _attributes(element).get("group")
             key = (film.image_id, group) if group else len(drawings)
-            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+            drawings[key] = joined(drawings.get(key), drawing)
     studies = tuple(
         StudyLabels(study, reader, of, are_probabilities=any(value not in (0, 1) for value in of.values()))
         for (study, reader), of in values.items()
     )
-    return Annotations(
-        known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), studies
-    )
+    return replace(known, drawings=tuple(drawings.values()), studies=studies)
 
 
 def _attributes(element: ET.Element) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -128,7 +129,7 @@ def read(path: Path, known: Annotations) -> Annotations:
                 drawings += _drawings(dataset, file, films, known)
     if not drawings:
         raise ArgumentError("file", "must be DICOM segmentations", path)
-    return Annotations(known.benchmark, known.version, known.split, known.films, known.names, in_order(drawings, known))
+    return replace(known, drawings=in_order(drawings, known), studies=())
 
 
 def _drawings(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> list[Drawing]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -193,7 +194,7 @@ def read(path: Path, known: Annotations) -> Annotations:
             for n, group in enumerate(report.get_planar_roi_measurement_groups()):
                 drawing, number = _region(group, film, reader, known)
                 key = (film.image_id, reader, number or f"{file} {n}")
-                drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+                drawings[key] = joined(drawings.get(key), drawing)
             for group in report.get_image_measurement_groups():
                 label, value, is_probability = _evaluation(group, known)
                 studies.setdefault((film.study_id, reader, is_probability), {})[label] = value
@@ -204,9 +205,7 @@ def read(path: Path, known: Annotations) -> Annotations:
         StudyLabels(study, reader, of, is_p)
         for (study, reader, is_p), of in sorted(studies.items(), key=lambda one: places[one[0][0]])
     )
-    return Annotations(
-        known.benchmark, known.version, known.split, known.films, known.names, in_order(drawings.values(), known), said
-    )
+    return replace(known, drawings=in_order(drawings.values(), known), studies=said)
 
 
 def _film(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> Film:

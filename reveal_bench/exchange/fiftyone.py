@@ -16,6 +16,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,11 +209,9 @@ def read(path: Path, known: Annotations) -> Annotations:
             drawing = _drawing(part, film, finding, reader, is_contour=kind == "Polylines")
             group = word(part.get("group"), "group")
             key = (film.image_id, group) if group else len(drawings)
-            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+            drawings[key] = joined(drawings.get(key), drawing)
     said = tuple(StudyLabels(study, reader, of, is_p) for (study, reader, is_p), of in studies.items())
-    return Annotations(
-        known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), said
-    )
+    return replace(known, drawings=tuple(drawings.values()), studies=said)
 
 
 def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:

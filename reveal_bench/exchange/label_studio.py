@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -161,10 +162,8 @@ def read(path: Path, known: Annotations) -> Annotations:
             drawing = _drawing(region, meta, reader, _film(data, known), known)
             group = word(meta.get("group"), "group")
             key = (number, group) if group else (number, "alone", n)
-            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
-    return Annotations(
-        known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), tuple(studies)
-    )
+            drawings[key] = joined(drawings.get(key), drawing)
+    return replace(known, drawings=tuple(drawings.values()), studies=tuple(studies))
 
 
 def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

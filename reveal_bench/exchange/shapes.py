@@ -172,14 +172,16 @@ def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: Film
     return encode_mask(mask)
 
 
-def joined(a: Drawing, b: Drawing) -> Drawing:
-    """Two parts of one drawing, such as its mask and its points.
+def joined(a: Drawing | None, b: Drawing) -> Drawing:
+    """Two parts of one drawing, such as its mask and its points, or the first that is read of it.
 
     Raises
     ------
     ArgumentError
         If they are of different images, findings or readers, or both have a mask.
     """
+    if a is None:
+        return b
     if (a.image_id, a.finding, a.reader) != (b.image_id, b.finding, b.reader):
         rule = "must have one image, finding and reader in all parts of a drawing (`group`)"
         raise ArgumentError("file", rule, f"{a.image_id}, {a.finding} and {b.image_id}, {b.finding}")

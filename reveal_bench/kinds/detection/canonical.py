@@ -24,7 +24,7 @@ from reveal_bench.kinds.localization.canonical import (
     signs_of,
 )
 from reveal_bench.kinds.localization.canonical import example_upload as localization_upload
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
 from reveal_bench.metrics.detection_matching import RULES
 
 
@@ -46,10 +46,7 @@ class DetectionCodec(LocalizationCodec):
         "thresholds": ("<f8", 1),
     }
 
-    def manifest_from(self, raw: dict[str, Any]) -> DetectionManifest:
-        """A manifest; the rows are by image, in order."""
-        rows = {key: ManifestRow(**{**row, "asked": tuple(row["asked"])}) for key, row in raw["rows"].items()}
-        return DetectionManifest(**{**raw, "findings": tuple(raw["findings"]), "rows": rows})
+    manifest: ClassVar[type[Manifest]] = DetectionManifest
 
     def check_pairs(self, arrays: Arrays, manifest: Manifest) -> None:
         """Raise ValueError unless each detection has a score and a place, and no image has too many of a finding."""

@@ -65,11 +65,12 @@ class LocalizationCodec(Codec):
         "cell_kind": ("|u1", 1),
         "values": ("<f8", 2),
     }
+    manifest: ClassVar[type[Manifest]] = Manifest
 
     def manifest_from(self, raw: dict[str, Any]) -> Manifest:
         """A manifest; the rows are by image, in order."""
         rows = {key: ManifestRow(**{**row, "asked": tuple(row["asked"])}) for key, row in raw["rows"].items()}
-        return Manifest(**{**raw, "findings": tuple(raw["findings"]), "rows": rows})
+        return self.manifest(**{**raw, "findings": tuple(raw["findings"]), "rows": rows})
 
     def arrays_of(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Arrays:
         """The arrays of checked predictions."""
