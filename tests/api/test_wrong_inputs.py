@@ -95,7 +95,7 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
     "twice": (
         "a.jsonl",
         lambda lines: jsonl([*lines, lines[0]]),
-        ("already predicted at 1", "several points go in `points`"),
+        ("already predicted in line 1", "several points go in `points`"),
     ),
     "some left out": ("a.jsonl", lambda lines: jsonl(lines[2:]), ("2 of", "have no prediction", "allow missing")),
 }
@@ -130,7 +130,7 @@ STUDIES: dict[str, tuple[pd.DataFrame, tuple[str, ...]]] = {
     "numbers for studies": (wide(study_id=range(N_STUDIES)), ("ids of this split look like study-0",)),
     "a long table": (
         wide().melt(id_vars="study_id", var_name="label", value_name="probability"),
-        ('got "label"', "already predicted at 2", CONVERT),
+        ('got "label"', "already predicted in line 2", CONVERT),
     ),
 }
 

@@ -201,7 +201,7 @@ def test_teams_with_near_identical_predictions_count_as_one(rows: Rows) -> None:
     assert found.groups == (Group(("Team A", "Team B", "Team C"), 5, 0), Group(("Team D",), 1, 0))
     assert "4 teams together could know" in found.sentence
     alone = read(rows, "[exposure]\ncolluding = 1\n")
-    assert "Team A with Team B with Team C could know" in alone.sentence
+    assert "3 teams together could know" in alone.sentence
 
 
 @pytest.mark.parametrize(("is_admin", "n_groups"), [(False, 1), (True, 2)])

@@ -109,7 +109,7 @@ def test_metadata_that_do_not_fit_the_board(
 def test_the_same_file_with_other_thresholds_needs_another_name(intake: Intake, write_file: WriteFile) -> None:
     send(intake, write_file(), thresholds={"Edema": 0.4})
     send(intake, write_file(), thresholds={"Edema": 0.4})
-    with pytest.raises(MetadataError, match="give it another"):
+    with pytest.raises(MetadataError, match="use another name"):
         send(intake, write_file(), thresholds={"Edema": 0.6})
     assert send(intake, write_file(), thresholds={"Edema": 0.6}, model={"name": "Other"}).is_new
 

@@ -158,7 +158,7 @@ def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
     wire = mine._Handlers(world.services)
     own = "".join(wire.show(asking(world, world.ada), world.north.id, IMAGES))
     assert "Mine" in own
-    assert "left for your organization: 9 of 10" in own
+    assert "left for your team: 9 of 10" in own
     others = "".join(wire.show(asking(world, world.ada), world.south.id, IMAGES))
     assert "Theirs" not in others
     assert "Bo" not in others
@@ -265,7 +265,7 @@ def test_a_good_file_is_linted_asked_about_sent_once_and_watched(world: Any, goo
     assert f"/entry?id={sent}" in shown
     world.rank({sent: (1, 1, 2, "A")})
     shown, timer = way.watch(asking(world, world.ada), sent)
-    assert "Rank 1-2 of 3, tier A." in shown
+    assert "Rank 1–2 of 3, tier A." in shown
     assert timer.active is False
 
 
@@ -276,7 +276,7 @@ def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(w
     assert wire.open(asking(world, world.ada))[1]["value"] is None
     button, missing, _ = wire.ready(request, True, " ", None, IMAGES)
     assert button["interactive"] is False
-    assert "the model’s name, the organization" in missing
+    assert "the model’s name, the team" in missing
     assert wire.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is True
     assert wire.ready(request, False, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
     with world.store.write() as connection:
@@ -286,7 +286,7 @@ def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(w
 
 @pytest.mark.parametrize(
     ("field", "value", "told"),
-    [(0, "", "Model name"), (2, None, "Organization"), (5, "http://x", "Code")],
+    [(0, "", "Model name"), (2, None, "Team"), (5, "http://x", "Code")],
     ids=["name", "no-organization", "link"],
 )
 def test_what_is_wrong_with_the_form_stands_at_its_field(
@@ -316,7 +316,7 @@ def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) 
     for n in range(9):
         world.send(world.ada, world.north, f"Net {n}")
     shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
-    assert "used all its scored submissions for this version of the benchmark: 10." in shown
+    assert "no scored submission left for this version of the benchmark (10 of 10 used)." in shown
     balance = wire.balance(asking(world, world.ada), IMAGES, "Northern Lab")
     assert "<b>0 of 10 left</b>" in balance
     with world.store.write() as connection:

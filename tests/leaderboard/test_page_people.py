@@ -108,7 +108,7 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     account, _, listed, *_ = mine._Handlers(world.services).open(asking(world, world.ada))
     assert "The maintainers did not approve the team Northern Lab." in account
     assert "Their reason: you have a team already" in account
-    assert "you belong to no organization" in listed.lower()
+    assert "you belong to no team" in listed.lower()
     act(world, "open-team", world.north.id)
     assert "Northern Lab" in panels(world)["waiting"]
     act(world, "approve-team", world.north.id)

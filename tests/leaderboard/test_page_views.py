@@ -41,9 +41,7 @@ SUBMISSION = Submission(
     prompt_style=None, metadata={"model": {"name": "Net", "version": "2"}}, filename="net.jsonl",
     sha256="0" * 64, size=1, id="abc", status="scored", created_at=0.0, is_chosen=True, team="Team",
 )  # fmt: skip
-BALANCE = Balance(
-    10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left for your organization: 3 of 10, 1 of them today."
-)
+BALANCE = Balance(10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left for your team: 3 of 10, 1 of them today.")
 
 
 def score(value: float = 0.7, *, version: str = "1.0.0", shown_of: str = "abc", part: str = "public") -> Score:
@@ -163,12 +161,12 @@ def test_about_prints_the_figures_in_force() -> None:
         "3 a day",
         "77 for all",
         "fewer than 50 cases count in averages only",
-        "20\u00a0% from 50 cases",
-        "10\u00a0% from 60 cases",
+        "20 points from 50 cases",
+        "10 points from 60 cases",
     ):
         assert figure in told
-    assert "to 10\u00a0% from 60 cases, 2\u00a0%" in rounding(asdict(ReleasePolicy(place_cell=60)), "point_hit")
-    assert "to 10\u00a0% from 30 cases, 5\u00a0%" in rounding(asdict(ReleasePolicy()), "f1")
+    assert "of 10 points from 60 cases, 2 points" in rounding(asdict(ReleasePolicy(place_cell=60)), "point_hit")
+    assert "of 10 points from 30 cases, 5 points" in rounding(asdict(ReleasePolicy()), "f1")
     boards = [published(IMAGES), published(STUDIES)]
     toml = load_settings().to_toml()
     markup = about_view(boards, {one.name: settings for one in boards}, {IMAGES: ("paused", XSS)}, ["landlock-4"], toml)

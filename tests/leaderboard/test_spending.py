@@ -29,7 +29,7 @@ def test_a_new_team_has_everything(database_url: str) -> None:
     assert (balance.total, balance.charged, balance.pending, balance.left) == (10, 0, 0, 10)
     assert (balance.per_day, balance.left_today, balance.board_left) == (2, 2, 500)
     assert balance.may_send
-    assert balance.why == "Scored submissions left for your organization: 10 of 10, 2 of them today."
+    assert balance.why == "Scored submissions left for your team: 10 of 10, 2 of them today."
 
 
 def test_pending_then_charged(database_url: str) -> None:
@@ -47,7 +47,7 @@ def test_the_day_is_full_until_midnight_utc(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=10, per_day=2, board_total=500))
     world.add(sha256=sha(1))
     world.add(sha256=sha(2))
-    with pytest.raises(QuotaExceededError, match=r"used all its submissions for today: 2; .* 00:00 UTC") as error:
+    with pytest.raises(QuotaExceededError, match=r"no submission left today \(2 of 2 used\); .* 00:00 UTC") as error:
         world.add(sha256=sha(3))
     next_at = error.value.balance.next_at
     assert next_at is not None
@@ -69,7 +69,7 @@ def test_yesterdays_do_not_count_today_but_in_total(database_url: str) -> None:
     balance = world.balance()
     assert (balance.left, balance.left_today) == (1, 2)
     world.add(sha256=sha(3))
-    with pytest.raises(QuotaExceededError, match=r"used all its scored submissions .*: 3") as error:
+    with pytest.raises(QuotaExceededError, match=r"no scored submission left .*\(3 of 3 used\)") as error:
         world.add(sha256=sha(4))
     assert error.value.balance.next_at is None
 
@@ -108,7 +108,7 @@ def test_the_board_has_a_total_for_all_teams(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=10, per_day=10, board_total=2))
     world.add()
     world.add(team_id="team2", user_id="user2")
-    with pytest.raises(QuotaExceededError, match="which all organizations share, are used"):
+    with pytest.raises(QuotaExceededError, match="which all teams share, are used"):
         world.add(sha256=sha(3))
 
 

@@ -220,7 +220,7 @@ def test_duplicate_pair_names_the_first_line(lint):
     report = lint([_line(), _line(image_id=TALL), _line(finding="edema", point=[1, 1])])
     (error,) = [problem for problem in report.problems if problem.severity == "error"]
     assert (error.line, error.rule, error.value) == (3, "duplicate-pair", f'["{WIDE}", "Edema"]')
-    assert "already predicted at 1" in error.message
+    assert "already predicted in line 1" in error.message
 
 
 def test_missing_pairs_are_an_error_unless_allowed(lint):

@@ -28,10 +28,9 @@ __all__ = ["NOTE", "compare_released"]
 SAME = 1e-9
 """Numbers that differ by less are one number."""
 NOTE = (
-    "Differences of the released figures, A - B. The 95 % intervals are computed from the two intervals shown, as if "
+    "Differences of the released figures, A − B. The 95 % intervals are computed from the two intervals shown, as if "
     "the two were scored on different patients; they are mostly wider than those of paired differences. Significant: p "
-    "at most 0.05 "
-    "after Holm's correction over all {n} of them."
+    "at most 0.05 after Holm's correction over all {n} of them."
 )
 
 

@@ -326,7 +326,7 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
     """Print a board as the API gives it."""
     board = _placed_board(url, benchmark)
     metric = board["primary"]
-    title = METRICS[metric].title
+    title = METRICS[metric].in_words
     echo(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)

@@ -386,7 +386,7 @@ def _sentence(
     scored = f"{n_scored} of {board_total} submissions are used, by {n_teams} team{'s' * (n_teams != 1)}."
     if finding is None or group is None:
         return f"{scored} Nothing was released. {_ADVICE[level]}"
-    who = " with ".join(group.teams) if len(group.teams) < 4 else f"{len(group.teams)} teams together"
+    who = " and ".join(group.teams) if len(group.teams) < 3 else f"{len(group.teams)} teams together"
     most = "all" if share >= 1 else f"{100 * share:.0f} %"
     labels = "one finding" if finding == MACRO else finding
     return f"{scored} At most, {who} could know {most} of what the labels of {labels} hold. {_ADVICE[level]}"

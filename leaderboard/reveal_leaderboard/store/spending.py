@@ -235,12 +235,14 @@ def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: 
 
 def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int) -> str:
     if not left:
-        return f"Your organization has used all its scored submissions for this version of the benchmark: {total}."
+        return f"Your team has no scored submission left for this version of the benchmark ({total} of {total} used)."
     if not board_left:
-        return "All scored submissions to this version, which all organizations share, are used."
+        return "All scored submissions to this version, which all teams share, are used."
     if not left_today:
-        return f"Your organization has used all its submissions for today: {per_day}; the next day starts at 00:00 UTC."
-    return f"Scored submissions left for your organization: {left} of {total}, {min(left, left_today)} of them today."
+        return (
+            f"Your team has no submission left today ({per_day} of {per_day} used); the next day starts at 00:00 UTC."
+        )
+    return f"Scored submissions left for your team: {left} of {total}, {min(left, left_today)} of them today."
 
 
 def _last(connection: sa.Connection, submission_id: str) -> sa.Row[Any] | None:

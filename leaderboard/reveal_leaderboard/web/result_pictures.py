@@ -163,7 +163,7 @@ def board_figure(board: Standings) -> Picture | None:
         "signature": shown.signature, "receipt_sha256": None, "drawn": "macros of all entries of a board",
         "date": (board.ranked_at or "")[:10] or None,
     }  # fmt: skip
-    return _plot(f"{board.title} {board.version}: macro {board.primary.title}", rows, _axis(shown), recipe)
+    return _plot(f"{board.title} {board.version}: macro {board.primary.in_words}", rows, _axis(shown), recipe)
 
 
 def _row(name: str, figure: Figure) -> _Row:
@@ -176,18 +176,19 @@ def _published(other: Beside) -> _Row:
     return _Row(other.name.lower(), other.value, None, None, f"{100 * other.value:.0f}", is_published=True)
 
 
-WIDE, LEFT, RIGHT, STEP, TOP = 960, 300, 130, 30, 64
+WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64
 
 
 def _plot(title: str, rows: Sequence[_Row], axis: _Axis, recipe: Mapping[str, Any]) -> Picture:
     """A row per figure on one scale, its value at the right, the recipe below."""
     bottom = TOP + STEP * len(rows)
+    left = min(max(LEFT, 32 + max(width_of(row.name, 14) for row in rows)), MOST_LEFT)
     told = f"{title}. " + "; ".join(f"{row.name} {row.words}" for row in rows) + "."
     drawn = Picture(WIDE, bottom + 62, title, told, recipe)
     put = drawn.shapes.append
 
     def at(value: float) -> float:
-        return round(LEFT + (WIDE - LEFT - RIGHT) * axis.share(value), 1)
+        return round(left + (WIDE - left - RIGHT) * axis.share(value), 1)
 
     put(Words(16, 32, fitted(title, 18, WIDE - 32, is_bold=True), 18, INK, is_bold=True))
     for tick in axis.ticks:
@@ -199,7 +200,7 @@ def _plot(title: str, rows: Sequence[_Row], axis: _Axis, recipe: Mapping[str, An
             put(Line(at(row.low), y, at(row.high), y, BAR, 6))
         colour = INK if row.is_published else TEAL
         put(Dot(at(row.value), y, 5, colour, is_hollow=row.is_published, hint=f"{row.name}: {row.words}"))
-        put(Words(LEFT - 16, y + 5, fitted(row.name, 14, LEFT - 32), 14, INK, "end"))
+        put(Words(left - 16, y + 5, fitted(row.name, 14, left - 32), 14, INK, "end"))
         put(Words(WIDE - 16, y + 5, row.words, 14, INK, "end"))
     parts = (recipe["benchmark"], recipe["version"], recipe["split"], recipe["signature"], recipe["date"])
     put(Words(16, bottom + 46, fitted(" · ".join(str(part) for part in parts if part), 11, WIDE - 32), 11, SOFT))

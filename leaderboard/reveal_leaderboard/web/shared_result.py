@@ -74,8 +74,8 @@ class SharedResult:
 
     @property
     def metric(self) -> str:
-        """Title of the metric that ranks."""
-        return "" if self.figure is None else METRICS[self.figure.metric].title
+        """The metric that ranks, as inside a sentence."""
+        return "" if self.figure is None else METRICS[self.figure.metric].in_words
 
     @property
     def ranked(self) -> str:

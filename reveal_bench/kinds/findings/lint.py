@@ -186,7 +186,7 @@ class _Checker:
             return None
         if study_id in self.first_line:
             self._error(
-                entry, "duplicate-study", "study_id", f"already predicted at {self.first_line[study_id]}", study_id
+                entry, "duplicate-study", "study_id", f"already predicted in line {self.first_line[study_id]}", study_id
             )
             return None
         self.first_line[study_id] = entry.line

@@ -335,7 +335,7 @@ def _note_duplicates(drafts: Iterable[Draft], checker: EntryChecker) -> None:
         if pair is None:
             continue
         if pair in first_line:
-            message = f"this image and finding were already predicted at {first_line[pair]}"
+            message = f"this image and finding were already predicted in line {first_line[pair]}"
             checker.error(draft, "duplicate-pair", "finding", message, list(pair), hint="several points go in `points`")
         else:
             first_line[pair] = draft.line

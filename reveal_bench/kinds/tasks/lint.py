@@ -166,7 +166,7 @@ class _Checker:
             self._error(entry, "unknown-task", "task_id", message, task_id, hint[:300])
             return None
         if task_id in self.first_line:
-            message = f"already answered at {self.first_line[task_id]}"
+            message = f"already answered in line {self.first_line[task_id]}"
             self._error(entry, "duplicate-task", "task_id", message, task_id)
             return None
         self.first_line[task_id] = entry.line

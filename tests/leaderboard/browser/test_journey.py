@@ -68,7 +68,7 @@ def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
     page.goto(f"{board.url}/submit")
     board.provider.person = {"sub": "newcomer", "preferred_username": "newcomer"}
     page.locator("#report").get_by_role("link", name="Sign in").click()
-    page.locator("#report").get_by_text("You belong to no organization that may submit.").wait_for()
+    page.locator("#report").get_by_text("You belong to no team that may submit.").wait_for()
     page.get_by_role("link", name="Make one, or ask an owner to add you").click()
     page.wait_for_selector("#submissions .rv-message")
     page.get_by_role("button", name="Make a team").click()

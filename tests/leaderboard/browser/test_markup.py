@@ -152,7 +152,7 @@ def test_the_board_its_plots_and_its_choices(page: Any, board: Any) -> None:
     opened(page, board, f"/?benchmark={IMAGES}&columns=point_hit", "#board .rv-board")
     for place in ("#board .rv-board", "#board .rv-heat"):
         assert_is_text(page, place, list(HOSTILE.values()))
-    page.get_by_label("Organization").click()
+    page.get_by_label("Team").click()
     options = page.get_by_role("option").all_inner_texts()
     assert {squeezed(text) for text in HOSTILE.values()} <= {squeezed(told).removeprefix("✓") for told in options}
     assert_is_text(page, "main", [])

@@ -17,7 +17,7 @@ from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
-from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, rounding
+from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
 from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head, plural
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -36,8 +36,10 @@ HOW = (
      "budget."),
     ("A new best must be better", "A score that does not beat the earlier best of the same team by a step shows the "
      "earlier figures again, and says so."),
-    ("Each score has a receipt", "It is signed and chained to the one before. reveal-bench verify-receipt FILE checks "
-     "it without this server; the public keys are under /api/v1/keys."),
+    ("Each score has a receipt", Markup(
+        "It is signed and chained to the one before. <code>reveal-bench verify-receipt FILE</code> checks it without "
+        'this server; the public keys are under <a href="/api/v1/keys">/api/v1/keys</a>.'
+    )),
 )  # fmt: skip
 
 NEW_TEAMS = {
@@ -121,9 +123,9 @@ def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str
 def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) -> list[str]:
     """The figures of one benchmark's policy as sentences; `primary` is the metric that ranks."""
     release = settings.release
-    points = "one point" if release.ladder_step == 0.01 else f"{100 * release.ladder_step:g} points"
     ladder = (
-        f"A new figure of a {release.ladder_per} is shown if it is more than {points} above its best."
+        f"A new figure of a {release.ladder_per} is shown if it is more than "
+        f"{in_points(release.ladder_step)} above its best."
         if release.ladder_step
         else "Every figure is shown, better or not."
     )

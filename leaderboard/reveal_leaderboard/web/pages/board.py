@@ -53,7 +53,7 @@ def build(services: Services, page: gr.Blocks) -> None:
         columns = gr.Dropdown([("Overview", OVERVIEW)], value=OVERVIEW, label="Columns", min_width=150)
         search = gr.Textbox(label="Search", placeholder="model or team", max_length=100, min_width=160)
         kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=150)
-        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=150)
+        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Team", min_width=150)
     gr.HTML(FILTERS, js_on_load=FOLD)
     shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)

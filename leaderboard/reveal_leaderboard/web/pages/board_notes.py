@@ -24,6 +24,7 @@ __all__ = [
     "authors",
     "average_only",
     "closed",
+    "in_points",
     "left_out",
     "legend",
     "moves",
@@ -119,15 +120,20 @@ def rounding(policy: Mapping[str, Any], metric: str) -> str:
     if not steps or len(steps) != len(bands):  # scored under an earlier form of the policy
         return "Figures are rounded."
     if len(set(steps)) == 1:
-        return f"Figures are rounded to {100 * steps[0]:g}\u00a0%."
+        return f"Figures are rounded to steps of {in_points(steps[0])}."
     n_below = sum(begin <= least for begin in bands[1:])  # bands without a figure, but for the end of the last
     steps, bands = steps[n_below:], [max(bands[n_below], least), *bands[n_below + 1 :]]
     told = [
-        f"{100 * step:g}\u00a0% from {begin} cases"
+        f"{in_points(step)} from {begin} cases"
         for before, step, begin in zip((None, *steps), steps, bands, strict=False)
         if step != before
     ]
-    return f"Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
+    return f"Figures of findings are rounded to steps of {', '.join(told)} on; averages as their parts require."
+
+
+def in_points(step: float) -> str:
+    """A step in percentage points."""
+    return "1 point" if step == 0.01 else f"{100 * step:g} points"
 
 
 def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
@@ -188,7 +194,7 @@ def _heat_map(
     ]
     if not any(row.cells for row in table if row.kind == "submission"):
         return ""
-    note = f"Point at a figure for its 95 % interval.{cut}"
+    note = f"Point at a figure for its 95 % interval, which the page of the entry has, too.{cut}"
     return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 

@@ -179,7 +179,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated:
     told = sum(bool(row["told_apart"]) for row in rows)
     counted = f"{told} of {plural(len(rows), 'difference')} significant" if told else "No difference is significant"
     n_tested = sum(row["low"] is not None for row in rows)
-    counted += f", after Holm’s correction over all {n_tested} tested on this page." if n_tested > 1 else "."
+    counted += f", after Holm's correction over all {n_tested} tested on this page." if n_tested > 1 else "."
     if macro is None or macro["value"] is None:
         return counted, ""
     words, unit = (_rated_points, "") if is_rated else (_points, " points")

@@ -240,7 +240,7 @@ def _about(metadata: Mapping[str, Any], submission: Submission) -> str:
         thresholds = ", ".join(f"{name} {value}" for name, value in thresholds.items())
     plain = {
         "Model": versioned(submission.model_name, str(model.get("version") or "")),
-        "Organization": submission.team,
+        "Team": submission.team,
         "Kind": KINDS.get(submission.kind, submission.kind),
         "Prompt style": submission.prompt_style or "",
         "Parameters": ", ".join(f"{name} {value}" for name, value in parameters.items()),

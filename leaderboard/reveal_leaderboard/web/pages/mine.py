@@ -41,7 +41,7 @@ from reveal_leaderboard.web.services import Services
 
 __all__ = ["account_view", "build", "submissions_view", "tokens_view"]
 
-NOTE = "A token lets a program act for you and one organization, within its scopes, until it expires."
+NOTE = "A token lets a program act for you and one team, within its scopes, until it expires."
 
 
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
@@ -80,9 +80,7 @@ class _TokenHandlers:
             return message("bad", "No token was created.", "You are not signed in."), self._listed(actor)
         team = _team(actor, team_id)
         if team is None:
-            return message("bad", "No token was created.", "Choose an organization of yours above."), self._listed(
-                actor
-            )
+            return message("bad", "No token was created.", "Choose a team of yours above."), self._listed(actor)
         try:
             token, secret = self.services.accounts.issue_token(
                 actor.user, team, name=name or "", scopes=[str(scope) for scope in scopes], days=int(days or 0)
@@ -118,7 +116,7 @@ def _team(actor: Actor, team_id: str | None) -> Team | None:
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
 SIGN_IN = sign_in("/mine")
-NO_TEAM = message("info", "You belong to no organization yet.", "Create one below, or ask an owner to invite you.")
+NO_TEAM = message("info", "You belong to no team yet.", "Create one below, or ask an owner to invite you.")
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +128,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
     with gr.Row():
-        team = gr.Dropdown([], label="Organization", min_width=200)
+        team = gr.Dropdown([], label="Team", min_width=200)
         benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark of the ledger", min_width=200)
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     gr.HTML(part("Submissions"))

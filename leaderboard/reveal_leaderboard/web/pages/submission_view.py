@@ -172,10 +172,10 @@ def _state(submission: Submission, waiting: Waiting | None, why: str, place: tup
 
 
 def rank_in_words(row: Entry, n_rows: int) -> str:
-    """Where an entry stands on its board, such as "Rank 2-3 of 8, tier B." """
+    """Where an entry stands on its board, such as "Rank 2–3 of 8, tier B." """
     if row.tier is None:
         return f"On the board: {row.place}."
-    return f"Rank {row.place} of {n_rows}, tier {row.tier}."
+    return f"Rank {row.place.replace('-', '–')} of {n_rows}, tier {row.tier}."
 
 
 def _place(waiting: Waiting | None) -> str:

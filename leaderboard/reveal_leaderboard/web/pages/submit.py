@@ -50,7 +50,7 @@ PAGE = "submit.html"
 FIELDS = {
     "model.name": "Model name",
     "model.version": "Version",
-    "organization": "Organization",
+    "organization": "Team",
     "kind": "Kind",
     "prompt_style": "Prompt style",
     "links.code": "Code",
@@ -81,7 +81,7 @@ def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component]
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
         version = gr.Textbox(label="Version (optional)", placeholder="2026-11-21", max_length=64, min_width=130)
     organization = gr.Dropdown(
-        [], label="Organization", info=INFO["organization"], allow_custom_value=any_organization, min_width=170
+        [], label="Team", info=INFO["organization"], allow_custom_value=any_organization, min_width=170
     )
     with gr.Row():
         kinds = [(label, key) for key, label in KINDS.items()]
@@ -177,7 +177,7 @@ FORMATS = (
     "What the check finds appears here."
 )
 EMPTY = message("info", "No file yet.", FORMATS)
-SIGN_IN = sign_in("/submit", "Once you have signed in, you can have files checked, and sent for your organization.")
+SIGN_IN = sign_in("/submit", "Once you have signed in, you can have files checked, and sent for your team.")
 NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
 FIRST_FOLDED = list(FIELDS).index("links.code")
 FAULTS_BELONG = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}
@@ -256,7 +256,7 @@ def missing_view(*, is_clean: bool, name: str | None, organization: str | None) 
         for is_there, what in (
             (is_clean, "a file without errors"),
             (bool((name or "").strip()), "the model’s name"),
-            (bool(organization), "the organization"),
+            (bool(organization), "the team"),
         )
         if not is_there
     ]
@@ -358,7 +358,7 @@ class _Handlers:
             values[2] = teams[team_key(wanted)]
         elif self.services.auth.mode != "local":
             values[2] = None
-            told += f" Its organization, {wanted}, is not one of yours: choose one."
+            told += f" Its team, {wanted}, is not one of yours: choose one."
         return message("good", told), more, *values
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
