@@ -86,7 +86,7 @@ class Benchmark:
     has_pictures : bool
         Whether its rows are of pictures; of one that has labels alone there is nothing to embed.
     card : str
-        The benchmark whose card in dataset_cards/ it shares; its own if empty.
+        The benchmark whose card in dataset_cards/ it shares, or the path of a card (.md); its own if empty.
     note : str
         What its card says beside that of how its references were made.
     """

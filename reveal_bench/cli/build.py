@@ -183,6 +183,9 @@ def build(
     storage: StoragePlace = None,
     executor: ExecutorFile = None,
     task_size: TaskSize = 256,
+    card: Annotated[
+        Path | None, typer.Option(help="Card of your own set, in place of the source's: see docs/sources.md.")
+    ] = None,
     log: Annotated[
         Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
     ] = None,
@@ -196,6 +199,8 @@ def build(
     """
     from reveal_bench.benchmarks import BENCHMARKS, of_task
     from reveal_bench.dataset.build import BuildLog, build_folder
+    from reveal_bench.dataset.card import with_card
+    from reveal_bench.dataset.citation import render_citation
     from reveal_bench.dataset.holdout import HOLDOUT
     from reveal_bench.scale.build import TaskBuild
     from reveal_bench.sources import BuildError
@@ -203,6 +208,8 @@ def build(
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
     builder = _builder(root, source, mapping)
     of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
+    if card is not None:
+        render_citation(with_card(BENCHMARKS[builder.benchmark], card), version=version, synthetic=False)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=cores(workers))
     _check_private("--log", log, out, holdout)
@@ -226,6 +233,7 @@ def build(
                 "--id-table is for datasets whose ids are made with --id-key; here they are public already"
             )
         benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
+        benchmark = benchmark if card is None else with_card(benchmark, card)
         reading.warnings += [reading.unfused] if fuse is None and reading.unfused else []
         own_holdout = HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
         splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)

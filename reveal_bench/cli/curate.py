@@ -501,6 +501,7 @@ def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False,
     later = " --previous PUBLIC_BEFORE --previous-holdout PRIVATE_BEFORE" if is_later else ""
     typer.echo(
         "build it with: reveal-bench build IMAGES --out PUBLIC --holdout PRIVATE --source reveal-cxr --id-key KEY "
+        "--card CARD.md "
         f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}{later}"
         f"{' --retire-holdout' if retires else ''}"
     )

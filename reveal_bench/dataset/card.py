@@ -21,10 +21,12 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Benchmark, bundled, hub_task
 from reveal_bench.dataset import card_tables
 from reveal_bench.kinds import KINDS
@@ -70,12 +72,40 @@ def card_template(benchmark: Benchmark) -> str:
     ValueError
         If there is none.
     """
-    path = bundled("dataset_cards") / f"{benchmark.card or benchmark.name}.md"
+    path = _template_path(benchmark)
     if not path.is_file():
-        raise ValueError(f"the benchmark {benchmark.name!r} needs a card: dataset_cards/{path.name} is missing")
+        raise ValueError(f"the benchmark {benchmark.name!r} needs a card: {_shown(path)} is missing")
     asked = " ".join(filter(None, (KINDS[benchmark.kind].asked_in_words, benchmark.note)))
     values = {"form": benchmark.kind, "asked": asked}
     return PLACE.sub(lambda place: values.get(place[1], place[0]), path.read_text(encoding="utf-8"))
+
+
+def _template_path(benchmark: Benchmark) -> Path:
+    return bundled("dataset_cards") / f"{(benchmark.card or benchmark.name).removesuffix('.md')}.md"
+
+
+def _shown(path: Path) -> str:
+    return f"dataset_cards/{path.name}" if path.parent == bundled("dataset_cards") else str(path)
+
+
+def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
+    """The benchmark with a card of one's own as template; its first heading is the title.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a card: without a YAML block, a title or one of :data:`SECTIONS`.
+    """
+    if path.suffix != ".md" or not path.is_file():
+        raise ArgumentError("card", "must be a Markdown file (.md)", path)
+    _, body = front_matter(path.read_text(encoding="utf-8"))
+    title = re.search(r"^# +(.+?) *$", body, flags=re.MULTILINE)
+    missing = [heading for heading in SECTIONS if heading not in sections(body)]
+    if title is None or missing:
+        lacking = [*(["a title (# ...)"] if title is None else []), *(f"## {heading}" for heading in missing)]
+        raise ArgumentError("card", "must have a title and every section of a card", f"{path} without {lacking[0]}")
+    own = benchmark.title if PLACE.search(title[1]) else title[1]
+    return replace(benchmark, card=str(path.resolve()), title=own)
 
 
 def front_matter(card: str) -> tuple[dict[str, Any], str]:
@@ -177,7 +207,8 @@ def render_card(
     }
     unknown = {name for name in PLACE.findall(template) if name not in values}
     if unknown:
-        raise ValueError(f"dataset_cards/{benchmark.name}.md: no value for the places {', '.join(sorted(unknown))}")
+        shown = _shown(_template_path(benchmark))
+        raise ValueError(f"{shown}: no value for the places {', '.join(sorted(unknown))}")
     block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
     n_all = n_rows + (n_holdout or 0)
     block["size_categories"] = [next((name for limit, name in SIZE_CATEGORIES if n_all < limit), "1M<n<10M")]

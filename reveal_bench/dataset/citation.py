@@ -117,6 +117,8 @@ def _works(bibtex: str) -> Iterator[dict[str, Any]]:
     """The entries of a BibTeX text as works of a citation file."""
     for kind, body in _ENTRY.findall(bibtex):
         entry = {name.lower(): _plain(text) for name, text in _FIELD.findall(body)}
+        if not {"title", "author"} <= entry.keys() or not entry.get("year", "").isdigit():
+            raise ValueError(f"an entry of the card's citation must have title, author and year in braces, got {entry}")
         work: dict[str, Any] = {
             "type": TYPES.get(kind, "generic"),
             "title": entry["title"],

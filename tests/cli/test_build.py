@@ -11,6 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from reveal_bench.cli.build import cores
+from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.phantom import write_reveal
 from tests.cli.test_score import call
@@ -76,6 +77,24 @@ def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Pa
     assert "--keep-going leaves out what has a problem of its own" in refused
     done = build(copy, *options, "--keep-going")
     assert "left out:" in done.stderr
+
+
+def test_a_card_of_ones_own_is_the_one_that_is_published(download: Path, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "dataset_cards" / "own-findings.md").read_text()
+    own = tmp_path / "card.md"
+    text = text.replace("# {{title}}", "# Films of Ward 5") + "\n```bibtex\n@misc{a,\n  title = {Ours},\n}\n```\n"
+    own.write_text(text.replace("{Ours},", "{Ours},\n  author = {Ng, A},\n  year = {2026}"))
+    words = (download, "--out", tmp_path / "d", "--id-key", tmp_path / "key", "--images", "withhold")
+    build(*words, "--card", own)
+    for name in ("README.md", "CITATION.cff", "croissant.json"):
+        written = (tmp_path / "d" / name).read_text()
+        assert "Films of Ward 5" in written
+        assert "REVEAL-CXR" not in written
+    assert validate_folder(tmp_path / "d", load=False) == []
+    own.write_text(text)
+    assert "must have title, author and year" in build(*words, "--overwrite", "--card", own, expect=1).stderr
+    own.write_text(text.replace("## Privacy", "## Secrets"))
+    assert "--card must have a title and every section" in build(*words, "--overwrite", "--card", own, expect=1).stderr
 
 
 def test_two_processes_build_at_least_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
