@@ -48,7 +48,7 @@ class Live:
 
         def work() -> None:
             for _ in range(600):
-                queued = self.world.services.store.list_submissions(status="queued")
+                queued = [one for one in self.world.services.store.list_submissions() if one.status == "queued"]
                 if queued:
                     self.world.score(queued[0].id, value)
                     return

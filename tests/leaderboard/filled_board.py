@@ -29,7 +29,7 @@ from reveal_leaderboard.store import spending
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.queue import Queue
-from reveal_leaderboard.store.scores import Score
+from reveal_leaderboard.store.scores import Score, raise_flag
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 
 from tests.leaderboard.databases import DATABASE_SOURCE, Kept
@@ -126,7 +126,7 @@ class FilledBoard:
         self.store.hide(hidden.id, who="user:admin", why="asked for by its team")
         self.send(b"waits", "Model E")
         with self.store.write() as connection:
-            self.store.raise_flag(connection, hidden.id, "probing", None, "nearly the predictions of another")
+            raise_flag(connection, hidden.id, "probing", None, "nearly the predictions of another")
             spending.grant(connection, self.team.id, BENCHMARK, VERSION, 2, who="user:admin", why="for the challenge")
 
     def all_rows(self) -> dict[str, list[Any]]:

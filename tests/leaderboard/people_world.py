@@ -6,14 +6,21 @@ Whatever a test did, the chain of events must hold at its end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import sqlalchemy as sa
+from fastapi import FastAPI
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.store.events import history, verify_events
+from reveal_leaderboard.web.api.accounts import account_routes
+from reveal_leaderboard.web.api.problems import add_problems
+from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.services import Services
 
-__all__ = ["accounts", "engine", "later", "me", "person", "steps", "team_of"]
+__all__ = ["accounts", "add_me", "engine", "later", "me", "person", "steps", "team_of"]
 
 ISSUER = "https://id.example.org"
 
@@ -32,6 +39,12 @@ def accounts(engine: sa.Engine) -> Accounts:
 
 def person(accounts: Accounts, name: str, *, as_admin: bool = False) -> User:
     return accounts.sign_in(ISSUER, f"subject-{name}", name, as_admin=as_admin)
+
+
+def add_me(app: FastAPI, auth: Auth) -> None:
+    """``/me``, as it is below the API: who is signed in, and 401 for nobody."""
+    app.include_router(account_routes(cast(Services, SimpleNamespace(auth=auth))))
+    add_problems(app)
 
 
 def me(user: User) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from reveal_leaderboard.cli import app
 from reveal_leaderboard.store.boards import register_version
+from reveal_leaderboard.store.scores import raise_flag
 from typer.testing import CliRunner
 
 from tests.conftest import in_child
@@ -130,7 +131,7 @@ def test_entries_are_hidden_and_restored(operator: Operator) -> None:
 def test_a_flag_is_settled_once(operator: Operator) -> None:
     store = operator.board.store
     with store.write() as connection:
-        flag = store.raise_flag(connection, store.list_submissions()[0].id, "probing", None, "rather alike")
+        flag = raise_flag(connection, store.list_submissions()[0].id, "probing", None, "rather alike")
     assert "rather alike" in operator.run("admin", "flags")
     assert "rather alike" not in operator.run("admin", "flags", "--clear", flag)
     assert "there is no open flag" in operator.run("admin", "flags", "--clear", flag, code=1)

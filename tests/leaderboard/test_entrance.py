@@ -14,11 +14,12 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.web.app import guard
-from reveal_leaderboard.web.auth import Auth, Provider, require
+from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.rate import Limits, Rate
 from reveal_leaderboard.web.signin import add_sign_in
 
 from tests.leaderboard.databases import DATABASE_SOURCE
+from tests.leaderboard.people_world import add_me
 
 HERE = "https://board.example.org"
 EVIL = "https://evil.example"
@@ -39,10 +40,6 @@ def build(auth: Auth, limits: Limits | None = None) -> TestClient:
     async def write(request: Request) -> int:
         return len(await request.body())
 
-    @app.get("/admin")
-    def admin(request: Request) -> str:
-        return require(auth.actor(request), "admin").name
-
     @app.get("/broken")
     def broken() -> None:
         raise RuntimeError("the-holdout-says-so")
@@ -52,6 +49,7 @@ def build(auth: Auth, limits: Limits | None = None) -> TestClient:
     versioned.add_api_route("/things/{name}", lambda name: name, methods=["DELETE"])
     app.include_router(versioned, prefix="/api/v1")
     add_sign_in(app, auth)
+    add_me(app, auth)
     guard(app, auth, max_body_bytes=10_000, limits=limits)
     with gr.Blocks(analytics_enabled=False) as pages:
         gr.Textbox("a page")
@@ -76,8 +74,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, str], int]] = {
     "upload": ("POST", "/gradio_api/upload", {}, 401),
     "files": ("GET", "/gradio_api/file=/etc/passwd", {}, 404),
     "calls": ("POST", "/gradio_api/run/predict", {}, 404),
-    "not signed in": ("GET", "/admin", {}, 401),
-    "bad token": ("GET", "/admin", {"authorization": "Bearer rvl_x"}, 401),
+    "not signed in": ("GET", "/me", {}, 401),
+    "bad token": ("GET", "/me", {"authorization": "Bearer rvl_x"}, 401),
     "no such page": ("GET", "/nowhere", {}, 404),
     "method": ("PUT", "/write", {}, 405),
     "fault": ("GET", "/broken", {}, 500),
@@ -111,16 +109,15 @@ def test_a_body_is_limited_everywhere(browser: TestClient) -> None:
 
 
 def test_what_is_for_everybody_passes(browser: TestClient) -> None:
-    for path in ("/", "/config", "/me", "/gradio_api/info"):
+    for path in ("/", "/config", "/gradio_api/info"):
         answer = browser.get(path, headers={"origin": EVIL})
         assert answer.status_code == 200, path
         assert "access-control-allow-origin" not in answer.headers
-    assert browser.get("/me").json() == {"mode": "oidc", "signed_in": False}
 
 
 def test_the_servers_own_machine_may_ask_for_its_health(auth: Auth, browser: TestClient) -> None:
     assert auth.hosts == {"board.example.org", "127.0.0.1", "localhost", "[::1]"}
-    assert browser.get("/me", headers={"host": "127.0.0.1:7860"}).status_code == 200
+    assert browser.get("/config", headers={"host": "127.0.0.1:7860"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -141,7 +138,7 @@ def test_a_signed_in_persons_requests_are_counted(auth: Auth) -> None:
     session = auth.accounts.new_session(auth.accounts.sign_in("i", "s", "jane"))
     statuses = [browser.get("/me", headers={"cookie": f"__Host-reveal={session}"}).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
-    assert browser.get("/me").status_code == 200
+    assert browser.get("/me").status_code == 401  # nobody's are not
 
 
 def test_local_mode_answers_this_machine_only(tmp_path: Path) -> None:
@@ -149,11 +146,10 @@ def test_local_mode_answers_this_machine_only(tmp_path: Path) -> None:
     app = build(Auth(accounts, "local")).app
     local = TestClient(app, base_url="http://127.0.0.1:7860", client=("127.0.0.1", 1))
     assert local.get("/me").json()["is_admin"] is True
-    assert local.get("/me", headers={"x-forwarded-for": "10.0.0.1"}).json()["signed_in"] is False
+    assert local.get("/me", headers={"x-forwarded-for": "10.0.0.1"}).status_code == 401
     assert local.get("/me", headers={"host": "board.example.org"}).status_code == 400
     elsewhere = TestClient(app, base_url="http://127.0.0.1:7860", client=("10.0.0.7", 1))
-    assert elsewhere.get("/me").json()["signed_in"] is False
-    assert elsewhere.get("/admin").status_code == 401
+    assert elsewhere.get("/me").status_code == 401
 
 
 def test_gradio_writes_no_stubs_beside_its_components() -> None:

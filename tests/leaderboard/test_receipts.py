@@ -60,7 +60,7 @@ def test_a_receipt_says_what_is_shown_with_its_decimals(filled: FilledBoard) -> 
 
 
 def test_what_has_no_score_has_no_receipt(filled: FilledBoard) -> None:
-    waiting = filled.store.list_submissions(status="queued")[0]
+    waiting = next(one for one in filled.store.list_submissions() if one.status == "queued")
     with filled.store.read() as connection:
         assert receipts.receipt_file(connection, waiting.id, VERSION) is None
         assert receipts.receipt_file(connection, "0" * 32, VERSION) is None

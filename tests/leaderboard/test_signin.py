@@ -23,6 +23,7 @@ from reveal_leaderboard.web.signin import Claims, Pending, add_sign_in, own_path
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from tests.leaderboard.people_world import add_me
 
 HERE = "http://127.0.0.1:7860"
 
@@ -62,7 +63,8 @@ def board(auth: Auth) -> TestClient:
     """A browser at a small board, which does not follow redirects by itself."""
     app = FastAPI(openapi_url=None)
     add_sign_in(app, auth)
-    return TestClient(app, base_url=HERE, follow_redirects=False)
+    add_me(app, auth)
+    return TestClient(app, base_url=HERE, follow_redirects=False, client=("127.0.0.1", 5000))
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def assert_not_signed_in(browser: TestClient, answer: Any, status: int) -> None:
     assert answer.headers["content-type"].startswith("text/html")
     assert "<h1>" in answer.text
     assert "reveal" not in browser.cookies
-    assert browser.get("/me").json() == {"mode": "oidc", "signed_in": False}
+    assert browser.get("/me").status_code == 401
 
 
 @pytest.mark.parametrize("signer", ["rsa", "ec"])
@@ -97,7 +99,7 @@ def test_the_whole_way(provider: Provider, accounts: Accounts, browser: TestClie
     cookie = next(line for line in answer.headers.get_list("set-cookie") if line.startswith("reveal="))
     assert {"HttpOnly", "Path=/", "SameSite=lax", "Max-Age=43200"} <= set(cookie.split("; "))
     me = browser.get("/me").json()
-    assert (me["signed_in"], me["name"], me["is_admin"], me["teams"]) == (True, "jane", False, [])
+    assert (me["via"], me["name"], me["is_admin"], me["teams"]) == ("session", "jane", False, [])
     user = accounts.user(me["id"])
     assert (user.issuer, user.subject) == (provider.issuer, "248289761001")
     old = browser.cookies["reveal"]
@@ -225,7 +227,7 @@ def test_a_closed_account_cannot_sign_in(accounts: Accounts, browser: TestClient
     browser.get(to_provider(browser))
     session = browser.cookies["reveal"]
     accounts.disable_user(accounts.users()[0], "cli")
-    assert browser.get("/me").json()["signed_in"] is False
+    assert browser.get("/me").status_code == 401
     browser.cookies.clear()
     answer = browser.get(to_provider(browser))
     assert_not_signed_in(browser, answer, 403)
@@ -370,9 +372,7 @@ def test_no_secret_is_logged(provider: Provider, browser: TestClient, caplog: py
 
 
 def test_local_mode_needs_no_sign_in(accounts: Accounts) -> None:
-    app = FastAPI(openapi_url=None)
-    add_sign_in(app, Auth(accounts, "local"))
-    browser = TestClient(app, base_url=HERE, follow_redirects=False, client=("127.0.0.1", 5000))
+    browser = board(Auth(accounts, "local"))
     assert browser.get("/login?next=/submit").headers["location"] == "/submit"
     assert browser.get("/login/callback").headers["location"] == "/"
     me = browser.get("/me").json()

@@ -21,6 +21,7 @@ from reveal_leaderboard.cli import app
 from reveal_leaderboard.settings import Webhook, load_settings
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.deliveries import KEPT_SECONDS, PAUSES, Deliveries, Delivery
+from reveal_leaderboard.store.scores import raise_flag
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import deliveries
 from reveal_leaderboard.worker import webhooks
@@ -81,7 +82,7 @@ def test_what_happens_is_told_as_far_as_everybody_may_know_it(filled: FilledBoar
     filled.store.withdraw(public.id, who="user:x")
     filled.store.withdraw(filled.send(b"never scored", "Model H").id, who="user:x")
     with filled.store.write() as connection:
-        filled.store.raise_flag(connection, public.id, "probing", None, "nearly that of another")
+        raise_flag(connection, public.id, "probing", None, "nearly that of another")
     hidden = filled.score(b"the very best", "Model I", 0.93)
     filled.store.hide(hidden.id, who="user:admin", why="doubtful")
     all_sent(chat)
@@ -110,7 +111,7 @@ def test_what_was_undone_is_not_told(filled: FilledBoard, receiver: Receiver) ->
     chat, first = sender(filled.store, receiver.url), filled.store.list_submissions()[0].id
     all_sent(chat)
     with filled.store.engine.connect() as connection:
-        filled.store.raise_flag(connection, first, "probing", None, "")
+        raise_flag(connection, first, "probing", None, "")
         connection.rollback()
     all_sent(chat)
     assert receiver.got == []

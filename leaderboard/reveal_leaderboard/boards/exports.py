@@ -32,7 +32,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.standings import Entry, Standings, iso_time
+from reveal_leaderboard.boards.standings import Entry, Standings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,19 +123,15 @@ def to_csv(board: Standings) -> str:
     return text.getvalue()
 
 
-def to_parquet(board: Standings, *, exported_at: float | None = None) -> bytes:
+def to_parquet(board: Standings) -> bytes:
     """The board as a Parquet file.
-
-    Parameters
-    ----------
-    exported_at : seconds since 1970, for the file's metadata; nothing else in the file depends on the time
 
     Returns
     -------
     bytes
         The columns of :data:`COLUMNS`; their meanings stand in the fields' metadata. The schema's metadata has, under
         ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary, ranked_at,
-        exported_at, and signatures: metric -> recipes.
+        exported_at (null: nothing in the file depends on the time), and signatures: metric -> recipes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -143,7 +139,7 @@ def to_parquet(board: Standings, *, exported_at: float | None = None) -> bytes:
     rows = [
         {**row, "date": None if row.get("date") is None else date.fromisoformat(row["date"])} for row in _rows(board)
     ]
-    schema = _schema().with_metadata({"reveal_leaderboard": json.dumps(_about(board, exported_at))})
+    schema = _schema().with_metadata({"reveal_leaderboard": json.dumps(_about(board))})
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
     return sink.getvalue()
@@ -159,7 +155,7 @@ def _schema() -> pa.Schema:
     return pa.schema(fields)
 
 
-def _about(board: Standings, exported_at: float | None) -> dict[str, Any]:
+def _about(board: Standings) -> dict[str, Any]:
     signatures: dict[str, set[str]] = {}
     for entry in board.entries:
         for figure in entry.score.figures:
@@ -169,7 +165,7 @@ def _about(board: Standings, exported_at: float | None) -> dict[str, Any]:
         "schema": SCHEMA,
         **{name: getattr(board, name) for name in names},
         "primary": board.primary.name,
-        "exported_at": None if exported_at is None else iso_time(exported_at),
+        "exported_at": None,
         "signatures": {metric: sorted(recipes) for metric, recipes in sorted(signatures.items())},
     }
 

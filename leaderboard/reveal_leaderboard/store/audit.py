@@ -49,10 +49,9 @@ from reveal_leaderboard.store.spending import granted_words
 from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
 
-__all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read", "read_heads"]
+__all__ = ["NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read", "read_heads"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-AREAS = ("database", "events", "records", "receipts", "scores", "submissions", "ledger", "uploads")
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {
     **dict.fromkeys(("queued", "scoring", "reading"), ({"reserved"},)),
@@ -68,7 +67,7 @@ class NoBoardError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AuditProblem:
-    """Something that does not hold, in one of :data:`AREAS`."""
+    """Something that does not hold, in an area such as "receipts" or "ledger"."""
 
     area: str
     text: str

@@ -22,7 +22,7 @@ from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submis
 
 __all__ = [
     "BoardClosedError", "BoardRow", "RefreshError", "VersionRow", "board", "check_open_board", "is_over", "list_boards",
-    "list_versions", "lock_open_board", "rank_again", "register_version", "set_state", "split_of",
+    "list_versions", "rank_again", "register_version", "set_state", "split_of",
 ]  # fmt: skip
 
 
@@ -129,37 +129,22 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
     return BoardRow(**{**before._mapping, **values})
 
 
-def lock_open_board(connection: sa.Connection, benchmark: str, version: str) -> BoardRow:
-    """The board, locked until the transaction ends, if it takes submissions to `version` now.
+def check_open_board(connection: sa.Connection, benchmark: str, version: str, *, lock: bool = False) -> None:
+    """Make sure that a board takes submissions to `version` now; with `lock`, until the transaction ends.
 
     Raises
     ------
     BoardClosedError
         If it does not.
     """
-    return _taking(connection, locked(sa.select(boards).where(boards.c.benchmark == benchmark)), benchmark, version)
-
-
-def check_open_board(connection: sa.Connection, benchmark: str, version: str) -> BoardRow:
-    """As :func:`lock_open_board`, for a connection that only reads: it may be otherwise a moment later.
-
-    Raises
-    ------
-    BoardClosedError
-        If the board takes no submissions to `version` now.
-    """
-    return _taking(connection, sa.select(boards).where(boards.c.benchmark == benchmark), benchmark, version)
-
-
-def _taking(connection: sa.Connection, query: sa.Select[Any], benchmark: str, version: str) -> BoardRow:
-    row = connection.execute(query).one_or_none()
+    query = sa.select(boards).where(boards.c.benchmark == benchmark)
+    row = connection.execute(locked(query) if lock else query).one_or_none()
     if row is None:
         raise BoardClosedError(f"there is no board of {benchmark}")
     if row.state != "open":
         raise BoardClosedError(f"the board of {benchmark} is {row.state}" + (f": {row.why}" if row.why else ""))
     if row.version != version:
         raise BoardClosedError(f"the board of {benchmark} takes submissions to version {row.version}, not {version}")
-    return BoardRow(**row._mapping)
 
 
 def is_over(connection: sa.Connection, benchmark: str, version: str) -> bool:

@@ -102,10 +102,10 @@ def _error(error: BaseException) -> dict[str, Any]:
     return described
 
 
-def set_up_journal(stream: TextIO, *, known: Iterable[str] = (), level: int = logging.INFO) -> None:
+def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
     """Write the log of this process to `stream` as a journal, instead of whatever handlers there are.
 
-    Our own lines from `level` on, those of other libraries from WARNING on. Called again, it replaces itself.
+    Our own lines from INFO on, those of other libraries from WARNING on. Called again, it replaces itself.
     """
     handler = logging.StreamHandler(stream)
     handler.set_name(_HANDLER)
@@ -115,7 +115,7 @@ def set_up_journal(stream: TextIO, *, known: Iterable[str] = (), level: int = lo
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    logging.getLogger(OURS).setLevel(level)
+    logging.getLogger(OURS).setLevel(logging.INFO)
     logging.captureWarnings(True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # these bring handlers of their own
         logger = logging.getLogger(name)

@@ -122,10 +122,6 @@ class Metadata(_Strict):
         if unasked:
             raise MetadataError(unasked)
 
-    def public(self) -> dict[str, Any]:
-        """What everybody may see."""
-        return self.model_dump(exclude_none=True, exclude={"contact"})
-
 
 class MetadataError(ValueError):
     """Metadata that do not pass; `errors` lists field, rule and value."""

@@ -64,53 +64,6 @@ class WorkerRow:
     receipt_key: str | None
 
 
-def beat(
-    connection: sa.Connection,
-    name: str,
-    serves: Sequence[tuple[str, str]],
-    confinement: str,
-    receipt_key: str | None,
-    job_id: str | None,
-) -> None:
-    """Write down that a worker lives."""
-    at = moment(connection)
-    values: dict[str, Any] = {
-        "serves": [list(pair) for pair in serves],
-        "seen_at": at,
-        "job_id": job_id,
-        "confinement": confinement[:100],
-        "receipt_key": receipt_key,
-    }
-    if not insert_if_absent(connection, workers, {"name": name, "started_at": at} | values):
-        connection.execute(workers.update().where(workers.c.name == name).values(**values))
-
-
-def workers_seen(connection: sa.Connection) -> list[WorkerRow]:
-    """Every worker that was ever seen, the last seen first."""
-    query = sa.select(workers).order_by(workers.c.seen_at.desc(), workers.c.name)
-    return [WorkerRow(**row._mapping) for row in connection.execute(query)]
-
-
-def waiting(connection: sa.Connection, submission_id: str) -> Waiting:
-    """Where a submission stands, and about how long until its scoring starts, in seconds."""
-    mine = jobs.c.kind == "score"
-    job = connection.execute(sa.select(jobs).where(mine, jobs.c.subject == submission_id).limit(1)).one_or_none()
-    if job is None or job.status != "queued":
-        return Waiting(None, None)
-    alive_since = moment(connection) - ALIVE_SECONDS
-    board = [job.benchmark, job.version]
-    alive = [w for w in workers_seen(connection) if w.seen_at >= alive_since and board in w.serves]
-    boards = {tuple(board), *(tuple(pair) for worker in alive for pair in worker.serves)}
-    live = sa.select(jobs).where(mine, jobs.c.status.in_(("queued", "leased")))
-    rivals = [row for row in connection.execute(live) if (row.benchmark, row.version) in boards]
-    before = sum(row.status == "queued" and (row.created_at, row.id) < (job.created_at, job.id) for row in rivals)
-    seconds = _usual_seconds(connection, job.benchmark, job.version)
-    if not alive or seconds is None:
-        return Waiting(before + 1, None)
-    busy = sum(row.status == "leased" for row in rivals)
-    return Waiting(before + 1, seconds * ((before + busy) // len(alive)))
-
-
 def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> float | None:
     query = (
         sa.select(jobs.c.started_at, jobs.c.ended_at)
@@ -309,9 +262,23 @@ class Queue:
         return self._give_up(job, "failed", who=who, why=why, incident=incident)
 
     def position(self, submission_id: str) -> Waiting:
-        """Where in the queue a submission stands, and about how long until it is scored."""
+        """Where in the queue a submission stands, and about how long until its scoring starts, in seconds."""
+        mine = jobs.c.kind == "score"
         with self._reading.begin() as connection:
-            return waiting(connection, submission_id)
+            job = connection.execute(sa.select(jobs).where(mine, jobs.c.subject == submission_id)).first()
+            if job is None or job.status != "queued":
+                return Waiting(None, None)
+            board = [job.benchmark, job.version]
+            alive = [worker for worker in self.alive(connection) if board in worker.serves]
+            boards = {tuple(board), *(tuple(pair) for worker in alive for pair in worker.serves)}
+            live = sa.select(jobs).where(mine, jobs.c.status.in_(("queued", "leased")))
+            rivals = [row for row in connection.execute(live) if (row.benchmark, row.version) in boards]
+            seconds = _usual_seconds(connection, job.benchmark, job.version)
+        before = sum(row.status == "queued" and (row.created_at, row.id) < (job.created_at, job.id) for row in rivals)
+        if not alive or seconds is None:
+            return Waiting(before + 1, None)
+        busy = sum(row.status == "leased" for row in rivals)
+        return Waiting(before + 1, seconds * ((before + busy) // len(alive)))
 
     def beat_worker(
         self,
@@ -323,12 +290,27 @@ class Queue:
     ) -> None:
         """Say that a worker lives, what it serves and what it works on."""
         with self.engine.begin() as connection:
-            beat(connection, name, serves, confinement, receipt_key, job_id)
+            at = moment(connection)
+            values: dict[str, Any] = {
+                "serves": [list(pair) for pair in serves],
+                "seen_at": at,
+                "job_id": job_id,
+                "confinement": confinement[:100],
+                "receipt_key": receipt_key,
+            }
+            if not insert_if_absent(connection, workers, {"name": name, "started_at": at} | values):
+                connection.execute(workers.update().where(workers.c.name == name).values(**values))
 
     @staticmethod
     def workers(connection: sa.Connection) -> list[WorkerRow]:
         """Every worker that was ever seen, the last seen first."""
-        return workers_seen(connection)
+        query = sa.select(workers).order_by(workers.c.seen_at.desc(), workers.c.name)
+        return [WorkerRow(**row._mapping) for row in connection.execute(query)]
+
+    def alive(self, connection: sa.Connection) -> list[WorkerRow]:
+        """The workers that are alive, the last seen first."""
+        since = moment(connection) - ALIVE_SECONDS
+        return [worker for worker in self.workers(connection) if worker.seen_at >= since]
 
     def _set_aside_one(self, max_attempts: int) -> bool:
         """End one job that stopped its worker too often; each in a transaction of its own, as each locks a team."""

@@ -12,8 +12,9 @@ The same file by the same team under the same name is one submission. If it fail
 before it was scored, sending it again queues it under the same id; if it was withdrawn after it was scored, it is back
 on the board at no cost, unless the same predictions are there under another name, or were hidden.
 
-:func:`check` says early what :func:`add` will refuse, so that no file is kept for nothing; what counts is :func:`add`,
-which decides with the board and the team locked. Order of locks: :mod:`reveal_leaderboard.store.database`.
+:meth:`Store.check_sending` says early what :meth:`Store.add_submission` will refuse, so that no file is kept for
+nothing; what counts is the latter, which decides with the board and the team locked. Order of locks:
+:mod:`reveal_leaderboard.store.database`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ import sqlalchemy as sa
 
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store import events, spending
-from reveal_leaderboard.store.boards import BoardClosedError, board, check_open_board, lock_open_board, rank_again
+from reveal_leaderboard.store.boards import BoardClosedError, board, check_open_board, rank_again
 from reveal_leaderboard.store.database import connect, keep_private, locked, migrate, moment, reading
 from reveal_leaderboard.store.events import Event
 from reveal_leaderboard.store.queue import Queue
-from reveal_leaderboard.store.scores import Score, on_board, place_holder, raise_flag
+from reveal_leaderboard.store.scores import Score, on_board, place_holder
 from reveal_leaderboard.store.spending import QuotaExceededError
 from reveal_leaderboard.store.submissions import (
     KeyReusedError,
@@ -71,45 +72,10 @@ _ID = re.compile(r"[0-9a-f]{1,32}")
 RESENDABLE = ("refused", "failed", "withdrawn")
 
 
-def add(connection: sa.Connection, new: NewSubmission, settings: Settings, *, who: str) -> tuple[Submission, bool]:
-    """Queue a submission; see :meth:`reveal_leaderboard.store.store.Store.add_submission`, which this is."""
-    is_open = _lock_board(connection, new)
-    _check_team(connection, locked(sa.select(teams).where(teams.c.id == new.team_id)))
-    known = find_repeated(connection, new)
-    if known is None:
-        return _send(connection, new, settings, who), True
-    if is_open and not _is_replay(known, new) and known.status in RESENDABLE:
-        return _send_again(connection, known, new, settings, who), True
-    _check_thresholds(known, new)
-    if is_open and not _is_replay(known, new) and known.status == "scored" and known.withdrawn_at is not None:
-        return _show_again(connection, known, who), False
-    return known, False
-
-
-def check(connection: sa.Connection, new: NewSubmission, settings: Settings) -> None:
-    """Raise what :func:`add` would, as things are now; `connection` may be one that only reads."""
-    _check_team(connection, sa.select(teams).where(teams.c.id == new.team_id))
-    known = find_repeated(connection, new)
-    if known is not None and (known.status not in RESENDABLE or _is_replay(known, new)):
-        _check_thresholds(known, new)
-        return
-    try:
-        check_open_board(connection, new.benchmark, new.version)
-    except BoardClosedError:
-        if known is None:
-            raise
-        _check_thresholds(known, new)
-        return
-    policy = settings.of(new.benchmark).quota
-    balance = spending.balance(connection, new.team_id, new.benchmark, new.version, policy)
-    if not balance.may_send:
-        raise QuotaExceededError(balance)
-
-
 def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
     """Whether the board takes `new`; if it does not, what was sent before is found all the same."""
     try:
-        lock_open_board(connection, new.benchmark, new.version)
+        check_open_board(connection, new.benchmark, new.version, lock=True)
     except BoardClosedError:
         if find_repeated(connection, new) is None:
             raise
@@ -243,12 +209,38 @@ class Store:
             If the team, its day or the board has no scored submission left.
         """
         with self.write() as connection:
-            return add(connection, new, self.settings, who=who)
+            is_open = _lock_board(connection, new)
+            _check_team(connection, locked(sa.select(teams).where(teams.c.id == new.team_id)))
+            known = find_repeated(connection, new)
+            if known is None:
+                return _send(connection, new, self.settings, who), True
+            is_new_wish = is_open and not _is_replay(known, new)
+            if is_new_wish and known.status in RESENDABLE:
+                return _send_again(connection, known, new, self.settings, who), True
+            _check_thresholds(known, new)
+            if is_new_wish and known.status == "scored" and known.withdrawn_at is not None:
+                return _show_again(connection, known, who), False
+            return known, False
 
     def check_sending(self, new: NewSubmission) -> None:
         """Raise what :meth:`add_submission` would, as things are now; nothing is written."""
         with self.read() as connection:
-            check(connection, new, self.settings)
+            _check_team(connection, sa.select(teams).where(teams.c.id == new.team_id))
+            known = find_repeated(connection, new)
+            if known is not None and (known.status not in RESENDABLE or _is_replay(known, new)):
+                _check_thresholds(known, new)
+                return
+            try:
+                check_open_board(connection, new.benchmark, new.version)
+            except BoardClosedError:
+                if known is None:
+                    raise
+                _check_thresholds(known, new)
+                return
+            policy = self.settings.of(new.benchmark).quota
+            balance = spending.balance(connection, new.team_id, new.benchmark, new.version, policy)
+            if not balance.may_send:
+                raise QuotaExceededError(balance)
 
     # Looking --------------------------------------------------------------------------------------------------------
 
@@ -269,16 +261,13 @@ class Store:
 
         A submission without a score against the board's version shows its latest.
         """
-        found = [score for score in self._scores(submission_id) if score.part == part]
+        found = [score for score in self.scores_of(submission_id) if score.part == part]
         if version is not None:
             return next((score for score in found if score.version == version), None)
         return found[-1] if found else None
 
     def scores_of(self, submission_id: str) -> list[Score]:
         """All scores of a submission that are shown, by version in the order in which the versions were."""
-        return self._scores(submission_id)
-
-    def _scores(self, submission_id: str) -> list[Score]:
         is_final_shown = sa.or_(versions.c.frozen_at.is_not(None), boards.c.state == "closed")
         query = (
             sa.select(scores)
@@ -320,12 +309,10 @@ class Store:
         with self.read() as connection:
             return find_all(connection, submissions.c.team_id == team_id)
 
-    def list_submissions(self, status: str | None = None, benchmark: str | None = None) -> list[Submission]:
-        """Submissions, oldest first; of one status or benchmark if asked."""
-        asked = {"status": status, "benchmark": benchmark}
-        where = [submissions.c[name] == value for name, value in asked.items() if value is not None]
+    def list_submissions(self) -> list[Submission]:
+        """All submissions, oldest first."""
         with self.read() as connection:
-            return find_all(connection, *where)
+            return find_all(connection)
 
     def count_waiting(self) -> int:
         """How many submissions are queued or being scored."""
@@ -441,16 +428,9 @@ class Store:
 
     # Flags ----------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def raise_flag(connection: sa.Connection, submission_id: str, kind: str, other_id: str | None, detail: str) -> str:
-        """Tell the moderators something about a submission; returns the flag's id."""
-        return raise_flag(connection, submission_id, kind, other_id, detail)
-
-    def flags(self, open_only: bool = True) -> list[Flag]:
+    def flags(self) -> list[Flag]:
         """What moderators should look at, the newest first."""
-        query = sa.select(flags).order_by(flags.c.raised_at.desc(), flags.c.id)
-        if open_only:
-            query = query.where(flags.c.cleared_at.is_(None))
+        query = sa.select(flags).where(flags.c.cleared_at.is_(None)).order_by(flags.c.raised_at.desc(), flags.c.id)
         with self.read() as connection:
             return [Flag(**row._mapping) for row in connection.execute(query)]
 

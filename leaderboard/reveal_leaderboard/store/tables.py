@@ -45,8 +45,8 @@ tables = sa.MetaData(
 )
 
 
-def _id(length: int = 32) -> sa.Column[str]:
-    return sa.Column("id", sa.String(length), primary_key=True)
+def _id() -> sa.Column[str]:
+    return sa.Column("id", sa.String(32), primary_key=True)
 
 
 def _moment(name: str, *, nullable: bool = False) -> sa.Column[float]:

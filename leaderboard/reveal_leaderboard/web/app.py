@@ -42,6 +42,7 @@ from reveal_leaderboard.web.gate import (
     Compressed,
     ErrorPages,
     Forwarded,
+    Gate,
     KnownHost,
     NoTraces,
     Problems,
@@ -72,18 +73,19 @@ QUIET = {
 """What Gradio reads from the environment: nothing is sent anywhere, and nothing is gathered about events."""
 
 
-class OwnMethods:
+class OwnMethods(Gate):
     """Answers 405 where a path is the application's own but the method is not.
 
     Without it such a request would fall through to what is mounted below ``/``.
     """
 
     def __init__(self, app: ASGIApp, owner: FastAPI) -> None:
-        self.app, self.owner = app, owner
+        super().__init__(app)
+        self.owner = owner
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http" or self._match(scope) is not Match.PARTIAL:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if self._match(scope) is not Match.PARTIAL:
             await self.app(scope, receive, send)
             return
         allowed = [method for method in METHODS if self._match({**scope, "method": method}) is Match.FULL]
@@ -191,11 +193,7 @@ def build_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     metrics = Metrics(store, catalogue.names)
-
-    def count(benchmark: str, passed: bool) -> None:
-        metrics.count_lint(benchmark, passed=passed)
-
-    intake = Intake(store, blobs, catalogue, custody, accounts, count)
+    intake = Intake(store, blobs, catalogue, custody, accounts, metrics.count_lint)
     services = Services(
         store=store,
         queue=queue,

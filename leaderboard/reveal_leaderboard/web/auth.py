@@ -24,7 +24,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from anyio import to_thread
-from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -32,7 +31,7 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.settings import SettingsError, is_loopback, secret_from
 
-__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "open_auth", "own_address", "require"]
+__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "is_from_here", "open_auth", "own_address"]
 
 Mode = Literal["local", "oidc", "links", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
@@ -138,7 +137,7 @@ class Auth:
 
     def _find(self, request: HTTPConnection) -> Actor | None:
         if self.mode == "local":
-            return self.accounts.local_actor() if _is_from_here(request) else None
+            return self.accounts.local_actor() if is_from_here(request) else None
         authorization = request.headers.get("authorization")
         if authorization is not None:
             scheme, _, secret = authorization.partition(" ")
@@ -147,27 +146,11 @@ class Auth:
         return None if session is None else self.accounts.session_user(session)
 
 
-def _is_from_here(request: HTTPConnection) -> bool:
+def is_from_here(request: HTTPConnection) -> bool:
+    """Whether the request was sent from this machine and not passed on."""
     if request.scope.get(FORWARDED) or request.client is None:
         return False
     return is_loopback(request.client.host)
-
-
-def require(actor: Actor | None, scope: str) -> Actor:
-    """`actor` if it may do what `scope` names.
-
-    Raises
-    ------
-    HTTPException
-        401 for nobody, 403 without the right; with ``WWW-Authenticate``. The API answers it as a problem document.
-    """
-    if actor is None:
-        raise HTTPException(401, "Sign in, or send a token: Authorization: Bearer rvl_...", dict(BEARER))
-    if not actor.may(scope):
-        header = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
-        what = "This is for administrators." if scope == "admin" else f"This token lacks the scope {scope}."
-        raise HTTPException(403, what, header)
-    return actor
 
 
 def check_mode(mode: str, host: str, environ: Mapping[str, str], *, trusts_proxy: bool = False) -> None:

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,8 +28,8 @@ from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.pages.drawing import whole_page
 
 __all__ = [
-    "LOST", "PROBLEM_TYPE", "BodyLimit", "Compressed", "ErrorPages", "Forwarded", "KnownHost", "NoTraces", "Problems",
-    "SameOrigin", "SecureHeaders", "error_page", "problem_body", "send_problem",
+    "LOST", "PROBLEM_TYPE", "BodyLimit", "Compressed", "ErrorPages", "Forwarded", "Gate", "KnownHost", "NoTraces",
+    "Problems", "SameOrigin", "SecureHeaders", "error_page", "gathered", "send_problem",
 ]  # fmt: skip
 
 PROBLEM_TYPE = "application/problem+json"
@@ -67,24 +67,62 @@ MAY_DIFFER = ("Cross-Origin-Resource-Policy",)  # of pictures that other sites m
 log = logging.getLogger(__name__)
 
 
-def problem_body(status: int, title: str, detail: str, **extensions: object) -> dict[str, object]:
-    """A problem document (RFC 9457)."""
-    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **extensions}
+class Gate:
+    """Middleware for requests: `handle` does the work, and what is no request passes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        await (self.handle if scope["type"] == "http" else self.app)(scope, receive, send)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        raise NotImplementedError
+
+
+def gathered(
+    send: Send,
+    is_meant: Callable[[Message], bool],
+    answer: Callable[[Message, bytes], Awaitable[None]],
+    most: int | None = None,
+) -> Send:
+    """A `send` that keeps back the answers whose first message `is_meant`, and has `answer` do the sending for them.
+
+    `answer` gets that first message and the body, of which no more is read once it has `most` bytes.
+    """
+    start: Message | None = None
+    body = b""
+
+    async def gather(message: Message) -> None:
+        nonlocal start, body
+        if message["type"] == "http.response.start" and is_meant(message):
+            start = message
+        elif start is None:
+            await send(message)
+        else:
+            if most is None or len(body) < most:
+                body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await answer(start, body)
+
+    return gather
 
 
 async def send_problem(
     send: Send, status: int, detail: str, headers: Mapping[str, str] | None = None, *, errors: object = None
 ) -> None:
     """Answer with a problem document titled by the status; `errors` is an extension of it."""
-    extensions = {} if errors is None else {"errors": errors}
-    body = json.dumps(problem_body(status, HTTPStatus(status).phrase, detail, **extensions)).encode()
+    problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    body = json.dumps(problem if errors is None else {**problem, "errors": errors}).encode()
     fields = {"content-type": PROBLEM_TYPE, "content-length": str(len(body)), **(headers or {})}
     raw = [(name.encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
 
 
-class SecureHeaders:
+class SecureHeaders(Gate):
     """Adds the security headers to every answer; a content policy of its own stays beside ours.
 
     Parameters
@@ -94,7 +132,7 @@ class SecureHeaders:
     """
 
     def __init__(self, app: ASGIApp, framed_by: Sequence[str] = (), *, is_secure: bool = False) -> None:
-        self.app = app
+        super().__init__(app)
         frames = " ".join(framed_by) or "'none'"
         self.headers = {
             POLICY: "; ".join((*CONTENT_POLICY, f"frame-ancestors {frames}")),
@@ -105,11 +143,8 @@ class SecureHeaders:
         if is_secure:
             self.headers["Strict-Transport-Security"] = "max-age=31536000"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
 
         async def stamped(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -224,45 +259,27 @@ class KnownHost:
         return host.lower() in self.hosts
 
 
-class Problems:
+class Problems(Gate):
     """Turns every error that is neither a page nor a problem document into a problem document.
 
     Frameworks answer some errors by themselves, in plain text or in JSON of their own: CORS, routing, Gradio.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        status = 0  # of the answer that is being replaced
-        kept: dict[str, str] = {}
-        body = b""
-        is_readable = False
+        def is_foreign(start: Message) -> bool:
+            kind = Headers(raw=start.get("headers", [])).get("content-type", "").partition(";")[0]
+            return start["status"] >= 400 and kind not in (PROBLEM_TYPE, "text/html")
 
-        async def replaced(message: Message) -> None:
-            nonlocal status, kept, body, is_readable
-            if message["type"] == "http.response.start" and message["status"] >= 400:
-                headers = Headers(raw=message.get("headers", []))
-                kind = headers.get("content-type", "").partition(";")[0]
-                if kind not in (PROBLEM_TYPE, "text/html"):
-                    status, is_readable = message["status"], "content-encoding" not in headers
-                    names = ("allow", "retry-after", "www-authenticate", "connection")
-                    kept = {name: headers[name] for name in names if name in headers}
-                    return
-            if not status:
-                await send(message)
-                return
-            if len(body) < MAX_PLAIN_ERROR:
-                body += message.get("body", b"")
-            if not message.get("more_body", False):
-                detail, errors = _detail_of(status, body if is_readable else b"")
-                await send_problem(send, status, detail, kept, errors=errors)
+        async def answer(start: Message, body: bytes) -> None:
+            headers = Headers(raw=start.get("headers", []))
+            names = ("allow", "retry-after", "www-authenticate", "connection")
+            kept = {name: headers[name] for name in names if name in headers}
+            detail, errors = _detail_of(start["status"], b"" if "content-encoding" in headers else body)
+            await send_problem(send, start["status"], detail, kept, errors=errors)
 
-        await self.app(scope, receive, replaced)
+        await self.app(scope, receive, gathered(send, is_foreign, answer, MAX_PLAIN_ERROR))
 
 
 def _detail_of(status: int, body: bytes) -> tuple[str, object]:
@@ -280,7 +297,7 @@ def _detail_of(status: int, body: bytes) -> tuple[str, object]:
     return HTTPStatus(status).description or HTTPStatus(status).phrase, detail
 
 
-class SameOrigin:
+class SameOrigin(Gate):
     """Refuses requests that change something and come, or may come, from another site's page (403).
 
     A browser says where a write comes from; so a write with a cookie that does not say is refused too. A page cannot
@@ -292,17 +309,16 @@ class SameOrigin:
     """
 
     def __init__(self, app: ASGIApp, is_secure: bool = False) -> None:
-        self.app, self.is_secure = app, is_secure
+        super().__init__(app)
+        self.is_secure = is_secure
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and self._is_refused(scope):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        scheme = "https" if self.is_secure else scope.get("scheme", "http")
+        if scope["method"] not in SAFE_METHODS and _is_foreign(Headers(scope=scope), scheme):
             await send_problem(send, 403, "Requests from other sites' pages are refused.")
-            return
-        await self.app(scope, receive, send)
-
-    def _is_refused(self, scope: Scope) -> bool:
-        return _is_foreign(Headers(scope=scope), "https" if self.is_secure else scope.get("scheme", "http"))
+        else:
+            await self.app(scope, receive, send)
 
 
 def _is_foreign(headers: Headers, scheme: str) -> bool:
@@ -315,7 +331,7 @@ def _is_foreign(headers: Headers, scheme: str) -> bool:
     return is_silent and "cookie" in headers and "authorization" not in headers
 
 
-class BodyLimit:
+class BodyLimit(Gate):
     """Refuses a request body of more than `limit` bytes (413) or one that arrives too slowly (408).
 
     Parameters
@@ -332,14 +348,12 @@ class BodyLimit:
         grace_seconds: float = GRACE_SECONDS,
         bytes_per_second: float = SLOWEST_BYTES_PER_SECOND,
     ) -> None:
-        self.app, self.limit = app, limit
+        super().__init__(app)
+        self.limit = limit
         self.grace_seconds, self.bytes_per_second = grace_seconds, bytes_per_second
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         body = _Body(self, receive)
         started = False
 
@@ -440,34 +454,17 @@ def error_page(status: int, title: str, detail: str) -> str:
     return whole_page(title, detail, f"HTTP status {status}", WAYS)
 
 
-class ErrorPages:
+class ErrorPages(Gate):
     """Answers people with pages where programs are answered with problem documents (RFC 9457)."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http" or not _is_for_people(scope):
-            await self.app(scope, receive, send)
-            return
-        start: Message | None = None  # of the problem document that is being replaced
-        body = b""
+        async def answer(start: Message, body: bytes) -> None:
+            await _send_page(start, body, send, has_body=scope["method"] != "HEAD")
 
-        async def replaced(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start" and _is_problem(message):
-                start = message
-                return
-            if start is None:
-                await send(message)
-                return
-            if len(body) < MAX_DOCUMENT:
-                body += message.get("body", b"")
-            if not message.get("more_body", False):
-                await _send_page(start, body, send, has_body=scope["method"] != "HEAD")
-
-        await self.app(scope, receive, replaced)
+        replaced = gathered(send, _is_problem, answer, MAX_DOCUMENT)
+        await self.app(scope, receive, replaced if _is_for_people(scope) else send)
 
 
 def _is_for_people(scope: Scope) -> bool:

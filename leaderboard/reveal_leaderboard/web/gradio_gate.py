@@ -24,10 +24,11 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import parse_qs, quote
 
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.web.auth import BEARER, Auth
-from reveal_leaderboard.web.gate import send_problem
+from reveal_leaderboard.web.gate import Gate, gathered, send_problem
 
 __all__ = ["ROUTES", "GradioGate"]
 
@@ -57,7 +58,7 @@ CLOSED = ("monitoring", "pwa_icon", "openapi.json")  # beside /gradio_api
 OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # where Gradio has a route of its own for other methods
 
 
-class GradioGate:
+class GradioGate(Gate):
     """Lets through what the pages need of Gradio, for whom it belongs to.
 
     Parameters
@@ -66,14 +67,12 @@ class GradioGate:
     """
 
     def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
-        self.app, self.auth, self.functions = app, auth, functions
+        super().__init__(app)
+        self.auth, self.functions = auth, functions
         self._sessions, self._files = _Sessions(), _Files()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         path: str = scope["path"]
         is_api = path.startswith(API)
         if _is_closed(scope["method"], path) or b"deep_link" in scope["query_string"]:
@@ -99,8 +98,10 @@ class GradioGate:
             await send_problem(send, 404, "There is nothing here.")
         elif route == "queue/data":
             asked = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
-            is_own = len(asked) == 1 and self._sessions.claim(asked[0], owner)
-            await self._pass_or(403, OTHERS, is_own, scope, receive, send)
+            if len(asked) == 1 and self._sessions.claim(asked[0], owner):
+                await self.app(scope, receive, send)
+            else:
+                await send_problem(send, 403, OTHERS)
         elif route in WITH_SESSION_IN_BODY:
             await self._guard_event(owner, scope, receive, send)
         elif route == "upload":
@@ -108,14 +109,6 @@ class GradioGate:
             await self.app({**scope, "headers": plain}, receive, self._renaming(owner, send))
         else:
             await self.app(scope, receive, send)
-
-    async def _pass_or(
-        self, status: int, detail: str, passes: bool, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        if passes:
-            await self.app(scope, receive, send)
-        else:
-            await send_problem(send, status, detail)
 
     async def _guard_event(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the event, check whose session and files it names, and hand it on."""
@@ -163,27 +156,18 @@ class GradioGate:
 
     def _renaming(self, owner: str, send: Send) -> Send:
         """A `send` that answers an upload, a list of paths, with a made-up name for each, which is the owner's."""
-        start: Message | None = None
-        answer = b""
 
-        async def renaming(message: Message) -> None:
-            nonlocal answer, start
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            answer += message.get("body", b"")
-            if len(answer) > MAX_UPLOAD_ANSWER:
+        async def answer(start: Message, body: bytes) -> None:
+            if len(body) > MAX_UPLOAD_ANSWER:
                 raise RuntimeError("an upload was answered with more than a list of paths")
-            if start is None or message.get("more_body", False):
-                return
-            paths = _listed(answer)
+            paths = _listed(body)
             if paths:
-                answer = json.dumps([self._files.add(path, owner) for path in paths]).encode()
-            headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
-            await send({**start, "headers": [*headers, (b"content-length", str(len(answer)).encode())]})
-            await send({"type": "http.response.body", "body": answer})
+                body = json.dumps([self._files.add(path, owner) for path in paths]).encode()
+            MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
 
-        return renaming
+        return gathered(send, lambda start: True, answer, MAX_UPLOAD_ANSWER + 1)
 
 
 class _NotTheirsError(Exception):

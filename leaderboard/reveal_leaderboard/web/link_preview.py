@@ -22,6 +22,7 @@ from starlette.requests import Request
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import read_withdrawn, standings
 from reveal_leaderboard.web.api.access import look
+from reveal_leaderboard.web.gate import Gate, gathered
 from reveal_leaderboard.web.pages import board_notes, entry
 from reveal_leaderboard.web.pages.board_view import render
 from reveal_leaderboard.web.pages.drawing import query_text
@@ -121,33 +122,21 @@ class Preview:
         return "\n".join(lines).encode()
 
 
-class LinkPreviews:
+class LinkPreviews(Gate):
     """Puts our tags into every page that Gradio serves, and gives an entry's page its status."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
-        self.app, self.services = app, services
+        super().__init__(app)
+        self.services = services
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
-            await self.app(scope, receive, send)
-            return
-        start: Message | None = None
-        body = b""
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
 
-        async def described(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start" and _is_page(message):
-                start = message
-                return
-            if start is None:
-                await send(message)
-                return
-            body += message.get("body", b"")
-            if not message.get("more_body", False):
-                await self._send(scope, start, body, send)
+        async def answer(start: Message, body: bytes) -> None:
+            await self._send(scope, start, body, send)
 
-        await self.app(scope, receive, described)
+        looks = scope["method"] in ("GET", "HEAD")
+        await self.app(scope, receive, gathered(send, _is_page, answer) if looks else send)
 
     async def _send(self, scope: Scope, start: Message, body: bytes, send: Send) -> None:
         request = Request(scope)

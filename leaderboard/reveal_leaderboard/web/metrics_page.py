@@ -30,6 +30,7 @@ from reveal_leaderboard.store.tables import (
     submissions,
     workers,
 )
+from reveal_leaderboard.web.gate import Gate
 
 __all__ = ["CountRequests", "Metrics"]
 
@@ -70,26 +71,24 @@ class Metrics:
         """Count an answered request; `route` is the template of its path."""
         self._requests.labels(method if method in METHODS else "other", route, str(status)).inc()
 
-    def count_lint(self, benchmark: str, *, passed: bool) -> None:
+    def count_lint(self, benchmark: str, passed: bool) -> None:
         """Count a lint report."""
         name = benchmark if benchmark in self._benchmarks else "other"
         self._lints.labels(name, "passed" if passed else "refused").inc()
 
 
-class CountRequests:
+class CountRequests(Gate):
     """ASGI middleware that counts answers under the template of the route that gave them.
 
     What no route of `templates` answered is counted as "page": Gradio's own routes, and addresses that do not exist.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, templates: Iterable[str]) -> None:
-        self.app, self._metrics, self._templates = app, metrics, frozenset(templates)
+        super().__init__(app)
+        self._metrics, self._templates = metrics, frozenset(templates)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and count how it ended."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         status = 500
 
         async def watch(message: Message) -> None:

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.web.auth import Auth
-from reveal_leaderboard.web.gate import SAFE_METHODS, send_problem
+from reveal_leaderboard.web.gate import SAFE_METHODS, Gate, send_problem
 
 __all__ = ["Limits", "Rate", "RateLimit", "cost_of"]
 
@@ -81,7 +81,7 @@ def _is_upload(method: str, path: str) -> bool:
     return method not in SAFE_METHODS and path.rstrip("/") in UPLOADS
 
 
-class RateLimit:
+class RateLimit(Gate):
     """Refuses what goes beyond `limits`.
 
     Parameters
@@ -100,16 +100,14 @@ class RateLimit:
         shared: SharedBuckets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.app, self.auth, self.limits = app, auth, limits or Limits()
+        super().__init__(app)
+        self.auth, self.limits = auth, limits or Limits()
         self._shared, self._clock, self._swept = shared, clock, clock()
         self._buckets = _Buckets(clock)
         self._open: Counter[str] = Counter()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         address = _address(scope)
         if self._open[address] >= self.limits.open_requests:
             detail = f"There are {self.limits.open_requests} requests under way from your address already."

@@ -75,10 +75,6 @@ class Services:
         """Names of the benchmarks whose answers readers score."""
         return [name for name in self.names if any(one.scored_by == "readers" for one in self.catalogue.versions(name))]
 
-    def strip(self, benchmark: str, n: int) -> list[tuple[str, str, str]]:
-        """(address, thumbnail, alternative text) of `n` cases of a benchmark; none if it has no gallery."""
-        return self.galleries.strip(benchmark, n)
-
     def actor(self, request: gr.Request) -> Actor | None:
         """Who sent an event of a page, from its cookie or token; None for a visitor."""
         return self.auth.actor(request.request)

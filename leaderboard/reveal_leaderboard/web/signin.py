@@ -1,4 +1,4 @@
-"""Signing in and out: ``GET /login``, ``GET /login/callback``, ``POST /logout``, ``GET /me``.
+"""Signing in and out: ``GET /login``, ``GET /login/callback``, ``POST /logout``.
 
 Conventions
 -----------
@@ -31,7 +31,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
@@ -112,16 +112,6 @@ def add_sign_in(app: FastAPI, auth: Auth) -> None:
         answer = RedirectResponse("/", 303, NO_STORE)
         _clear(answer, auth, auth.cookie)
         return answer
-
-    @app.get("/me", include_in_schema=False)
-    def me(request: Request) -> Response:
-        """Who is signed in, for the pages."""
-        actor = auth.actor(request)
-        if actor is None:
-            return JSONResponse({"mode": auth.mode, "signed_in": False}, headers=NO_STORE)
-        teams = [{"id": m.team.id, "name": m.team.name, "role": m.role} for m in actor.memberships]
-        facts = {"id": actor.user.id, "name": actor.user.name, "is_admin": actor.is_admin, "teams": teams}
-        return JSONResponse({"mode": auth.mode, "signed_in": True, "via": actor.via, **facts}, headers=NO_STORE)
 
 
 def _start(auth: Auth, client: Client, path: str) -> Response:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.store import boards, tables
+from reveal_leaderboard.store.scores import raise_flag
 from reveal_leaderboard.store.store import Submission
 
 from reveal_bench.kinds.tasks.records import TaskAnswer
@@ -93,7 +94,7 @@ def refuse_and_hide(world: World, me: User, own: Team) -> None:
     world.score(0.9)
     world.store.hide(hidden.id, who="test", why=" ".join(HOSTILE.values()))
     with world.store.write() as connection:
-        world.store.raise_flag(connection, hidden.id, "twin", None, " ".join(HOSTILE.values()))
+        raise_flag(connection, hidden.id, "twin", None, " ".join(HOSTILE.values()))
     world.accounts.issue_token(me, own, name="token", scopes=["read"], days=1)
     with world.store.write() as connection:
         connection.execute(tables.tokens.update().values(name=" ".join(HOSTILE.values())))

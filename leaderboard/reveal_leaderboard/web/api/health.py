@@ -12,11 +12,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.settings import is_loopback
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
-from reveal_leaderboard.web.auth import FORWARDED
+from reveal_leaderboard.web.auth import is_from_here
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["health_routes", "key_routes"]
@@ -81,9 +80,7 @@ def _is_operator(request: Request, token: str | None) -> bool:
     if token is not None:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(sent.strip().encode(), token.encode())
-    if request.scope.get(FORWARDED) or request.client is None:
-        return False
-    return is_loopback(request.client.host)
+    return is_from_here(request)
 
 
 def key_routes(services: Services) -> APIRouter:

@@ -15,8 +15,6 @@ from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
 from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
-from reveal_leaderboard.store.database import moment
-from reveal_leaderboard.store.queue import ALIVE_SECONDS
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
 from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head, plural
 from reveal_leaderboard.web.pages.strip import build_strip
@@ -84,9 +82,7 @@ def _page(services: Services) -> str:
     published = [services.catalogue.current(name) for name in services.names]
     with services.store.read() as connection:
         states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
-        at = moment(connection)
-        alive = [w for w in services.queue.workers(connection) if at - w.seen_at < ALIVE_SECONDS]
-    confinement = sorted({worker.confinement for worker in alive})
+        confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
     settings = {one.name: services.settings.of(one.name) for one in published}
     toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
     return about_view(published, settings, states, confinement, toml, new_teams=new_teams)

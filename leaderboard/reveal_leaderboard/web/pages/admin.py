@@ -135,12 +135,6 @@ class Acts:
 
     # Submissions ----------------------------------------------------------------------------------------------------
 
-    def _submission(self, submission_id: str) -> Submission:
-        found = self.services.store.get(submission_id)
-        if found is None:
-            raise LookupError(f"there is no submission {submission_id}")
-        return found
-
     def _clear_flag(self, actor: Actor, subject: str, why: str) -> str:
         done = self.services.store.clear_flag(subject, actor.name)
         return (

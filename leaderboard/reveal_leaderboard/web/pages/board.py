@@ -109,7 +109,7 @@ class _Handlers:
             view = _known(view, board)
             table = render_board if board.scored_by == "readers" else render
             shown = self._closed(benchmark) + table(board, view) + self._moves(board)
-            opening = board_notes.opening(board, self.services.strip(benchmark, N_FILMS))
+            opening = board_notes.opening(board, self.services.galleries.strip(benchmark, N_FILMS))
         except UnknownBenchmarkError as error:
             return (
                 *[gr.skip()] * 6,

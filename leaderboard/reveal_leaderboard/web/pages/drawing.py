@@ -180,9 +180,9 @@ def when(moment: float | None, *, date_only: bool = False) -> str:
     return f'<time datetime="{at.strftime("%Y-%m-%dT%H:%M:%SZ")}">{shown}</time>'
 
 
-def message(kind: str, title: str, body: str = "", *, markup: str = "") -> str:
+def message(kind: str, title: str, body: str = "") -> str:
     """A box: `kind` is "info", "good", "bad" or "busy"; the word before the title says the same as the colour."""
-    return _piece("message", kind, title, body, Markup(markup))
+    return _piece("message", kind, title, body)
 
 
 def page_head(title: str, lead: str = "", *, markup: str = "") -> str:

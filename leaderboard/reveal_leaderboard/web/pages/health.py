@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.store.blobs import Room
 from reveal_leaderboard.store.database import moment, size_of
-from reveal_leaderboard.store.queue import ALIVE_SECONDS, WorkerRow
+from reveal_leaderboard.store.queue import WorkerRow
 from reveal_leaderboard.store.tables import deliveries, flags, jobs, submissions
 from reveal_leaderboard.web.api.health import LEAST_ROOM
 from reveal_leaderboard.web.pages.drawing import draw, plural
@@ -47,10 +47,9 @@ def read_health(services: Services) -> list[HealthPart]:
     """Every part, as it is now; what waits for scoring comes first."""
     with services.store.read() as connection:
         now = moment(connection)
-        alive = [one for one in services.queue.workers(connection) if now - one.seen_at < ALIVE_SECONDS]
         parts = [
             _queue(connection, now),
-            _workers(alive, services.catalogue),
+            _workers(services.queue.alive(connection), services.catalogue),
             _uploads(connection, services.intake.blobs.room()),
             _database(connection),
             _incidents(connection, now),
