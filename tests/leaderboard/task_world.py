@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, User
-from reveal_leaderboard.boards.catalogue import Catalogue, Published, read_published
+from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.boards.reading import rate
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.settings import load_settings
@@ -29,6 +28,7 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
 from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.predictions import answers_to_jsonl
+from tests.leaderboard.conftest import Board
 from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 
 BENCHMARK = "rexecution"
@@ -47,19 +47,11 @@ team = "Readers"
 REFERENCE = "the reference answer that nobody sees"
 
 
-@dataclass(frozen=True)
-class TaskBoard:
-    """The public folder, and the private one in a folder of its own."""
-
-    folder: Path
-    holdout: Path
+class TaskBoard(Board):
+    """The same of tasks."""
 
     @property
-    def published(self) -> Published:
-        return read_published(self.folder, "holdout")
-
-    @property
-    def manifest(self) -> TaskManifest:
+    def manifest(self) -> TaskManifest:  # type: ignore[override]
         manifest = self.published.manifest
         assert isinstance(manifest, TaskManifest)
         return manifest

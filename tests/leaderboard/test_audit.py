@@ -183,57 +183,14 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
 
 
 OF_ROWS = {
-    "a person is renamed": ("UPDATE users SET name = 'Other' WHERE subject = '1'", "user"),
-    "a person becomes an administrator": ("UPDATE users SET is_admin = 1 WHERE subject = '2'", "user"),
-    "a person signs in as another": ("UPDATE users SET subject = '3' WHERE subject = '2'", "user"),
-    "an account is closed": ("UPDATE users SET disabled_at = 1.0 WHERE subject = '2'", "user"),
-    "a team is renamed": ("UPDATE teams SET name = 'Other'", "team"),
-    "a team waits": ("UPDATE teams SET waiting_since = 1.0", "team"),
-    "a team is closed": ("UPDATE teams SET disabled_at = 1.0", "team"),
-    "a team is older": ("UPDATE teams SET created_at = 1.0", "team"),
-    "a reader becomes an owner": ("UPDATE members SET role = 'owner'", "team"),
     "a member goes": ("DELETE FROM members WHERE role = 'reader'", "team"),
-    "a member was there before": ("UPDATE members SET since = 1.0", "team"),
     "a grant is another's": ("UPDATE ledger SET who = 'user:x' WHERE kind = 'granted'", "team"),
-    "a grant was earlier": ("UPDATE ledger SET at = 1.0 WHERE kind = 'granted'", "team"),
-    "a grant is larger": ("UPDATE ledger SET amount = -9 WHERE kind = 'granted'", "team"),
-    "a token may more": ("UPDATE tokens SET scopes = '[\"read\", \"submit\", \"admin\"]'", "token"),
-    "a token lives on": ("UPDATE tokens SET expires_at = expires_at + 1", "token"),
-    "a token is another secret": ("UPDATE tokens SET key_hash = 'ab'", "token"),
-    "a token is another person's": (
-        "UPDATE tokens SET user_id = (SELECT id FROM users WHERE subject = '2')", "token"
-    ),
     "a token is gone": ("DELETE FROM tokens", "token"),
-    "a flag is cleared": ("UPDATE flags SET cleared_at = 1.0, cleared_by = 'user:admin'", "flag"),
-    "a flag says something else": ("UPDATE flags SET detail = ''", "flag"),
-    "a flag is of another kind": ("UPDATE flags SET kind = 'duplicate'", "flag"),
-    "a flag is gone": ("DELETE FROM flags", "flag"),
-    "a submission is of another kind": ("UPDATE submissions SET kind = 'reader'", "submission"),
-    "a submission is prompted otherwise": ("UPDATE submissions SET prompt_style = 'point'", "submission"),
-    "a submission's metadata": ("UPDATE submissions SET metadata = '{}'", "submission"),
-    "a submission's file name": ("UPDATE submissions SET filename = 'other.jsonl'", "submission"),
-    "a submission's sender": (
-        "UPDATE submissions SET user_id = (SELECT id FROM users WHERE subject = '2')", "submission"
-    ),
-    "a submission was sent before": ("UPDATE submissions SET created_at = created_at - 1", "submission"),
-    "a submission was hidden for another reason": ("UPDATE submissions SET hidden_why = 'x'", "submission"),
-    "a submission has other predictions": ("UPDATE submissions SET canonical = sha256", "submission"),
-    "a submission looks well": ("UPDATE submissions SET signs = '[]'", "submission"),
-    "a submission's incident": ("UPDATE submissions SET incident = 'INC-00000001'", "submission"),
-    "a charge was earlier": ("UPDATE ledger SET at = 1.0 WHERE kind = 'charged'", "submission"),
-    "a charge was another's": ("UPDATE ledger SET who = 'user:x' WHERE kind = 'charged'", "submission"),
-    "an invitation was accepted": ("UPDATE invitations SET status = 'open'", "invitation"),
-    "an invitation is for another role": ("UPDATE invitations SET role = 'owner'", "invitation"),
-    "a board is closed": ("UPDATE boards SET state = 'closed'", "board"),
-    "a board is paused for another reason": ("UPDATE boards SET why = 'x'", "board"),
-    "a version's facts": ("UPDATE versions SET facts = '{\"n_images\": 1}'", "board"),
-    "a version's split": ("UPDATE versions SET split = 'test'", "board"),
-    "a version was shown before": ("UPDATE versions SET shown_at = shown_at - 1", "board"),
     "what a frozen version showed": (
         "INSERT INTO results VALUES ('frozen', 'chexlocalize', '0.9.0', 'board', '{\"entries\": []}', 1.0)", "board"
     ),
 }  # fmt: skip
-"""Single changes of the database -> whose record does not hold any more."""
+"""Single changes of whole rows -> whose record does not hold any more; those of columns are walked below."""
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
@@ -284,6 +241,15 @@ EMPTY = {"answers", "buckets", "deliveries", "ratings", "results", "sessions", "
 """Tables of which this board has no row, so that this says nothing of them."""
 
 
+RECORD = {
+    "boards": "board", "flags": "flag", "invitations": "invitation", "ledger": "submission", "members": "team",
+    "submissions": "submission", "teams": "team", "tokens": "token", "users": "user", "versions": "board",
+}  # fmt: skip
+"""Whose record the first row of a table is part of."""
+CHAINED = {"chains", "events", "receipts", "scores"}
+"""What is part of a chain, or held against one."""
+
+
 def test_each_column_of_a_filled_table_is_covered_or_said_not_to_be(filled: FilledBoard) -> None:
     """The first row of each table, one column after the other; what the database refuses to change is left out."""
     empty = set()
@@ -300,10 +266,12 @@ def test_each_column_of_a_filled_table_is_covered_or_said_not_to_be(filled: Fill
             attempt = connection.begin_nested()
             with suppress(sa.exc.IntegrityError):
                 connection.exec_driver_sql(change, (changed(row[column.name], column.type), row["number"]))
-                if audit(connection).ok:
+                found = audit(connection)
+                if found.ok:
                     passed.setdefault(table.name, set()).add(column.name)
-                else:
-                    n_found += 1
+                n_found += not found.ok
+                said = {problem.text.split()[0] for problem in found.problems if problem.area == "records"}
+                assert table.name in CHAINED or found.ok or RECORD.get(table.name) in said, column
             attempt.rollback()
     assert empty == EMPTY
     assert passed == NOT_COVERED

@@ -134,6 +134,7 @@ def test_the_first_version_is_carried_over_whole(empty_database_url: str) -> Non
         ]
         assert list(verify_records(connection)) == []
         assert connection.execute(sa.text("SELECT issuer, subject FROM users")).one() == ("local", "local")
+        assert not connection.execute(sa.text("SELECT 1 FROM teams WHERE waiting_since IS NOT NULL")).all()
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 

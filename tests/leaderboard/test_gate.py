@@ -26,7 +26,6 @@ from reveal_leaderboard.web.gate import (
     SecureHeaders,
 )
 from starlette.applications import Starlette
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -269,14 +268,6 @@ def test_headers_that_say_what_to_do_are_kept() -> None:
     answer = run(Problems(PlainTextResponse("wait", 429, headers)), "GET")
     assert (answer.headers["retry-after"], answer.headers["www-authenticate"]) == ("7", "Bearer")
     assert "x-secret" not in answer.headers
-
-
-def test_a_refused_preflight_is_a_problem_document() -> None:
-    app = Problems(CORSMiddleware(APP, allow_origins=[]))
-    headers = {"origin": "https://evil.example", "access-control-request-method": "POST"}
-    answer = run(app, "OPTIONS", headers=headers)
-    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
-    assert "access-control-allow-origin" not in answer.headers
 
 
 # Slow senders

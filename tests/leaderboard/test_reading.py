@@ -90,6 +90,11 @@ class Library(World):
         with self.store.read() as connection:
             return next_answer(connection, actor, BENCHMARK, POLICY)
 
+    def read_by_two(self, found: list[StoredAnswer]) -> None:
+        for name in ("one", "two"):
+            for answer in found:
+                self.rate(self.actor(name), answer)
+
     def problems(self) -> tuple[Any, ...]:
         with self.store.read() as connection:
             return audit(connection).problems
@@ -127,9 +132,7 @@ def test_from_the_file_to_the_score(library: Library) -> None:
 
 def test_the_end_of_a_reading_tells_its_ratings_and_no_reader(library: Library) -> None:
     submission, found = library.read()
-    for name in ("one", "two"):
-        for answer in found:
-            library.rate(library.actor(name), answer)
+    library.read_by_two(found)
     event = library.store.events_of(submission.id)[-1]
     with library.store.read() as connection:
         given = ratings_of(connection, submission.id)
@@ -140,9 +143,7 @@ def test_the_end_of_a_reading_tells_its_ratings_and_no_reader(library: Library) 
 
 def test_audit_finds_a_rating_that_was_changed_afterwards(library: Library) -> None:
     submission, found = library.read()
-    for name in ("one", "two"):
-        for answer in found:
-            library.rate(library.actor(name), answer)
+    library.read_by_two(found)
     with library.store.write() as connection:
         connection.execute(ratings.update().where(ratings.c.answer_id == found[0].id).values(process=1))
     (problem,) = library.problems()

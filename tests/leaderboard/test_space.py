@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, wait_until
+from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, running, wait_until
 
 FOLDER = ROOT / "leaderboard"
 SECRETS = {"HF_HOLDOUT_TOKEN": "canary-holdout-token", "HF_TOKEN": "canary-token"}
@@ -99,21 +97,6 @@ def test_settings_that_are_missing_or_wrong(
         entry.plan({**space, **changes}, tmp_path / "home", Hub())
 
 
-@contextmanager
-def running(words: Sequence[str], environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(list(words), env=environ, stdout=output, stderr=output)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 @pytest.mark.processes
 def test_a_space_becomes_ready_without_its_secrets(
     entry: ModuleType, space: dict[str, str], board: Board, tmp_path: Path
@@ -123,9 +106,14 @@ def test_a_space_becomes_ready_without_its_secrets(
     environ = {**os.environ, **space, "PORT": str(port)}
     commands = entry.plan(environ, tmp_path / "home", hub)
     logs = [tmp_path / "server.log", tmp_path / "worker.log"]
+
+    def start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("wb") as output:
+            return subprocess.Popen(words, env=environ, stdout=output, stderr=output)
+
     with (
-        running(commands["server"], environ, logs[0]) as server,
-        running(commands["worker"], environ, logs[1]) as worker,
+        running(*commands["server"], log=logs[0], start=start) as server,
+        running(*commands["worker"], log=logs[1], start=start) as worker,
     ):
 
         def ready() -> dict[str, Any] | None:
@@ -152,12 +140,3 @@ def test_the_card_is_that_of_a_docker_space_with_sign_in() -> None:
     front = yaml.safe_load(text.split("---")[1])
     assert (front["sdk"], front["app_port"], front["hf_oauth"]) == ("docker", 7860, True)
     assert len(front["short_description"]) <= 60  # the Hub's limit
-
-
-def test_the_image_runs_as_nobody_in_particular() -> None:
-    lines = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line.startswith("USER ")] == ["USER 1000"]
-    assert lines.index("USER 1000") < lines.index('CMD ["python", "app.py"]')
-    assert any(line.startswith("HEALTHCHECK") for line in lines)
-    copied = [word for line in lines if (found := re.match(r"COPY (\S+) ", line)) for word in [found[1]]]
-    assert all((FOLDER / name).exists() for name in copied)

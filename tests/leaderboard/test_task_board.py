@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from jsonschema import Draft7Validator
-from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.release.receipts import receipt_file
@@ -95,19 +94,6 @@ def test_from_the_upload_to_the_board(room: Room) -> None:
     Draft7Validator(EVERY_EVAL_EVER).validate(every_eval_ever(of_receipt(receipt), at=0))
 
 
-def test_two_entries_are_compared(room: Room) -> None:
-    ada = room.person("Ada", team="Northern Lab")
-    alpha, beta = room.submit(ada, "Northern Lab", "Alpha"), None
-    read_by_two(room, alpha)
-    beta = room.submit(ada, "Northern Lab", "Beta")
-    read_by_two(room, beta, process=5)
-    own, other = (ReleasedScore.from_json(room.store.score_of(one.id).released) for one in (beta, alpha))
-    rows = {row["finding"]: row for row in compare_released(own, other, "tasks")["rows"]}
-    assert rows["process"]["value"] == 0.5  # (5 + 4) / 2 against 4
-    assert rows["process"]["told_apart"]
-    assert (rows["language"]["value"], rows["language"]["told_apart"]) == (0.0, False)
-
-
 def test_tasks_without_an_answer_score_one(room: Room) -> None:
     """Ten of twenty answered with 4: the mean is 2.5."""
     ada = room.person("Ada", team="Northern Lab")
@@ -116,18 +102,6 @@ def test_tasks_without_an_answer_score_one(room: Room) -> None:
     read_by_two(room, submission)
     figure = released_of(room, submission).figure("rubric_mean")
     assert figure.value == 2.5
-
-
-def test_the_same_answers_of_another_team_are_flagged(room: Room) -> None:
-    ada, bo = room.person("Ada", team="Northern Lab"), room.person("Bo", team="Southern Lab")
-    same = answers_to(room.board.manifest)
-    first = room.submit(ada, "Northern Lab", "Alpha", same)
-    read_by_two(room, first)
-    second = room.submit(bo, "Southern Lab", "Copy", same)
-    read_by_two(room, second)
-    with room.store.read() as connection:
-        found = [(f.kind, f.submission_id, f.other_id) for f in connection.execute(sa.select(flags))]
-    assert ("duplicate", second.id, first.id) in found
 
 
 def test_the_same_answer_throughout_is_flagged(room: Room) -> None:

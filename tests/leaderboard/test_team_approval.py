@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, User
-from reveal_leaderboard.store import database, tables
-from reveal_leaderboard.store.database import connect, migrate
 from reveal_leaderboard.store.store import NewSubmission, NotAllowedError, Store
 from reveal_leaderboard.web.pages.submit import WAITING, _account
 from starlette.testclient import TestClient
@@ -133,25 +129,6 @@ def test_the_store_refuses_what_slipped_by(database_url: str) -> None:
     store.check_sending(new)
     assert store.add_submission(new, who=me(jane))[0].status == "queued"
     store.engine.dispose()
-
-
-def test_teams_of_an_older_board_are_approved(empty_database_url: str) -> None:
-    engine = connect(empty_database_url)
-    config = Config()
-    config.set_main_option("script_location", str(Path(database.__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-        connection.execute(
-            sa.text(
-                "INSERT INTO teams (id, name, name_key, created_at) VALUES ('t1', 'Example Lab', 'example lab', 1.0)"
-            )
-        )
-    migrate(engine)
-    assert Accounts(engine).teams() == [Team("t1", "Example Lab")]
-    with engine.connect() as connection:
-        assert connection.execute(sa.select(tables.teams.c.waiting_since)).scalar_one() is None
-    engine.dispose()
 
 
 # Over the API ---------------------------------------------------------------------------------------------------------

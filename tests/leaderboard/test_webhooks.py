@@ -29,7 +29,7 @@ from reveal_leaderboard.worker.webhooks import Sender, delivering, signatures
 from typer.testing import CliRunner
 
 from tests.conftest import ROOT
-from tests.leaderboard.conftest import running, wait_until
+from tests.leaderboard.conftest import free_port, running, wait_until
 from tests.leaderboard.databases import database_url, on_both
 from tests.leaderboard.filled_board import FilledBoard, filled
 from tests.leaderboard.receiver import SECRET, Receiver, receiving
@@ -357,9 +357,7 @@ def test_the_receiver_of_the_guide_takes_what_is_signed_and_nothing_else(
 ) -> None:
     text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     (code,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "webhook-signature" in block]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     assert "8790" in code
     threading.Thread(target=exec, args=(code.replace("8790", str(port)), {}), daemon=True).start()

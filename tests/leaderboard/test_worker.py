@@ -30,7 +30,6 @@ from reveal_leaderboard.worker.worker import Worker, open_holdouts
 from sqlalchemy.exc import OperationalError
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
-from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.forked import Process
@@ -191,7 +190,7 @@ def test_a_stored_file_that_was_changed_is_not_scored(desk: Desk, write_file: Ca
     assert "incident" in desk.store.events_of(submission.id)[-1].why
 
 
-def spoil(desk: Desk, submission: Submission, how: str) -> None:
+def spoil(desk: Desk, submission: Submission, how: str, other: Path) -> None:
     """Make what was kept of a submission unusable."""
     assert submission.canonical is not None
     kept = desk.blobs.path(submission.canonical)
@@ -206,16 +205,9 @@ def spoil(desk: Desk, submission: Submission, how: str) -> None:
     elif how == "missing":
         kept.unlink()
     elif how == "of another file":
-        other = desk.blobs.path(desk.submit(write_other(desk)).canonical or "")
-        kept.write_bytes(other.read_bytes())
+        kept.write_bytes(desk.blobs.path(desk.submit(other).canonical or "").read_bytes())
     else:
         kept.write_bytes(kept.read_bytes()[:-1])
-
-
-def write_other(desk: Desk) -> Path:
-    path = desk.root / "other.jsonl"
-    path.write_text(predictions_to_jsonl(guesses(desk.board.manifest, seed=5)), encoding="utf-8")
-    return path
 
 
 SPOILT = ("from before it was kept", "of another format", "missing", "of another file", "cut off")
@@ -226,7 +218,7 @@ def test_where_nothing_usable_was_kept_the_file_is_linted_again(
     desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     submission = desk.submit(write_file())
-    spoil(desk, submission, how)
+    spoil(desk, submission, how, write_file("other.jsonl", seed=5))
     parsed, parse = [], desk.custody.parse
     monkeypatch.setattr(desk.custody, "parse", lambda path, *a, **o: parsed.append(path) or parse(path, *a, **o))
     desk.in_process().run(once=True)
@@ -240,20 +232,6 @@ def test_thresholds_are_those_that_the_submission_fixed() -> None:
     assert worker_module._thresholds({}) == 0.5
     assert worker_module._thresholds({"thresholds": 1}) == 1.0
     assert worker_module._thresholds({"thresholds": {"COPD": 0.3}}) == {"COPD": 0.3}
-
-
-def test_signs_of_a_parsed_file_become_flags(
-    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parse = desk.custody.parse
-    with monkeypatch.context() as patch:
-        sign = {"signs": ["all the same"]}
-        patch.setattr(desk.custody, "parse", lambda *a, **o: parse(*a, **o).model_copy(update=sign))
-        submission = desk.submit(write_file())
-    desk.in_process().run(once=True)
-    assert [(f.kind, f.submission_id, f.detail) for f in desk.store.flags()] == [
-        ("degenerate", submission.id, "all the same")
-    ]
 
 
 def test_a_database_that_does_not_answer_is_waited_for(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reveal_bench.cli import client
-from tests.leaderboard.browser.browsing import assert_well_built, running_browser, watched_page_of
+from tests.leaderboard.browser.browsing import assert_well_built, watched_page_of
 from tests.leaderboard.browser.real_board import NEW, OLD, RealBoard, running_board
 from tests.leaderboard.conftest import ASKING, BENCHMARK, wait_until
 
@@ -26,13 +26,6 @@ BROKEN = {2: '{"image_id": "patient00000_study1_view999", "finding": "Edema", "p
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBoard]:
     with running_board(tmp_path_factory.mktemp("real-board")) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator[Any]:
-    """One for all pages here, so that Gradio's scripts are loaded once."""
-    with running_browser() as browser:
-        yield browser.new_context(viewport={"width": 1280, "height": 900})
 
 
 @pytest.fixture

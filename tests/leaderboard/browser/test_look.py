@@ -14,7 +14,7 @@ import pytest
 from reveal_leaderboard.web.app import Front
 
 from reveal_bench.viewer.serving import Galleries, Gallery
-from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, settle, watched_page_of
+from tests.leaderboard.browser.browsing import assert_well_built, faults, settle, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
 from tests.viewer.shown import make_shown
@@ -73,15 +73,8 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def context(browser: Any) -> Any:
-    """One for all pages here, so that Gradio's scripts are loaded once: nobody signs in."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+def context(context: Any) -> Any:
+    """It notes what moves."""
     context.add_init_script(NOTE_SHIFTS)
     return context
 

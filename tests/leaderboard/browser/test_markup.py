@@ -22,7 +22,7 @@ from reveal_leaderboard.store.scores import raise_flag
 from reveal_leaderboard.store.store import Submission
 
 from reveal_bench.kinds.tasks.records import TaskAnswer
-from tests.leaderboard.browser.browsing import running_browser, watched_page_of
+from tests.leaderboard.browser.browsing import watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, STUDIES, TASKS, World
 
@@ -98,13 +98,6 @@ def refuse_and_hide(world: World, me: User, own: Team) -> None:
     world.accounts.issue_token(me, own, name="token", scopes=["read"], days=1)
     with world.store.write() as connection:
         connection.execute(tables.tokens.update().values(name=" ".join(HOSTILE.values())))
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator[Any]:
-    """One for all pages here, so that Gradio's scripts are loaded once: nobody signs in, and nothing is remembered."""
-    with running_browser() as browser:
-        yield browser.new_context(viewport={"width": 1280, "height": 900})
 
 
 @pytest.fixture
