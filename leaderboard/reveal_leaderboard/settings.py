@@ -31,11 +31,6 @@ from pydantic_core import PydanticCustomError
 
 from reveal_bench.benchmarks import BENCHMARKS
 
-__all__ = [
-    "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "Quota", "QuotaPolicy", "ReadingPolicy", "ReleasePolicy",
-    "Settings", "SettingsError", "Webhook", "is_loopback", "load_settings", "secret_from", "webhook_keys",
-]  # fmt: skip
-
 PACKAGED = Path(__file__).with_name("settings.toml")
 Document = Mapping[str, Any]
 

@@ -17,8 +17,6 @@ from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
-__all__ = ["FORKS", "Forked", "Process", "begin", "started"]
-
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["reveal_leaderboard.web.app", "reveal_leaderboard.worker.worker"])
 atexit.register(forkserver._forkserver._stop)  # type: ignore[attr-defined]  # it ends, and is waited for, with the tests

@@ -20,8 +20,6 @@ from reveal_leaderboard.web.api.problems import add_problems
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["accounts", "add_me", "engine", "later", "me", "person", "steps", "team_of"]
-
 ISSUER = "https://id.example.org"
 
 

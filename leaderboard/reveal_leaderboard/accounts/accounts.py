@@ -51,9 +51,6 @@ from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.metadata import Name
 from reveal_leaderboard.store.submissions import NotAllowedError, waits_for_approval
 
-__all__ = ["AccountDisabledError", "Accounts", "TeamNameError"]
-
-
 LOCAL_ISSUER = "local"
 LOCAL_NAME = "Local user"
 

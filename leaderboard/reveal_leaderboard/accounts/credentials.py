@@ -23,11 +23,6 @@ from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import locked, moment, reading
 from reveal_leaderboard.store.metadata import Name
 
-__all__ = [
-    "DAY_SECONDS", "MAX_SECRET_LENGTH", "SECRET_BYTES", "SESSION_SECONDS", "TOKEN_PREFIX", "Credentials", "TokenError",
-    "begin_session", "hashed", "memberships_of", "revoke",
-]  # fmt: skip
-
 SESSION_SECONDS = 12 * 3600
 DAY_SECONDS = 24 * 3600
 TOKEN_DAYS = 90

@@ -21,8 +21,6 @@ from reveal_leaderboard.accounts.rights import check_right, event_name, lock_tea
 from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import moment
 
-__all__ = ["INVITATION_DAYS", "Invitation", "accept", "decline", "end_open", "invite", "of_team", "of_user", "withdraw"]
-
 INVITATION_DAYS = 14
 MAX_OPEN = 50  # of one team
 DAY_SECONDS = 24 * 3600

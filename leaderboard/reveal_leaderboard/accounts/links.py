@@ -21,8 +21,6 @@ from reveal_leaderboard.accounts.rights import check_right, event_name
 from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import moment
 
-__all__ = ["LINK_DAYS", "LINK_ISSUER", "LINK_SESSION_SECONDS", "make", "mail_address", "use"]
-
 LINK_ISSUER = "link"
 """What `users.issuer` holds for people who sign in by links; their subject is their address."""
 LINK_DAYS = 7

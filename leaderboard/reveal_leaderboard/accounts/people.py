@@ -11,8 +11,6 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-__all__ = ["ROLES", "SCOPES", "Actor", "Membership", "NotPermittedError", "Team", "Token", "User", "team_key"]
-
 SCOPES = ("read", "submit", "admin")
 ROLES = ("owner", "member", "reader")
 

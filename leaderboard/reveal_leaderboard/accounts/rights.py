@@ -15,10 +15,6 @@ from reveal_leaderboard.accounts.people import NotPermittedError, Team, User
 from reveal_leaderboard.store import tables
 from reveal_leaderboard.store.database import locked
 
-__all__ = [
-    "check_consent", "check_may_create", "check_owner_left", "check_right", "event_name", "is_trusted", "lock_team",
-]  # fmt: skip
-
 OPERATOR = "cli"
 
 

@@ -28,11 +28,6 @@ from reveal_leaderboard.settings import LEAST_CELL, BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 
-__all__ = [
-    "BoardKey", "Catalogue", "Published", "TooSmallError", "UnknownBenchmarkError", "read_published",
-    "read_published_boards",
-]  # fmt: skip
-
 log = logging.getLogger(__name__)
 
 

@@ -23,8 +23,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 
-__all__ = ["NOTE", "compare_released"]
-
 SAME = 1e-9
 """Numbers that differ by less are one number."""
 NOTE = (

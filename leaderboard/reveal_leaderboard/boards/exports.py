@@ -37,8 +37,6 @@ from reveal_leaderboard.boards.standings import Entry, Standings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "harmless", "to_csv", "to_json", "to_parquet"]
-
 SCHEMA = 2
 COLUMNS: dict[str, tuple[str, str]] = {
     "benchmark": ("string", "name of the benchmark"),

@@ -18,8 +18,6 @@ from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_bench.viewer.serving import Galleries, Gallery
 from reveal_leaderboard.boards.catalogue import Published
 
-__all__ = ["check_gallery", "open_galleries", "prepare_board_gallery"]
-
 SHOWN = 3
 COLUMNS = [name for name, what in IDS.items() if what != "patient"]
 

@@ -44,11 +44,6 @@ from reveal_leaderboard.store.ratings import (
 from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, lock_known, note
 from reveal_leaderboard.store.tables import answers, ratings, submissions
 
-__all__ = [
-    "Imported", "ReadingProgress", "answers_csv", "import_ratings", "is_complete", "last_rated",
-    "may_read", "next_answer", "progress", "rate", "readable",
-]  # fmt: skip
-
 READERS = "readers"
 """Who ends a reading, as its team is told: which readers they were stays with the maintainer."""
 

@@ -27,8 +27,6 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.scores import freeze, on_board
 from reveal_leaderboard.store.tables import boards, jobs, scores, submissions, versions
 
-__all__ = ["Progress", "RankChange", "RankChanges", "progress", "start_refresh", "switch_version"]
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:

@@ -37,21 +37,6 @@ from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import results
 
-__all__ = [
-    "BoardVersion",
-    "Entry",
-    "Standings",
-    "UnknownVersionError",
-    "WithdrawnEntry",
-    "board_metrics",
-    "filtered",
-    "is_public",
-    "iso_time",
-    "read_withdrawn",
-    "sorted_by",
-    "standings",
-]
-
 
 class UnknownVersionError(ValueError):
     """The board never showed this version."""

@@ -36,8 +36,6 @@ from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, Set
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The REVEAL leaderboard."
 )

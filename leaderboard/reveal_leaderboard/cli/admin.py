@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Store
     from reveal_leaderboard.worker.webhooks import Sender
 
-__all__ = ["admin", "audit", "backup", "restore", "webhooks"]
-
 admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
 Why = Annotated[str, typer.Option(help="The reason; shown to those affected and kept in the event log.")]
 

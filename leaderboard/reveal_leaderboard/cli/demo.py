@@ -53,11 +53,6 @@ from reveal_bench.sources import BUILDERS
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
-__all__ = [
-    "BENCHMARK", "STUDIES", "Demo", "Entrant", "Upload", "heed_signals", "heeded", "prepare_studies", "running",
-    "score_studies_at_home", "settings_of", "show_board", "study_uploads", "upload",
-]  # fmt: skip
-
 BENCHMARK = "chexlocalize"
 MARKER = "reveal-demo.json"
 GALLERY_CASES = 24

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from reveal_leaderboard.readers.store import Readings
 
-__all__ = ["add_readers"]
-
 Data = Annotated[Path, typer.Option(help="The annotation page's own data folder.", show_default=False)]
 Images = Annotated[Path | None, typer.Option(help="Root of the pictures.", exists=True, file_okay=False)]
 Curation = Annotated[Path | None, typer.Option(help="Curation folder whose assignment is done; at the first start.")]

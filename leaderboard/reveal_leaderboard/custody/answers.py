@@ -21,8 +21,6 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["Lint", "LintProblem", "Parsed", "RankAnswer", "ScoreAnswer", "check_released"]
-
 Short = Annotated[str, Field(max_length=200)]
 _STEPS = (0.02, 0.05, 0.1, 0.25)  # coarser than a policy's own, to which its macros may be rounded
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -32,20 +32,6 @@ from reveal_bench.kinds.canonical import Arrays, Codec, Fields
 from reveal_bench.kinds.kind import Manifest
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 
-__all__ = [
-    "FORMAT",
-    "MOST_BYTES",
-    "dump_manifest",
-    "list_arrays",
-    "load_manifest",
-    "read_arrays",
-    "read_canonical",
-    "read_rated",
-    "stamp_of",
-    "write_arrays",
-    "write_canonical",
-]
-
 FORMAT = 1
 """To be raised when arrays of the same names and types come to mean something else."""
 

@@ -26,8 +26,6 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["confine", "count_threads", "is_inside", "landlock_abi", "program_places", "readable_places"]
-
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _RULE_PATH_BENEATH = 1

@@ -38,8 +38,6 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["Custody", "ParseFailed", "ScoreFailed", "cases_file"]
-
 FailureKind = Literal["too_large", "timeout", "crashed"]
 
 _SENTENCES: dict[FailureKind, str] = {
@@ -264,7 +262,6 @@ class Custody:
         *,
         policy: ReleasePolicy,
         paired: bool = False,
-        part: Part = "public",
     ) -> dict[str, Any]:
         """:func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
 
@@ -275,31 +272,17 @@ class Custody:
         ScoreFailed
             If a submission has no rows of that version, or the child did not end with a result.
         """
-        document = self._of_rows("rank", vault, version, submissions, policy, part, RankAnswer, paired=paired)
-        if not set(document["entries"]) <= set(submissions):
-            raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
-        return document
-
-    def _of_rows(
-        self,
-        job: str,
-        vault: Path,
-        version: str,
-        ids: Sequence[str],
-        policy: ReleasePolicy,
-        part: Part,
-        model: type[BaseModel],
-        **options: Any,
-    ) -> dict[str, Any]:
         service = self._scorer(None)
-        limits = replace(service.limits, open_files=service.limits.open_files + len(ids))
-        request = Request(job, {"ids": list(ids), "policy": asdict(policy), **options}, limits)
+        limits = replace(service.limits, open_files=service.limits.open_files + len(submissions))
+        request = Request("rank", {"ids": list(submissions), "policy": asdict(policy), "paired": paired}, limits)
         with contextlib.ExitStack() as stack:
             try:
-                handles = [stack.enter_context(_opened(cases_file(vault, one, version, part))) for one in ids]
+                handles = [stack.enter_context(_opened(cases_file(vault, one, version))) for one in submissions]
             except OSError as error:
                 raise ScoreFailed("crashed", f"rows of a submission cannot be opened: {error}") from None
-            said = _answered(service, request, handles, model)
+            said = _answered(service, request, handles, RankAnswer)
+        if not set(said.entries) <= set(submissions):
+            raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
         return said.model_dump(by_alias=True)
 
     def _scorer(self, holdout: Path | None) -> TemplateService:

@@ -38,8 +38,6 @@ from pathlib import Path
 from reveal_leaderboard.custody.confinement import confine, landlock_abi, program_places
 from reveal_leaderboard.custody.limits import JailLimits
 
-__all__ = ["confinement_here", "enter_jail", "has_seccomp", "install_filter"]
-
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH of each
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _PR_GET_SECCOMP, _MODE_FILTER = 38, 22, 21, 2
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

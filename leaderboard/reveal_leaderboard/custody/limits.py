@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from reveal_bench.predictions import Limits
 
-__all__ = ["BOARD_LIMITS", "MOST_MASK_RUNS", "PARSE_LIMITS", "SCORE_LIMITS", "JailLimits"]
-
 MIB = 1 << 20
 
 MOST_MASK_RUNS = 50_000

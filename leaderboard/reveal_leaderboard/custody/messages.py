@@ -19,8 +19,6 @@ from typing import Any
 
 from reveal_leaderboard.custody.limits import JailLimits
 
-__all__ = ["TOO_LARGE", "Ended", "Request", "memory_file", "receive_files", "send_files"]
-
 TOO_LARGE = 70
 """Exit code of a child that ran out of memory or room."""
 

@@ -18,8 +18,6 @@ from reveal_leaderboard.custody.limits import BOARD_LIMITS
 from reveal_leaderboard.custody.messages import memory_file
 from reveal_leaderboard.custody.template import Job
 
-__all__ = ["JOBS", "load_shared", "parse", "warm_up"]
-
 
 def load_shared(data: bytes) -> Manifest:
     """The manifest, as :func:`~reveal_leaderboard.custody.canonical.dump_manifest` wrote it."""

@@ -35,8 +35,6 @@ from reveal_leaderboard.release.ranking import rank_document
 from reveal_leaderboard.release.release import release, split_final
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["JOBS", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
-
 
 def write_cases(file: BinaryIO, rows: Rows) -> None:
     """Write the rows of one submission."""

@@ -36,8 +36,6 @@ from reveal_leaderboard.custody.confinement import PACKAGES, is_inside, program_
 from reveal_leaderboard.custody.limits import JailLimits
 from reveal_leaderboard.custody.messages import Ended, Request, memory_file, send_files
 
-__all__ = ["TemplateService", "TemplateError", "bubblewrap_works"]
-
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 _PROBE_SECONDS = 30
 

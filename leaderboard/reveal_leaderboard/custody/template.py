@@ -13,6 +13,7 @@ it any more.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -34,14 +35,11 @@ from reveal_leaderboard.custody.confinement import count_threads
 from reveal_leaderboard.custody.jail import confinement_here, enter_jail
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request, receive_files
 
-__all__ = ["Job", "main"]
-
 Job = Callable[[dict[str, Any], list[int], Any], bytes]
 """(arguments, files, shared document) -> answer."""
 
 _DOCUMENTS_KEPT = 8
 _TRACEBACK_CHARACTERS = 60_000
-_EFBIG = 27
 
 
 def main(module_name: str, handle: int) -> None:
@@ -170,7 +168,7 @@ def _live(job: Job, request: Request, files: list[int], shared: Any, answer: int
     except MemoryError:
         code = TOO_LARGE
     except BaseException as error:
-        code = TOO_LARGE if isinstance(error, OSError) and error.errno == _EFBIG else 1
+        code = TOO_LARGE if isinstance(error, OSError) and error.errno == errno.EFBIG else 1
         with contextlib.suppress(BaseException):
             _write_all(answer, traceback.format_exc()[-_TRACEBACK_CHARACTERS:].encode("utf-8", "backslashreplace"))
     finally:

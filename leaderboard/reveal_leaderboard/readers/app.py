@@ -57,8 +57,6 @@ from reveal_leaderboard.web.pages.drawing import page_style
 from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.signin import add_sign_in
 
-__all__ = ["PeopleError", "build_readers_app", "read_people", "token_of"]
-
 MAX_BODY_BYTES = 64_000
 MAX_SECONDS = 86_400.0
 CHOSEN = "reveal-reader"

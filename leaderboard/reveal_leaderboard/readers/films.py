@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from reveal_bench.dicom.display import Display
 
-__all__ = ["ImageCache", "FilmError", "Picture", "read_picture", "packed"]
-
 MAX_KEPT_BYTES = 256 << 20
 MAX_PIXELS = 100_000_000
 UNTURNED = (None, 1)

@@ -26,8 +26,6 @@ from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST
 from reveal_leaderboard.readers.store import CANNOT_READ
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
 
-__all__ = ["DEFINITIONS", "FORMS", "MAX_COMMENT", "SCORED", "AnswerError", "Form", "Given"]
-
 SCORED = "scored"
 """The answer of the form of the rubric that has scores."""
 

@@ -23,8 +23,6 @@ from reveal_bench.sources.source import BuildError, Problem
 from reveal_leaderboard.readers.preparation import put
 from reveal_leaderboard.readers.store import Film, Item, Readings
 
-__all__ = ["prepare_misses", "read_misses"]
-
 MAX_GRID = 64
 FIELDS = ("id", "image", "finding", "grid", "reference")
 

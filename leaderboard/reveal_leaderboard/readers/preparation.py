@@ -23,8 +23,6 @@ from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_table import read_table as read_any_table
 from reveal_leaderboard.readers.store import FILE_NAME, Film, Item, Readings, UnpreparedError
 
-__all__ = ["PreparationError", "find_films", "prepare_votes", "put", "read_pictures"]
-
 VIEW_ORDER = ("PA", "AP", "UNKNOWN", "LATERAL")
 _SHOWN = 3
 

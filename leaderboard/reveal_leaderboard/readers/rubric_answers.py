@@ -36,8 +36,6 @@ from reveal_leaderboard.boards.exports import harmless
 from reveal_leaderboard.readers.preparation import PreparationError, put
 from reveal_leaderboard.readers.store import Film, Item, Readings
 
-__all__ = ["PICTURES", "READERS_PER_ANSWER", "as_written", "prepare_rubric", "read_answers"]
-
 COLUMNS = ("answer_id", "task_id", "answer", "boxes")
 MAX_CELL = 1 << 24
 _START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"

@@ -25,23 +25,6 @@ import sqlalchemy as sa
 
 from reveal_leaderboard.store.database import connect, moment, reading
 
-__all__ = [
-    "Answer",
-    "CANNOT_READ",
-    "FILE_NAME",
-    "Film",
-    "Item",
-    "KeyUsedError",
-    "ListClosedError",
-    "MARKS",
-    "NotOnListError",
-    "Place",
-    "Readings",
-    "UnpreparedError",
-    "answers",
-    "marks",
-]
-
 metadata = sa.MetaData()
 
 facts = sa.Table(

@@ -24,10 +24,6 @@ from reveal_leaderboard.readers.store import CANNOT_READ, Answer, Readings
 from reveal_leaderboard.store.ratings import COLUMNS as RATING_COLUMNS
 from reveal_leaderboard.store.tables import CRITERIA
 
-__all__ = [
-    "HandedOn", "Progress", "Standing", "export_answers", "export_assignments", "hand_on", "progress",
-]  # fmt: skip
-
 VOTE_COLUMNS = ("study", "reader", "answer", "comment", "labels")
 ERROR_COLUMNS = ("id", "finding", "reader", "category", "comment")
 

@@ -58,8 +58,6 @@ from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
-__all__ = ["Exposure", "Group", "answer_bits", "exposure", "label_bits"]
-
 Level = Literal["low", "watch", "close"]
 IN_MACROS = KINDS["detection"].released
 TELLING = (*HITS, *OVERLAPS, *RELEASED_PER_LABEL)

@@ -30,8 +30,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.canonical import Item
 from reveal_bench.kinds.kind import Manifest
 
-__all__ = ["NEAR", "Fingerprint", "fingerprint", "is_near", "similarity"]
-
 NEAR = 0.95
 """Share of answers in which near-identical predictions agree."""
 N_HASHES = 128

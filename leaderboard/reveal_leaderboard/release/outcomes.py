@@ -34,8 +34,6 @@ from reveal_leaderboard.store.scores import Score, Signing, Verdict, holder_of, 
 from reveal_leaderboard.store.submissions import Submission, get_known
 from reveal_leaderboard.store.tables import fingerprints, scores, submissions
 
-__all__ = ["ScoredOutcome"]
-
 
 @dataclass(frozen=True)
 class ScoredOutcome:

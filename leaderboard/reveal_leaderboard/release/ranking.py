@@ -49,8 +49,6 @@ from reveal_bench.metrics.intervals import Resampling
 from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["FEWEST_DIFFERING", "Rows", "rank_document"]
-
 SAME = 1e-12
 """Numbers that differ by less are one number."""
 OPEN_STEP = 0.005

@@ -51,8 +51,6 @@ from reveal_leaderboard.store.tables import chains, receipts, scores, submission
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["PublicKey", "Signer", "append", "append_missing", "key_id", "public_keys", "receipt_file"]
-
 CHAIN = "receipts"
 KEY_FILE = "receipt-key.json"
 

@@ -42,17 +42,6 @@ from reveal_bench.metrics.intervals import Resampling
 from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = [
-    "Figure",
-    "POLICY",
-    "ReleasedScore",
-    "climb",
-    "primary_figure",
-    "release",
-    "split_final",
-]
-
-
 POLICY = ReleasePolicy()
 SHOWN_RECIPE = "{metric}|unit:patient|i:shown|v:{version}"
 """Signature of a figure whose interval is made of its shown value."""

@@ -17,8 +17,6 @@ from reveal_bench.kinds.scored import Spread
 from reveal_bench.metrics.jackknife import Z
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["WIDEST_REACH", "Rounding", "is_of_places"]
-
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 
 _FINEST = 0.001  # true values are looked at so finely

@@ -49,8 +49,6 @@ from reveal_leaderboard.store.spending import granted_words
 from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
 
-__all__ = ["NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read", "read_heads"]
-
 MIGRATIONS = Path(__file__).parent / "migrations"
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {

@@ -41,8 +41,6 @@ from reveal_leaderboard.store.blobs import Blobs, write_durably
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.submissions import stored_names
 
-__all__ = ["BackupError", "Backup", "backup", "restore"]
-
 SCHEMA = "reveal-leaderboard-backup/1"
 DATABASES = {"sqlite": "database.sqlite", "postgresql": "database.dump"}
 

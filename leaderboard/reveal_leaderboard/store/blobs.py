@@ -34,8 +34,6 @@ from reveal_leaderboard.store.submissions import stored_names
 if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Store
 
-__all__ = ["BlobDamagedError", "Blobs", "Incoming", "Room", "write_durably"]
-
 
 class Bucket:
     """The objects below ``s3://BUCKET/PREFIX``.

@@ -20,11 +20,6 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submissions, versions
 
-__all__ = [
-    "BoardClosedError", "BoardRow", "RefreshError", "VersionRow", "board", "check_open_board", "is_over", "list_boards",
-    "list_versions", "rank_again", "register_version", "set_state", "split_of",
-]  # fmt: skip
-
 
 class BoardClosedError(ValueError):
     """The board takes no submissions now."""
@@ -172,6 +167,7 @@ def rank_again(connection: sa.Connection, changed: Submission) -> None:
 
 
 def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
+    """Whether the version has final figures."""
     query = (
         sa.select(scores.c.submission_id)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -182,6 +178,7 @@ def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
 
 
 def board_row(connection: sa.Connection, benchmark: str, *, lock: bool = False) -> sa.Row[Any]:
+    """The row of a board that must exist, locked for a change if `lock`."""
     query = sa.select(boards).where(boards.c.benchmark == benchmark)
     row = connection.execute(locked(query) if lock else query).one_or_none()
     if row is None:
@@ -190,6 +187,7 @@ def board_row(connection: sa.Connection, benchmark: str, *, lock: bool = False) 
 
 
 def version_row(connection: sa.Connection, benchmark: str, version: str) -> sa.Row[Any]:
+    """The row of a version that must be registered."""
     query = sa.select(versions).where(versions.c.benchmark == benchmark, versions.c.version == version)
     row = connection.execute(query).one_or_none()
     if row is None:

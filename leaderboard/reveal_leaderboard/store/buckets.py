@@ -19,8 +19,6 @@ import sqlalchemy as sa
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment
 from reveal_leaderboard.store.tables import buckets
 
-__all__ = ["Rate", "SharedBuckets"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rate:

@@ -31,11 +31,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = [
-    "connect", "has_no_room", "insert_if_absent", "keep_private", "locked", "migrate", "moment", "now", "reading",
-    "size_of",
-]  # fmt: skip
-
 BUSY_TIMEOUT_MS = 30_000
 POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
 MIGRATION_LOCK = 5_262_626_262  # any number that nothing else in the same PostgreSQL uses

@@ -27,8 +27,6 @@ import sqlalchemy as sa
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
 from reveal_leaderboard.store.tables import chains, deliveries, events, webhooks
 
-__all__ = ["Deliveries", "Delivery"]
-
 PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0)
 """Seconds after each attempt, as the Standard Webhooks specification recommends."""
 LEASE_SECONDS = 60.0

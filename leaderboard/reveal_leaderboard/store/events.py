@@ -45,19 +45,6 @@ from reveal_leaderboard.store.tables import (
     versions,
 )
 
-__all__ = [
-    "Event",
-    "GENESIS",
-    "LEFT_OUT",
-    "append",
-    "history",
-    "record_all",
-    "record_of",
-    "subjects",
-    "verify_events",
-    "verify_records",
-]
-
 GENESIS = "0" * 64
 CHAIN = "events"
 

@@ -23,8 +23,6 @@ from typing import Any, TextIO
 
 from reveal_leaderboard.store.tables import BOARD_STATES, JOB_KINDS, JOB_STATES, LEDGER_KINDS, STATUSES
 
-__all__ = ["FACTS", "JournalFormatter", "set_up_journal"]
-
 OURS = "reveal_leaderboard"
 FACTS = ("submission", "job", "kind", "status", "benchmark", "version", "incident", "seconds", "count", "route")
 """Names under which a line may carry facts: ``log.info("...", extra={"submission": ID, "seconds": 1.5})``."""

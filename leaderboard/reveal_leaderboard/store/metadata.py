@@ -18,8 +18,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from reveal_bench.files import parse_json
 
-__all__ = ["KINDS", "PROMPT_STYLES", "Metadata", "MetadataError", "read_metadata", "versioned"]
-
 KINDS = {
     "multimodal_llm": "multimodal LLM",
     "cnn": "CNN",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.blobs import Blobs
     from reveal_leaderboard.store.store import Store
 
-__all__ = ["BlobsAt", "Data", "Database", "Places", "SettingsFile", "places"]
-
 DATABASE = "leaderboard.sqlite"
 
 Data = Annotated[Path, typer.Option(envvar="REVEAL_DATA", help="Folder of the database and the uploads.")]

@@ -37,8 +37,6 @@ from reveal_leaderboard.store.scores import Outcome, Signing
 from reveal_leaderboard.store.submissions import note
 from reveal_leaderboard.store.tables import jobs, results, submissions, teams, workers
 
-__all__ = ["ALIVE_SECONDS", "Job", "LEASE_SECONDS", "MAX_ATTEMPTS", "Queue", "Waiting", "WorkerRow"]
-
 ALIVE_SECONDS = 90.0
 RECENT = 20
 

@@ -27,12 +27,6 @@ from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer
 from reveal_leaderboard.store.database import insert_if_absent, moment
 from reveal_leaderboard.store.tables import CRITERIA, answers, ratings, submissions
 
-__all__ = [
-    "COLUMNS", "PICTURE_CRITERIA", "READ_TO_THE_END", "TEXT_CRITERIA", "RatingError", "RatingLine", "StoredAnswer",
-    "answers_of", "check_scores", "count_ratings", "digest_of", "find_answer", "own_scores", "put_answers",
-    "put_rating", "ratings_of", "read_ratings_file",
-]  # fmt: skip
-
 TEXT_CRITERIA, PICTURE_CRITERIA = CRITERIA[:4], CRITERIA[4:]
 COLUMNS = ("answer_id", "reader", *CRITERIA)
 READ_TO_THE_END = "read to the end"

@@ -22,11 +22,6 @@ from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import fingerprints, flags, results, scores, submissions
 
-__all__ = [
-    "Outcome", "Receipt", "Score", "Signing", "Verdict", "freeze", "holder_of", "on_board", "place_holder",
-    "raise_flag", "shows_its_own", "twins_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Score:

@@ -27,8 +27,6 @@ from reveal_leaderboard.store import events
 from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.tables import ledger, submissions, teams, versions
 
-__all__ = ["Balance", "LedgerRow", "QuotaExceededError", "balance", "charge", "grant", "refund", "reserve", "statement"]
-
 DAY = 86_400.0
 
 

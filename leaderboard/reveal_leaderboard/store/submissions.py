@@ -20,23 +20,6 @@ from reveal_leaderboard.store import events
 from reveal_leaderboard.store.database import locked
 from reveal_leaderboard.store.tables import jobs, submissions, teams
 
-__all__ = [
-    "KeyReusedError",
-    "NewSubmission",
-    "NotAllowedError",
-    "OtherThresholdsError",
-    "Submission",
-    "UnknownSubmissionError",
-    "find_all",
-    "find_one",
-    "find_repeated",
-    "get_known",
-    "lock_known",
-    "note",
-    "stored_names",
-    "waits_for_approval",
-]
-
 
 class KeyReusedError(ValueError):
     """An Idempotency-Key came back with another submission."""

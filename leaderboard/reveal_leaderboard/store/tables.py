@@ -15,13 +15,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = [
-    "BOARD_STATES", "CRITERIA", "DELIVERY_KINDS", "DELIVERY_STATES", "INVITATION_STATES", "JOB_KINDS", "JOB_STATES",
-    "LEDGER_KINDS", "STATUSES", "answers", "boards", "buckets", "chains", "deliveries", "events", "fingerprints",
-    "flags", "invitations", "jobs", "ledger", "members", "ratings", "receipts", "results", "scores", "sessions",
-    "submissions", "tables", "teams", "tokens", "users", "versions", "webhooks", "workers",
-]  # fmt: skip
-
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
 JOB_STATES = ("queued", "leased", "done", "refused", "failed", "cancelled")
 JOB_KINDS = ("score", "rescore", "rank", "compare")

@@ -34,7 +34,8 @@ from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.buckets import SharedBuckets
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.api import PREFIX, add_api
+from reveal_leaderboard.web.api import add_api
+from reveal_leaderboard.web.api.access import PREFIX
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.gate import (
     SPACE_FRAMES,
@@ -58,9 +59,6 @@ from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mi
 from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
-
-__all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "QUIET", "add_gallery", "build_app", "guard", "navigation"]
-
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 

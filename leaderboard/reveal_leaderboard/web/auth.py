@@ -31,8 +31,6 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.settings import SettingsError, is_loopback, secret_from
 
-__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "is_from_here", "open_auth", "own_address"]
-
 Mode = Literal["local", "oidc", "links", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
 MAX_ADDRESS = 200  # what the database has room for

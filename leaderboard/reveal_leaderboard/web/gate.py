@@ -27,11 +27,6 @@ from reveal_leaderboard.store.database import has_no_room
 from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.pages.drawing import whole_page
 
-__all__ = [
-    "LOST", "PROBLEM_TYPE", "BodyLimit", "Compressed", "ErrorPages", "Forwarded", "Gate", "KnownHost", "NoTraces",
-    "Problems", "SameOrigin", "SecureHeaders", "error_page", "gathered", "send_problem",
-]  # fmt: skip
-
 PROBLEM_TYPE = "application/problem+json"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SPACE_FRAMES = ("https://huggingface.co", "https://*.huggingface.co")  # a Space is shown inside their page

@@ -30,8 +30,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reveal_leaderboard.web.auth import BEARER, Auth
 from reveal_leaderboard.web.gate import Gate, gathered, send_problem
 
-__all__ = ["ROUTES", "GradioGate"]
-
 API = "/gradio_api/"
 NOBODY = "nobody"
 MAX_EVENT_BYTES = 4 * 1000 * 1000

@@ -27,8 +27,6 @@ from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import Metadata, MetadataError
 from reveal_leaderboard.store.store import NewSubmission, OtherThresholdsError, Store, Submission
 
-__all__ = ["Intake", "NotAMemberError", "Outcome", "display_name"]
-
 log = logging.getLogger(__name__)
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Submission
     from reveal_leaderboard.web.services import Services
 
-__all__ = ["LinkPreviews", "Preview"]
-
 SITE = "REVEAL leaderboard"
 ENTRY = "/entry"
 GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')

@@ -16,8 +16,6 @@ from reveal_leaderboard.accounts.links import LINK_SESSION_SECONDS
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.pages.drawing import whole_page
 
-__all__ = ["PATH", "add_links", "how_to_sign_in"]
-
 PATH = "/login/link"
 NO_STORE = {"Cache-Control": "no-store"}
 GONE = "It was used before, is too old, was replaced by a newer one, or is incomplete. Ask for another."

@@ -32,8 +32,6 @@ from reveal_leaderboard.store.tables import (
 )
 from reveal_leaderboard.web.gate import Gate
 
-__all__ = ["CountRequests", "Metrics"]
-
 LIVE_SECONDS = 60.0
 RECENT_SECONDS = 24 * 3600.0
 QUANTILES = (0.5, 0.9, 0.99)

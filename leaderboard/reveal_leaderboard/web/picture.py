@@ -19,8 +19,6 @@ from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from reveal_leaderboard.web.pages.drawing import draw
 
-__all__ = ["Box", "Dot", "Line", "Picture", "Words", "fitted", "width_of"]
-
 FONT = "DejaVuSans.ttf"
 SUPERSAMPLED = 2  # Pillow draws without smoothing: drawn larger, then made smaller
 ASCII = str.maketrans({"–": "-", "−": "-", "·": "|", "…": "...", "\u00a0": " "})

@@ -32,8 +32,6 @@ from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.gate import SAFE_METHODS, Gate, send_problem
 
-__all__ = ["Limits", "Rate", "RateLimit", "cost_of"]
-
 MAX_BUCKETS = 50_000
 STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
 UPLOADS = ("/gradio_api/upload", "/api/v1/submissions")

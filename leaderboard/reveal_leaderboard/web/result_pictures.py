@@ -19,8 +19,6 @@ from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words
 from reveal_leaderboard.web.picture import Box, Dot, Line, Picture, Words, fitted, width_of
 from reveal_leaderboard.web.shared_result import Beside, SharedResult, is_percent
 
-__all__ = ["badge", "board_figure", "card", "entry_figure", "state_badge"]
-
 INK, SOFT, GRID, BAR, TEAL, PAGE = "#16202b", "#4c5a69", "#d5dce3", "#7fb7b0", "#0b4f48", "#ffffff"
 HEIGHT, LETTERS = 20, 11  # of a badge
 MARGIN = 64

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.web.auth import Auth
     from reveal_leaderboard.web.intake import Intake
 
-__all__ = ["NotAdminError", "Services"]
-
 
 class NotAdminError(PermissionError):
     """An admin's action asked for by somebody else."""

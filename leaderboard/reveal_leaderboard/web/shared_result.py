@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Score, Submission
     from reveal_leaderboard.web.services import Services
 
-__all__ = ["Beside", "SharedResult", "read_shared"]
-
 
 @dataclass(frozen=True)
 class Beside:

@@ -43,8 +43,6 @@ from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.links import add_links, how_to_sign_in
 from reveal_leaderboard.web.pages.drawing import whole_page
 
-__all__ = ["Claims", "Client", "ProviderError", "add_sign_in", "own_path", "shown_name"]
-
 PENDING_SECONDS = 600
 MAX_PATH = 500
 NO_STORE = {"Cache-Control": "no-store"}

@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-__all__ = ["Supervisor", "own_command"]
-
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 SECONDS_TO_END = 20.0
 LOOK_EVERY = 0.2

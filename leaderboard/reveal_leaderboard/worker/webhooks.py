@@ -45,8 +45,6 @@ from reveal_leaderboard.store.deliveries import Deliveries, Delivery
 from reveal_leaderboard.store.store import Store, Submission
 from reveal_leaderboard.store.tables import events, flags
 
-__all__ = ["Sender", "delivering", "open_senders", "signatures"]
-
 SECONDS = 15.0
 POLL_SECONDS = 1.0
 AGAIN_SECONDS = 30.0

@@ -50,8 +50,6 @@ from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
 from reveal_leaderboard.store.ratings import answers_of, ratings_of
 from reveal_leaderboard.store.store import Score, Store, Submission
 
-__all__ = ["Vault", "Worker", "open_holdouts"]
-
 
 class Vault:
     """The folder of exact figures and incidents, mode 0700."""

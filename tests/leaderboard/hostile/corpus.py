@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-__all__ = ["BROKE_OFF", "HEIGHT", "TOO_LARGE", "WIDTH", "Bad", "Site", "as_bytes", "bad_texts", "prediction"]
-
 HEIGHT, WIDTH = 48, 64
 TOO_LARGE, BROKE_OFF = "too_large", "crashed"
 """Stand among the rules of a file that a child may also give up for want of memory, with one of the fixed sentences."""

@@ -8,8 +8,6 @@ from tests.leaderboard.hostile.corpus import Bad, bad_texts
 from tests.leaderboard.hostile.lines import HUGE
 from tests.leaderboard.hostile.masks import N, spell
 
-__all__ = ["DOCUMENTS"]
-
 RLE = json.dumps({"size": [48, 64], "counts": spell(N)})
 CONTOUR = "[[1, 1], [20, 1], [20, 20]]"
 

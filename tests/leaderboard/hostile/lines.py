@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from tests.leaderboard.hostile.corpus import Bad, bad_texts, prediction
 
-__all__ = ["HOSTILE_TEXTS", "LINES"]
-
 HUGE = "1" + "0" * 400
 NUMBERS = {
     "NaN": ("NaN", "not-finite"),

@@ -6,8 +6,6 @@ import json
 
 from tests.leaderboard.hostile.corpus import HEIGHT, WIDTH, Bad, bad_texts, prediction
 
-__all__ = ["MASKS"]
-
 N = HEIGHT * WIDTH
 
 

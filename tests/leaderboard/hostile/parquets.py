@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 
 from tests.leaderboard.hostile.corpus import TOO_LARGE, Bad, Site
 
-__all__ = ["PARQUETS", "parquet"]
-
 MILLION = 1_000_000
 
 

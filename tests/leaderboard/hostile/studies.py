@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 from tests.leaderboard.hostile.corpus import TOO_LARGE, Bad, Site, bad_texts
 from tests.leaderboard.hostile.lines import CONTROLS, HOSTILE_TEXTS, HUGE, NUMBERS
 
-__all__ = ["LARGE_STUDIES", "STUDIES"]
-
 MIB = 1 << 20
 SHORT = {"a text": "wrong-type", "digits of another script": "wrong-type", "a text with an underscore": "wrong-type"}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.leaderboard.hostile.corpus import Bad, bad_texts
 
-__all__ = ["TABLES"]
-
 HEAD = "image_id,finding,x,y\n"
 CELLS = "image_id,finding,cell\n"
 

@@ -10,8 +10,6 @@ from reveal_leaderboard.web.pages.submit import lint_view
 
 from reveal_bench.predictions import RULES
 
-__all__ = ["SENTENCES", "TAGS", "check_markup", "check_report", "check_sentence"]
-
 LONGEST = 500
 SENTENCES = {str(ParseFailed(kind)) for kind in ("too_large", "timeout", "crashed")}
 MACHINE = re.compile(

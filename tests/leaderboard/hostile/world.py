@@ -36,8 +36,6 @@ from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.understanding import SENTENCES, check_report
 
-__all__ = ["STUDIES", "Sent", "TwoBoards", "build_studies", "two_boards"]
-
 IMAGES, STUDIES = "chexlocalize", "reveal-cxr"
 GIB = 1 << 30
 ENDED_WELL = Ended(code=0, timed_out=False, peak_bytes=0, seconds=0.0)

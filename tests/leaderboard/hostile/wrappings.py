@@ -18,8 +18,6 @@ from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site, pr
 from tests.leaderboard.hostile.lines import HOSTILE_TEXTS
 from tests.leaderboard.hostile.parquets import parquet, sound
 
-__all__ = ["LARGE_WRAPPINGS", "WRAPPINGS"]
-
 MIB = 1 << 20
 
 

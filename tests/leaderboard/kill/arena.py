@@ -39,8 +39,6 @@ from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
 from tests.leaderboard.kill.victim import run
 
-__all__ = ["PATIENCE", "Arena", "Player", "Send", "arena"]
-
 N_FILES = 3
 LEASE_SECONDS = 3.0
 PATIENCE = 240.0

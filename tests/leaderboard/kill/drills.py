@@ -23,8 +23,6 @@ from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.kill.arena import PATIENCE, Arena, Send, arena
 from tests.leaderboard.kill.orders import SERVER_POINTS, WORKER_POINTS
 
-__all__ = ["Drills", "N_SEEDS", "PARSING", "place"]
-
 FIRST_SEED = int(os.environ.get("REVEAL_KILL_FIRST_SEED", "0"))
 N_SEEDS = int(os.environ.get("REVEAL_KILL_SEEDS", "1"))
 DROPPED = "this result is dropped"

@@ -14,8 +14,6 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["AT_THE_DATABASE", "EACH_STATE", "SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
-
 WORKER_POINTS = (
     "before-claim-commit",
     "after-claim",

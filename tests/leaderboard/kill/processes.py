@@ -10,8 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Process", "children", "descendants", "is_alive", "leaves"]
-
 Process = tuple[int, str]
 
 

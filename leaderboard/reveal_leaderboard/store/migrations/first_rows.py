@@ -18,8 +18,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["carry", "take_out"]
-
 GENESIS = "0" * 64
 JOB_OF = {"queued": "queued", "scoring": "leased", "scored": "done", "refused": "refused", "failed": "failed"}
 LEASE = ("attempts", "fence", "lease_until", "worker")

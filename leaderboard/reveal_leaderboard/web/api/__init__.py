@@ -29,8 +29,6 @@ from reveal_leaderboard.web.api.submissions import submission_routes
 from reveal_leaderboard.web.gate import PROBLEM_TYPE
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["PREFIX", "add_api"]
-
 
 def add_api(app: FastAPI, services: Services) -> None:
     """Add the API's routes, error answers and description to `app`; to be called before pages are mounted on it."""

@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Score, Submission
     from reveal_leaderboard.web.services import Services
 
-__all__ = [
-    "ANYBODY", "PREFIX", "SIGN_IN", "SubmissionId", "Visible", "find_published", "look", "own", "permitted", "see",
-    "submission_document", "submission_events", "submission_fields", "visitor",
-]  # fmt: skip
-
 PREFIX = "/api/v1"
 
 SIGN_IN = [

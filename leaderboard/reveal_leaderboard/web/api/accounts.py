@@ -31,8 +31,6 @@ from reveal_leaderboard.web.api.documents import (
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["account_routes"]
-
 MOST_LISTED = 200
 IN_BROWSER = answers("sign-in", "scope", "session-only", "invalid", *ALWAYS)
 

@@ -38,8 +38,6 @@ from reveal_leaderboard.web.api.documents import (
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["board_routes"]
-
 PARQUET = "application/vnd.apache.parquet"
 MEDIA = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": PARQUET}
 BOARD_SECONDS = 10  # how long a browser or a proxy may keep a board without asking

@@ -20,16 +20,6 @@ from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.store.metadata import Links, Model
 
-__all__ = [
-    "Account", "BenchmarkDocument", "BenchmarkList", "Board", "BoardVersion", "Budget", "Comparison", "Document",
-    "EntryDocument", "EventDocument", "EventList", "Fault", "FigureDocument", "Health", "Id",
-    "InvitationAnswer", "InvitationDocument", "InvitationList", "Key", "Keys",
-    "LedgerDocument", "LedgerList", "LedgerRow", "ManifestDocument", "ManifestRow",
-    "Membership", "MetricDocument", "Moment", "Problem", "ProblemPage", "PublicMetadata", "Readiness", "Receipt",
-    "ReferenceDocument", "ScoreDocument", "SubmissionDocument", "SubmissionList", "SubmissionReceived",
-    "TokenDocument", "TokenIssued", "TokenList", "TokenRequest", "one_of",
-]  # fmt: skip
-
 ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
 """From the kind of who changed something, the part before the colon, to what is shown; "server" for all else."""
 OPERATORS_ALONE = ("hidden", "restored")

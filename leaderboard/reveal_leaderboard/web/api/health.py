@@ -18,8 +18,6 @@ from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.auth import is_from_here
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["health_routes", "key_routes"]
-
 LIVE_SECONDS = 60.0
 LEAST_ROOM = 64 << 20
 """Bytes that the disk of uploads must have left."""

@@ -24,8 +24,6 @@ from reveal_leaderboard.web.result_pictures import badge, board_figure, card, en
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
-__all__ = ["KEPT_SECONDS", "picture_routes"]
-
 KEPT_SECONDS = 300
 KEPT_PNGS = 200
 MEDIA = {"svg": "image/svg+xml", "png": "image/png"}

@@ -21,9 +21,6 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from reveal_leaderboard.web.api.documents import Problem, ProblemPage
 from reveal_leaderboard.web.gate import NO_ROOM, PROBLEM_TYPE, error_page
 
-__all__ = ["ALWAYS", "PROBLEMS", "Kind", "ProblemError", "add_problems", "answers"]
-
-
 ALWAYS = ("malformed", "rate", "incident", "no-room")
 """Problems that any request may meet."""
 

@@ -50,8 +50,6 @@ from reveal_leaderboard.web.services import Services
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.people import Actor
 
-__all__ = ["submission_routes"]
-
 UPLOAD = {
     "required": True,
     "content": {

@@ -20,8 +20,6 @@ from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["about_view", "build", "policy_sentences"]
-
 LEAD = "How scores are made, what is shown of them, and what is not."
 HOW = (
     ("A file is checked first", "The check knows only what is asked, never an answer. So it may say everything about "

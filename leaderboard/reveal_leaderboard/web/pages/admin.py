@@ -41,8 +41,6 @@ from reveal_leaderboard.web.pages.health import health_view, read_health
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import NotAdminError, Services
 
-__all__ = ["build", "exposure_view", "submissions_view", "teams_view", "waiting_view", "workers_view"]
-
 PAGE = "admin.html"
 ROWS_SHOWN = 200
 REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)

@@ -23,8 +23,6 @@ from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["build"]
-
 SEARCH, BOARD = 3, 6  # their places in an answer
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")

@@ -19,23 +19,6 @@ from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
 from reveal_leaderboard.web.pages.plots import Day, HeatRow, Mark
 
-__all__ = [
-    "RANK_SENTENCE",
-    "authors",
-    "average_only",
-    "closed",
-    "in_points",
-    "left_out",
-    "legend",
-    "moves",
-    "notes",
-    "opening",
-    "plots_of",
-    "rounding",
-    "synthetic",
-    "year",
-]
-
 PAGE = "board.html"
 MOST_ROWS = 40
 BESIDE = ("human", "chance")  # kinds of published rows that stand beside the entries wherever there is little room

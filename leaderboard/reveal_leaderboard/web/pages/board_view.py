@@ -22,8 +22,6 @@ from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.drawing import draw, message, percent, places, plural
 
-__all__ = ["OVERVIEW", "View", "column_groups", "head_of", "render"]
-
 PAGE = "board.html"
 OVERVIEW = "overview"
 FACTS = {"kind": "Kind", "date": "Date"}

@@ -30,8 +30,6 @@ from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["build", "compare_view"]
-
 LEAD = (
     "Differences of the figures shown for both entries, with intervals computed from those of the two: a comparison "
     "reveals nothing new about the held-out labels."

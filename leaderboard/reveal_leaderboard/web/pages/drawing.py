@@ -27,12 +27,6 @@ from reveal_leaderboard.store.metadata import versioned
 if TYPE_CHECKING:
     from reveal_leaderboard.release.release import Figure
 
-__all__ = [
-    "ACTIONS", "AGREEMENT", "CORRECT", "PRIVATE", "QUIET", "RATING", "REMEMBER", "SHOW_ANSWER", "draw",
-    "interval_in_words", "link", "message", "note", "page_head", "page_style", "part", "percent", "places", "plural",
-    "query_text", "sign_in", "signed", "when", "whole_page",
-]  # fmt: skip
-
 RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
 """Metrics of readers' ratings, which are shown on their own scales."""
 

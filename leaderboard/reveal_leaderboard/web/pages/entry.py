@@ -26,8 +26,6 @@ from reveal_leaderboard.web.result_pictures import badge
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
-__all__ = ["build", "entry_view", "may_see", "opening", "withdrawn_view"]
-
 PAGE = "entry.html"
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 

@@ -24,8 +24,6 @@ from reveal_leaderboard.web.api.health import LEAST_ROOM
 from reveal_leaderboard.web.pages.drawing import draw, plural
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["HealthPart", "health_view", "read_health"]
-
 State = Literal["good", "watch", "bad"]
 DAY = 24 * 3600.0
 WAITED_LONG, WAITED_TOO_LONG = 120.0, 900.0

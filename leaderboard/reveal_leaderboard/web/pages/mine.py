@@ -39,8 +39,6 @@ from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["account_view", "build", "submissions_view", "tokens_view"]
-
 NOTE = "A token lets a program act for you and one team, within its scopes, until it expires."
 
 

@@ -15,8 +15,6 @@ from datetime import date
 
 from reveal_leaderboard.web.pages.drawing import draw, percent
 
-__all__ = ["Day", "HeatRow", "Mark", "best_over_time", "forest", "heat_map"]
-
 PAGE = "plots.html"
 
 

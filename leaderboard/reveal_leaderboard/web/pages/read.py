@@ -25,8 +25,6 @@ from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choice
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["build"]
-
 LEAD = "Score each answer on its own, by the definitions of the scale. You do not see whose answer it is."
 SIGN_IN = sign_in("/read")
 NOT_A_READER = message(

@@ -22,8 +22,6 @@ from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE
 from reveal_leaderboard.web.pages.board_view import View, head_of
 from reveal_leaderboard.web.pages.drawing import AGREEMENT, CORRECT, RATING, draw, message
 
-__all__ = ["TITLES", "answer_view", "choices", "is_rubric", "progress_bar", "render_board", "render_score"]
-
 PAGE = "rubric.html"
 TITLES = {
     MACRO: "Overall", CONTENT: "Content", "process": "Process", "execution": "Execution", "synthesis": "Synthesis",

@@ -14,9 +14,6 @@ from reveal_leaderboard.boards.reading import may_read
 from reveal_leaderboard.web.pages.drawing import QUIET, draw
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["SCRIPT", "build_strip", "strip_view"]
-
-
 SCRIPT = (files("reveal_leaderboard.web.pages") / "site.js").read_text(encoding="utf-8")
 
 

@@ -18,8 +18,6 @@ from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, progress_view
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["build"]
-
 PAGE = "submission.html"
 POLL_SECONDS = 1.0
 TITLE = "Your submission"

@@ -17,11 +17,6 @@ from reveal_leaderboard.web.pages.drawing import draw, message, plural
 from reveal_leaderboard.web.pages.plots import Mark, forest
 from reveal_leaderboard.web.pages.rubric_view import is_rubric, render_score
 
-__all__ = [
-    "FINAL", "balance_view", "changes_view", "duration", "finding_plot", "ledger_view", "progress_view", "score_view",
-    "shown_metrics", "steps",
-]  # fmt: skip
-
 PAGE = "submission.html"
 
 

@@ -43,8 +43,6 @@ from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import balance_view
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["FIELDS", "build", "lint_view"]
-
 PAGE = "submit.html"
 
 FIELDS = {
