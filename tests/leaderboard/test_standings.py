@@ -13,12 +13,12 @@ from reveal_leaderboard.boards.standings import (
     UnknownVersionError,
     board_metrics,
     filtered,
-    iso_time,
     sorted_by,
     standings,
 )
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.store import boards
+from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import results, scores, submissions, teams, users, versions
 

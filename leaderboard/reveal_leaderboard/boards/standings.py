@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,6 +33,7 @@ from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import VersionRow
+from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import results
 
@@ -342,11 +342,6 @@ def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_firs
     valued.sort(key=lambda pair: pair[0], reverse=(column.better == "higher") != worst_first)
     without = [entry for entry in board.entries if entry.figure(metric, finding) is None]
     return replace(board, entries=(*(entry for _, entry in valued), *without))
-
-
-def iso_time(moment: float) -> str:
-    """Seconds since 1970 as UTC text, such as 2026-11-21T23:05:00Z."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ import fcntl
 import json
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ from reveal_bench.evaluation.receipts import (
 )
 from reveal_leaderboard.store.blobs import write_durably
 from reveal_leaderboard.store.boards import split_of
-from reveal_leaderboard.store.database import locked
+from reveal_leaderboard.store.database import iso_time, locked
 from reveal_leaderboard.store.scores import Receipt, Score
 from reveal_leaderboard.store.submissions import Submission, get_known
 from reveal_leaderboard.store.tables import chains, receipts, scores, submissions
@@ -118,7 +118,7 @@ class Signer:
             "schema": SUCCESSION_SCHEMA,
             "old_key": old.public_text,
             "new_key": fresh.public_text,
-            "time": _moment_text(datetime.now(UTC).timestamp()),
+            "time": iso_time(time.time()),
         }
         change = {
             "statement": statement,
@@ -237,7 +237,7 @@ def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:
         "released": exact(score.released),
         "shown_of": None if score.shown_of == submission.id else score.shown_of,
         "allow_missing": submission.allow_missing,
-        "time": _moment_text(score.scored_at),
+        "time": iso_time(score.scored_at),
         "software": {"reveal-bench": reveal_bench.__version__, "reveal-leaderboard": reveal_leaderboard.__version__},
     }
 
@@ -281,7 +281,3 @@ def _create_once(path: Path, data: bytes) -> None:
 
 def _text(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
-
-
-def _moment_text(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -31,7 +31,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -41,7 +40,7 @@ import sqlalchemy as sa
 
 from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, reading
+from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, iso_time, reading
 from reveal_leaderboard.store.events import GENESIS, verify_events, verify_records
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.store.scores import Receipt
@@ -355,7 +354,7 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
             "model": score.model_name,
             "benchmark": score.benchmark,
             "allow_missing": score.allow_missing,
-            "time": datetime.fromtimestamp(score.scored_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "time": iso_time(score.scored_at),
         }
         for what, value in facts.items():
             if said[what] != value:

@@ -24,10 +24,10 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from reveal_bench.files import flush_folder
 from reveal_leaderboard import __version__
 from reveal_leaderboard.store.audit import NoBoardError, Report, audit, opened_to_read
 from reveal_leaderboard.store.blobs import Blobs, write_durably
-from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.store.database import connect, iso_time
 from reveal_leaderboard.store.submissions import stored_names
 
 SCHEMA = "reveal-leaderboard-backup/1"
@@ -83,7 +83,7 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
             files[f"blobs/{name}"] = _copy_blob(blobs, name, new / "blobs" / name)
         manifest = {
             "schema": SCHEMA,
-            "made_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "made_at": iso_time(time.time()),
             "software": {"reveal-leaderboard": __version__},
             "database": kind,
             "files": files,

@@ -23,6 +23,7 @@ import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def _now_sqlite(element: now, compiler: Any, **options: Any) -> str:
 def moment(connection: sa.Connection) -> float:
     """What the database's clock shows, in seconds since 1970 UTC."""
     return float(connection.execute(sa.select(now())).scalar_one())
+
+
+def iso_time(moment: float) -> str:
+    """Seconds since 1970 as UTC text, such as 2026-11-21T23:05:00Z."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def connect(url: str | sa.URL) -> sa.Engine:

@@ -15,9 +15,10 @@ from markupsafe import Markup
 
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.paper import escape_latex, escape_markdown
-from reveal_leaderboard.boards.standings import Entry, Standings, iso_time, standings
+from reveal_leaderboard.boards.standings import Entry, Standings, standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
+from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import in_words, query_text
 

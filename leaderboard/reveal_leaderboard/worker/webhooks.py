@@ -39,8 +39,9 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
-from reveal_leaderboard.boards.standings import is_public, iso_time, read_withdrawn
+from reveal_leaderboard.boards.standings import is_public, read_withdrawn
 from reveal_leaderboard.settings import Webhook, webhook_keys
+from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.deliveries import Deliveries, Delivery
 from reveal_leaderboard.store.store import Store, Submission
 from reveal_leaderboard.store.tables import events, flags

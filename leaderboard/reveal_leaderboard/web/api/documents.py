@@ -16,8 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from reveal_bench.entries.report import escape
 from reveal_bench.kinds import KINDS
-from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.custody import Lint
+from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import Links, Model
 
 ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from reveal_bench.metrics import METRICS
+from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import versioned
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _environment() -> Environment:
         "interval_in_words": interval_in_words, "percent": percent, "places": places,
         "plural": plural, "versioned": versioned,
     }  # fmt: skip
-    environment.globals["day"] = lambda moment: datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+    environment.globals["day"] = lambda moment: iso_time(moment)[:10]
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
     return environment
 
@@ -169,9 +169,9 @@ def when(moment: float | None, *, date_only: bool = False) -> str:
     """A moment as a `time` element in UTC, or a dash."""
     if moment is None:
         return "–"
-    at = datetime.fromtimestamp(moment, UTC)
-    shown = at.strftime("%Y-%m-%d") if date_only else at.strftime("%Y-%m-%d %H:%M UTC")
-    return f'<time datetime="{at.strftime("%Y-%m-%dT%H:%M:%SZ")}">{shown}</time>'
+    iso = iso_time(moment)
+    shown = iso[:10] if date_only else f"{iso[:10]} {iso[11:16]} UTC"
+    return f'<time datetime="{iso}">{shown}</time>'
 
 
 def message(kind: str, title: str, body: str = "") -> str:
