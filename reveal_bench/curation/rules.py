@@ -350,7 +350,7 @@ SIDES: dict[str, str] = {
 """Side -> how it is written, the first that matches at a place."""
 
 
-SIGNATURE = "rules|v:2"
+SIGNATURE = "rules|v:3"
 
 _IS = (
     "(?:(?:is|are|was|were|be|been|has|have|had|to|remains?|appears?|looks?|seems?|became|size|not|no|longer|now|again"

@@ -245,7 +245,7 @@ ASKED_AFTER = (
 """After a finding: it is not known whether it is there."""
 
 GONE_AFTER = (
-    f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative)",
+    f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative(?! for\\b))",
     f"{_BE} {_SOFT}{{0,2}}(?:(?:very|highly|thought) ){{0,2}}unlikely(?! to\\b)",
     f"(?:{_BE} )?(?:not|no longer|never) {_SOFT}{{0,2}}{_SEEN}"
     "(?! (?:to|(?:on|in) (?:the |any )?(?:prior|previous|earlier|last|old))\\b)",
@@ -277,6 +277,7 @@ ASKED_BEFORE = (
 
 ABSENT_BEFORE = (
     "no",
+    "nil",
     "not",
     "without",
     "never",

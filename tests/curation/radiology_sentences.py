@@ -117,6 +117,9 @@ CM CO AN | Stable cardiomegaly, COPD and thoracic aortic aneurysm.
 AO IO | Mixed interstitial and airspace opacities.
 
 # Denials
+- | Findings are negative for pneumothorax.
+- | The lungs are negative for consolidation.
+- | Nil effusion.
 - | No pneumothorax.
 - | No focal consolidation, pleural effusion, or pneumothorax.
 - | There is no evidence of pneumonia or edema.

@@ -137,7 +137,7 @@ def test_reviser_answers_every_vote_in_order() -> None:
         Revision("s2", "anna", None, "nothing"),
         Revision("s1", "bert", ("COPD", "Pleural effusion"), "rules"),
     ]
-    assert revise_by_rules.signature == "rules|v:2"
+    assert revise_by_rules.signature == "rules|v:3"
 
 
 @pytest.mark.parametrize(

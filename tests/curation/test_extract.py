@@ -79,13 +79,13 @@ def test_rows_and_counts(folder: CurationFolder, tmp_path: Path) -> None:
         ("s3", "p2", (), "ok"),
         ("s4", "p3", ("Pneumothorax",), "ok"),
     ]
-    assert {row.engine for row in rows} == {"rules|v:2"}
+    assert {row.engine for row in rows} == {"rules|v:3"}
     assert [json.loads(line) for line in folder.path("quarantine.jsonl").read_text().splitlines()] == [
         {
             "study_id": "s2",
             "patient_id": "p1",
             "reason": "no findings or impression to read",
-            "engine": "rules|v:2",
+            "engine": "rules|v:3",
             "answer": "",
         }
     ]
@@ -99,7 +99,7 @@ def test_rows_and_counts(folder: CurationFolder, tmp_path: Path) -> None:
         "by_label": {label: by_label.get(label, 0) for label in REVEAL_LABELS},
     }
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert record.settings["engine"] == "rules|v:2"
+    assert record.settings["engine"] == "rules|v:3"
 
 
 def test_an_engine_may_answer_in_any_order(folder: CurationFolder, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_the_same_again_does_nothing_and_something_else_needs_redo(folder: Curat
     before = folder.path("suggestions.parquet").read_bytes()
     assert first.is_new
     assert not extract(folder, source).is_new
-    with pytest.raises(CurationError, match=r"engine was 'rules\|v:2', is 'backwards\|v:1'.*--redo"):
+    with pytest.raises(CurationError, match=r"engine was 'rules\|v:3', is 'backwards\|v:1'.*--redo"):
         extract(folder, source, engine=Backwards())
     assert extract(folder, source, engine=Backwards(), redo=True).is_new
     assert folder.path("suggestions.parquet").read_bytes() != before
@@ -209,7 +209,7 @@ def test_a_changed_text_file_is_noticed(folder: CurationFolder, tmp_path: Path) 
 def test_ready_labels_need_no_engine(folder: CurationFolder, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('study,patient,labels\n1,p,"COPD; Lung mass"\n2,q,None\n')
     source = SuggestionTable(tmp_path / "t.csv", SuggestionColumns("study", "patient", "labels"))
-    with pytest.raises(CurationError, match=r"labels from a table need no engine, got rules\|v:2"):
+    with pytest.raises(CurationError, match=r"labels from a table need no engine, got rules\|v:3"):
         extract(folder, source, engine=Rules())
     record = extract(folder, source)
     assert [row.labels for row in read_table(folder.path("suggestions.parquet"), Suggestion)] == [

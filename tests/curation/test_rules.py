@@ -212,12 +212,12 @@ def test_engine_answers_every_report_and_guesses_none(tmp_path: Path) -> None:
     answers = list(Rules().run(reports, tmp_path, lambda done, total: told.append((done, total))))
     effusion = Finding("pleural effusion", "left", "J90", "Pleural effusion")
     assert answers == [
-        Suggestion("s1", "p1", (effusion,), ("Pleural effusion",), "ok", "rules|v:2"),
-        Quarantined("s2", "p1", "no findings or impression to read", "rules|v:2"),
-        Suggestion("s3", "p2", (), (), "ok", "rules|v:2"),
+        Suggestion("s1", "p1", (effusion,), ("Pleural effusion",), "ok", "rules|v:3"),
+        Quarantined("s2", "p1", "no findings or impression to read", "rules|v:3"),
+        Suggestion("s3", "p2", (), (), "ok", "rules|v:3"),
     ]
     assert told == [(1, 3), (2, 3), (3, 3)]
-    assert Rules().signature == "rules|v:2"
+    assert Rules().signature == "rules|v:3"
     assert "possible" in Rules().settings()["hedges"]["counts"]
 
 

@@ -11,10 +11,10 @@ from reveal_bench.curation.tables import Finding, Placed, Revision, Suggestion, 
 
 SUGGESTIONS = [
     Suggestion(
-        "s1", "p1", (Finding("effusion", "left", "J90", "Pleural effusion"),), ("Pleural effusion",), "ok", "rules|v:2"
+        "s1", "p1", (Finding("effusion", "left", "J90", "Pleural effusion"),), ("Pleural effusion",), "ok", "rules|v:3"
     ),
-    Suggestion("s2", "p1", (), (), "ok", "rules|v:2"),
-    Suggestion("s3", "p2", (Finding("scoliosis"),), (), "quarantined", "rules|v:2"),
+    Suggestion("s2", "p1", (), (), "ok", "rules|v:3"),
+    Suggestion("s3", "p2", (Finding("scoliosis"),), (), "quarantined", "rules|v:3"),
 ]
 VOTES = [
     Vote("s1", "r1", "disagree", "no é\n", ("COPD",)),
