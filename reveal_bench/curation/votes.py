@@ -302,6 +302,6 @@ def _missing_text(votes: Sequence[Vote], first: Sequence[Assignment], n_given_up
     given_up = f"; {n_given_up:,} readings were given up" if n_given_up else ""
     return (
         f"every study must have the votes of all its readers, got {len(lacking):,} without ({parts}), the first of them"
-        f" {named}{given_up}; `--allow-missing` (`allow_missing=True`) goes on without the {sum(lacking.values()):,} votes"
-        " that are missing"
+        f" {named}{given_up}; `--allow-missing` (`allow_missing=True`) goes on without"
+        f" the {sum(lacking.values()):,} votes that are missing"
     )
