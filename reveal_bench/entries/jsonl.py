@@ -120,7 +120,7 @@ def _syntax_fault(error: json.JSONDecodeError) -> JsonError:
     if not around:
         return JsonError("json-syntax", f"not JSON: it ends too early, at {place}", "was the file cut off?")
     hint = "put text and names in double quotes" if around == "'" else ""
-    return JsonError("json-syntax", f"not JSON: {error.msg} at {place}, before {around!r}", hint)
+    return JsonError("json-syntax", f"not JSON: {error.msg.removesuffix(' at')} at {place}, before {around!r}", hint)
 
 
 Checked = TypeVar("Checked")

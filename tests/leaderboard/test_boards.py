@@ -189,7 +189,7 @@ def test_what_was_scored_meanwhile_is_scored_again_before_the_switch(world: Worl
     with pytest.raises(RefreshError, match="still to be scored against the old one; pause the board and wait"):
         switch(world)
     assert world.finish(world.take_score(), 0.5, "late")
-    with pytest.raises(RefreshError, match="1 submissions of bench were not sent to be scored again"):
+    with pytest.raises(RefreshError, match="1 submissions of bench are not queued to be scored"):
         switch(world)
     assert refresh(world) == 1
     rescore(world, {submission.id: 0.4})
@@ -226,7 +226,7 @@ def test_the_split_is_that_of_the_version(world: World) -> None:
     register(world, split="test")
     with world.store.read() as connection:
         assert [boards.split_of(connection, BENCHMARK, v) for v in ("1.0", "2.0")] == ["holdout", "test"]
-        with pytest.raises(RefreshError, match=r"version 3\.0 of bench must be registered"):
+        with pytest.raises(RefreshError, match=r"version 3\.0 of bench is unknown"):
             boards.split_of(connection, BENCHMARK, "3.0")
 
 
@@ -260,7 +260,7 @@ def test_withdrawn_and_hidden_ones_are_scored_again_but_not_ranked(world: World)
 
 @pytest.mark.parametrize("act", [refresh, switch], ids=["refresh", "switch"])
 def test_a_version_must_be_registered_and_not_shown(world: World, act: object) -> None:
-    with pytest.raises(RefreshError, match=r"version 2\.0 of bench must be registered first"):
+    with pytest.raises(RefreshError, match=r"version 2\.0 of bench is unknown"):
         act(world)  # type: ignore[operator]
     for function in (start_refresh, switch_version):
         with world.store.write() as connection, pytest.raises(RefreshError, match="is or was on the board already"):

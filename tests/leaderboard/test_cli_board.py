@@ -7,9 +7,11 @@ import logging
 import os
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from reveal_leaderboard.cli import app
 from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.scores import raise_flag
@@ -200,13 +202,30 @@ def test_an_audit_goes_on_from_a_report_that_was_kept(operator: Operator, tmp_pa
     )
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["serve", "--benchmark", "."], ["migrate"], ["readers"]], ids=lambda words: words[0])
+def test_a_folder_that_cannot_be_written_is_said(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     before = logging.getLogger().handlers[:]
-    done = CliRunner().invoke(app, ["serve", "--data", str(tmp_path / "file" / "data"), "--benchmark", str(tmp_path)])
+    done = CliRunner().invoke(app, [*words, "--data", str(tmp_path / "file" / "data")])
     logging.getLogger().handlers[:] = before  # the command's log went to a stream that is closed now
     assert done.exit_code == 2
     assert "must be a folder that this user may write to: Not a directory" in in_one_line(done.output)
+
+
+def test_a_database_that_refuses_is_told_in_a_line(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise sa.exc.OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
+
+    monkeypatch.setattr("reveal_leaderboard.store.boards.set_state", refuse)
+    said = operator.run("admin", "set-board", "chexlocalize", "paused", "--why", "full", code=1)
+    assert said == "error: the database refused, nothing was changed: database or disk is full\n"
+
+
+def test_an_audit_of_a_database_that_does_not_answer(tmp_path: Path) -> None:
+    nowhere = "postgresql+psycopg://board@127.0.0.1:9/board"
+    done = CliRunner().invoke(app, ["audit", "--data", str(tmp_path), "--database", nowhere])
+    assert done.exit_code == 2
+    assert "the database cannot be read: connection failed" in in_one_line(done.output)
 
 
 EVERY_COMMAND = (["migrate"], ["admin", "workers"], ["audit"])

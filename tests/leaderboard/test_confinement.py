@@ -74,7 +74,9 @@ def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], Non
             patch.setattr("gradio.routes.DEFAULT_TEMP_DIR", str(data / "gradio"))
             patch.setattr(Custody, "warm_up", lambda custody: custodies.append(custody))
             patch.setattr(cli, "run_server", lambda application, *_: do(application, custodies[0]))
-            app(["serve", "--data", str(data), "--benchmark", str(board.folder)], standalone_mode=False)
+            blobs = data.with_name("uploads")  # which there is not yet
+            words = ["serve", "--data", str(data), "--blobs", str(blobs), "--benchmark", str(board.folder)]
+            app(words, standalone_mode=False)
 
     return in_child(serve)
 

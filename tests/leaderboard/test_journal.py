@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import re
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,19 @@ def test_other_libraries_say_only_where_and_how_grave(journal: io.StringIO) -> N
     assert CANARY not in journal.getvalue()
     assert (line["level"], line["logger"]) == ("error", "sqlalchemy.engine")
     assert line["where"].startswith("test_journal.py:")
+
+
+def test_a_traceback_that_a_library_prints_is_a_line(journal: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    """Gradio prints what its pages' functions raise: a value that no list of choices has, in full."""
+    try:
+        raise ValueError(f"Value: {CANARY} is not in the list of choices")
+    except ValueError:
+        traceback.print_exc()
+    (line,) = lines(journal)
+    assert CANARY not in journal.getvalue()
+    assert line["where"].startswith("test_journal.py:")
+    assert line["error"]["type"] == "builtins.ValueError"
+    assert capsys.readouterr().err == ""
 
 
 def test_a_message_that_does_not_fit_its_arguments_is_shown_without_them() -> None:

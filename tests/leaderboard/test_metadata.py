@@ -75,3 +75,21 @@ def test_every_fault_is_listed_at_once() -> None:
     with pytest.raises(MetadataError, match="kind") as caught:
         read(kind="robot", organization="<b>")
     assert {error["field"] for error in caught.value.errors} == {"kind", "organization"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named", "rule"),
+    [
+        ("parameters", {"a": [1]}, "parameters.a", "must be a text"),
+        ("parameters", {"": 1}, "parameters..[key]", "at least 1 character"),
+        ("thresholds", {"Edema": 2}, "thresholds", "must be a number from 0 to 1"),
+        ("model", 3, "model", "must be an object"),
+    ],
+)
+def test_a_fault_is_named_once_in_the_words_of_the_file(field: str, value: object, named: str, rule: str) -> None:
+    """pydantic lists one fault for each type that a value may have, by names of its own."""
+    with pytest.raises(MetadataError) as caught:
+        read(**{field: value})
+    (fault,) = caught.value.errors
+    assert fault["field"] == named
+    assert rule in fault["rule"]

@@ -176,7 +176,8 @@ def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, 
     subjects = set(connection.execute(tried).scalars())
     missing = [row for row in _own_scores(connection, benchmark, old) if row.submission_id not in subjects]
     if missing:
-        raise RefreshError(f"{len(missing)} submissions of {benchmark} were not sent to be scored again: start again")
+        words = "are not queued to be scored against the new version: refresh without the switch first"
+        raise RefreshError(f"{len(missing)} submissions of {benchmark} {words}")
 
 
 def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) -> None:

@@ -31,7 +31,7 @@ from reveal_leaderboard.cli.process import (
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
 from reveal_leaderboard.custody.confinement import confine, readable_places
-from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, places
+from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, make_folder, places
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -87,6 +87,8 @@ def serve(
     at = places(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
     lock = lock_folder(at.data)
+    for folder in at.shared:
+        make_folder(folder, "--blobs")  # now: Landlock opens only what there is
     live_in(at.data)
     confinement = _confine(at, [*(folder for folder, _ in folders), *listening.galleries])
     try:

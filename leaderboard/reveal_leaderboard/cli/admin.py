@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_leaderboard.cli.process import log_to_stderr
-from reveal_leaderboard.store.places import BlobsAt, Data, Database, SettingsFile, places
+from reveal_leaderboard.store.places import BlobsAt, Data, Database, SettingsFile, make_folder, places
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.accounts import Accounts
@@ -38,11 +38,18 @@ Why = Annotated[str, typer.Option(help="The reason; shown to those affected and 
 @contextmanager
 def _store(data: Path, database: str | None, settings: Path | None = None) -> Iterator[Store]:
     """The open store; what cannot be done is one line, not a traceback."""
+    from sqlalchemy.exc import DatabaseError
+
     try:
         yield places(data, database, None, settings).open_store(is_new=False)
     except (ValueError, LookupError, PermissionError) as error:
-        typer.secho(f"error: {error.args[0] if error.args else error}", fg="red", err=True)
-        raise typer.Exit(1) from None
+        said = error.args[0] if error.args else error
+    except DatabaseError as error:  # such as a full disk
+        said = f"the database refused, nothing was changed: {error.orig}"
+    else:
+        return
+    typer.secho(f"error: {said}", fg="red", err=True)
+    raise typer.Exit(1)
 
 
 def _who() -> str:
@@ -445,7 +452,7 @@ def restore(
     from reveal_leaderboard.store.backup import restore as put_back
 
     at = places(data, database, blobs, None)
-    at.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(at.data, "--data")
     try:
         made = put_back(source, at.database, at.blobs)
     except ValueError as error:
@@ -464,6 +471,8 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
     """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
+    from sqlalchemy.exc import DatabaseError
+
     from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read, read_heads
     from reveal_leaderboard.store.audit import audit as check
 
@@ -478,6 +487,8 @@ def audit(
             report = check(connection, blobs=at.open_blobs() if uploads else None, kept=heads)
     except NoBoardError as error:
         raise typer.BadParameter(str(error), param_hint="--database" if database else "--data") from None
+    except DatabaseError as error:
+        raise typer.BadParameter(f"the database cannot be read: {error.orig}") from None
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     _show_audit(report, quiet=as_json)
@@ -520,17 +531,9 @@ def webhooks(
     settings: SettingsFile = None,
 ) -> None:
     """Show and send the deliveries of the webhooks in the settings file."""
-    store = places(data, database, None, settings).open_store(is_new=False)
-    try:
-        {
-            Action.LIST: _list_deliveries,
-            Action.TEST: _send_test,
-            Action.RETRY: _send_again,
-            Action.DELIVER: _deliver_due,
-        }[action](store, which)
-    except (LookupError, ValueError) as error:
-        typer.secho(f"error: {error.args[0]}", fg="red", err=True)
-        raise typer.Exit(1) from None
+    acts = {Action.LIST: _list_deliveries, Action.TEST: _send_test, Action.RETRY: _send_again}
+    with _store(data, database, settings) as store:
+        acts.get(action, _deliver_due)(store, which)
 
 
 def _list_deliveries(store: Store, _: str) -> None:

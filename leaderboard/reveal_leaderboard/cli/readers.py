@@ -27,6 +27,7 @@ from reveal_leaderboard.cli.process import (
     run_server,
     secret_files,
 )  # fmt: skip
+from reveal_leaderboard.store.places import make_folder
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -100,7 +101,7 @@ def readers(
     if curation is not None and images is not None and curation.resolve().is_relative_to(images.resolve()):
         hint = "it must not lie below --images, which the server reads"
         raise typer.BadParameter(hint, param_hint="--curation")
-    data.mkdir(parents=True, exist_ok=True)
+    make_folder(data, "--data")
     data.chmod(0o700)
     sources = {"--curation": curation, "--misses": misses, "--answers": answers}
     if any(source is not None for source in sources.values()):

@@ -284,7 +284,7 @@ def _measure(
         group=group,
         bits_out=round(out, 1),
         bits_held=round(held, 1),
-        share=round(share, 3),
+        share=share,
         level=level,
         sentence=_sentence(len(rows), len(counted), figures.quota.board_total, finding, group, share, level),
     )

@@ -199,8 +199,9 @@ def _look_alikes(
         elif is_near(Fingerprint(row.content, tuple(row.sketch)), fingerprint, near):
             found.setdefault("probing" if is_own else "near_duplicate", []).append(row.submission_id)
     words = {
-        "duplicate": "the same predictions as {n} submissions of other teams, the first is {first}",
-        "near_duplicate": "nearly the same predictions as {n} submissions of other teams, the first is {first}",
-        "probing": "nearly the same predictions as {n} submissions of the same team, the first is {first}",
+        "duplicate": "the same predictions as {n} of other teams, the first is {first}",
+        "near_duplicate": "nearly the same predictions as {n} of other teams, the first is {first}",
+        "probing": "nearly the same predictions as {n} of the same team, the first is {first}",
     }
-    return [(kind, ids[0], words[kind].format(n=len(ids), first=ids[0])) for kind, ids in found.items()]
+    told = {kind: f"{len(ids)} submission{'s' * (len(ids) > 1)}" for kind, ids in found.items()}
+    return [(kind, ids[0], words[kind].format(n=told[kind], first=ids[0])) for kind, ids in found.items()]

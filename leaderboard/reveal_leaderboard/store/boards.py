@@ -191,5 +191,5 @@ def version_row(connection: sa.Connection, benchmark: str, version: str) -> sa.R
     query = sa.select(versions).where(versions.c.benchmark == benchmark, versions.c.version == version)
     row = connection.execute(query).one_or_none()
     if row is None:
-        raise RefreshError(f"version {version} of {benchmark} must be registered first")
+        raise RefreshError(f"version {version} of {benchmark} is unknown: start a server with it first")
     return row

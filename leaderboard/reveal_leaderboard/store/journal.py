@@ -7,7 +7,8 @@ as it stands in our source with its arguments put in, but only those that cannot
 hashes, numbers of incidents, our own modules and words for kinds and states, and what :func:`set_up_journal` was told
 to know. All else is replaced by its length. Of an exception the type and the places in the code are kept, never a
 variable, and its message only if its class says by ``loggable = True`` that no user's words get into it: a parser's
-message quotes the file it parsed. Of other libraries' lines only who, where and how grave.
+message quotes the file it parsed. Of other libraries' lines only who, where and how grave. Tracebacks that a library
+prints become such lines, too: Gradio prints those of its pages' functions, with what a visitor sent.
 """
 
 from __future__ import annotations
@@ -115,7 +116,13 @@ def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger(OURS).setLevel(logging.INFO)
     logging.captureWarnings(True)
+    traceback.print_exc = _log_traceback
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # these bring handlers of their own
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"  # its lines are addresses with queries
+
+
+def _log_traceback(*_args: object, **_options: object) -> None:
+    """Stand in for `traceback.print_exc`: a line of the journal about the exception that is being handled."""
+    logging.getLogger("traceback").error("printed", exc_info=True, stacklevel=2)

@@ -146,15 +146,27 @@ def read_metadata(text: str) -> Metadata:
             raise ValueError("each field must occur only once in an object")
         return Metadata.model_validate(fields)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        raise MetadataError([_fault(fault) for fault in faults]) from None
+        faults = [_fault(fault) for fault in error.errors(include_url=False, include_context=False)]
+        raise MetadataError(list({fault["field"]: fault for fault in faults}.values())) from None
     except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
         raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
 
 
+CHOICES = {
+    "parameters": (2, "must be a text of at most 500 characters, a finite number, true, false or null"),
+    "thresholds": (1, "must be a number from 0 to 1, or one for each label"),
+}
+"""Fields that take values of several types: after how many parts of its place pydantic names a type, and the rule."""
+
+
 def _fault(fault: Any) -> dict[str, str]:
-    field = ".".join(str(part) for part in fault["loc"]) or "metadata"
-    return _error(field, fault["msg"].removeprefix("Value error, "), repr(fault["input"])[:80])
+    place, rule = fault["loc"], fault["msg"].removeprefix("Value error, ")
+    n, of_all = CHOICES.get(place[0], (len(place), "")) if place else (0, "")
+    if len(place) > n and "[key]" not in place:
+        place, rule = place[:n], of_all
+    elif fault["type"] == "model_type":
+        rule = "must be an object"
+    return _error(".".join(map(str, place)) or "metadata", rule, repr(fault["input"])[:80])
 
 
 def _error(field: str, rule: str, value: str) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Places:
             settings = load_settings(self.settings)
         except SettingsError as error:
             raise typer.BadParameter(str(error), param_hint="--settings") from None
-        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.data, "--data")
         try:
             return Store(self.database, settings)
         except ValueError as error:
@@ -87,6 +87,15 @@ class Places:
             return Blobs(self.blobs)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--data or --blobs") from None
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder of the operator's, open to its user alone; refused in the words of the option if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        words = f"{folder} must be a folder that this user may write to: {error.strerror}"
+        raise typer.BadParameter(words, param_hint=option) from None
 
 
 def places(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> Places:

@@ -178,7 +178,7 @@ def _check_local(host: str, environ: Mapping[str, str], trusts_proxy: bool) -> N
     if not is_loopback(host):
         raise ModeError(
             "in local mode everybody who reaches the server is its administrator, so it listens on this machine only: "
-            f"host must be 127.0.0.1, ::1 or localhost, got {host!r}; use the mode oidc to serve others"
+            f"host must be 127.0.0.1, ::1 or localhost, got {host!r}; to serve others, use the mode oidc or links"
         )
     if environ.get("SPACE_ID"):
         raise ModeError("a Space is open to everybody: the mode must be huggingface there, got 'local'")

@@ -119,7 +119,7 @@ def test_new_lists_take_the_place_of_the_old_ones(readings: Readings) -> None:
 
 def test_a_folder_is_prepared_once(readings: Readings, tmp_path: Path) -> None:
     more = {"form": "votes", "name": "t", "seed": 5, "digest": "d", "root": tmp_path}
-    with pytest.raises(UnpreparedError, match="there already"):
+    with pytest.raises(UnpreparedError, match="already exists"):
         Readings.create(tmp_path, ITEMS, LISTS, **more)  # type: ignore[arg-type]
     with pytest.raises(UnpreparedError, match="holds no"):
         Readings(tmp_path / "elsewhere")

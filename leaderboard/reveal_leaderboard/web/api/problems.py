@@ -36,7 +36,9 @@ class Kind:
 
 PROBLEMS: Mapping[str, Kind] = {
     "malformed": Kind(
-        400, "The request cannot be read", "The body is not what its Content-Type says. Nothing was done."
+        400,
+        "The request cannot be read",
+        "The body is not what its Content-Type says, or has more or longer fields than are taken. Nothing was done.",
     ),
     "sign-in": Kind(
         401,
