@@ -31,7 +31,7 @@ pytestmark = pytest.mark.processes
 
 REFUSED = [bad for bad in CORPUS if bad.rules]
 SOUND = [bad for bad in CORPUS if not bad.rules]
-SAMPLE = (*REFUSED[::60], *SOUND[::12], *LARGE_WRAPPINGS[::7])
+SAMPLE = (*REFUSED[::60], *SOUND[::12], *LARGE_WRAPPINGS[::11])
 
 
 def floats(value: Any) -> Iterator[float]:

@@ -26,8 +26,6 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_bench.viewer.serving import FILM_VIEWER, static_file
 from reveal_leaderboard.readers.films import FilmError, ImageCache
@@ -226,8 +224,13 @@ def build_readers_app(
     app.add_middleware(KnownHost, hosts=auth.hosts)
     app.add_middleware(Forwarded, n_proxies=n_proxies)
     frames = SPACE_FRAMES if auth.mode == "huggingface" else ()
-    app.add_middleware(SecureHeaders, framed_by=frames, is_secure=auth.is_secure)
-    app.add_middleware(StrictPolicy, framed_by=frames)
+    app.add_middleware(
+        SecureHeaders,
+        framed_by=frames,
+        is_secure=auth.is_secure,
+        policy=_strict_policy(),
+        headers={"Cache-Control": "no-store"},
+    )
     return app
 
 
@@ -297,40 +300,18 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
         return {"is_open": False}
 
 
-class StrictPolicy:
-    """Sets the content security policy of these pages over the board's, and keeps answers out of caches.
-
-    Pages of signing in carry one style sheet of their own, which is allowed by its hash.
-    """
-
-    def __init__(self, app: ASGIApp, framed_by: tuple[str, ...] = ()) -> None:
-        self.app = app
-        digest = base64.b64encode(hashlib.sha256(page_style().encode()).digest()).decode()
-        frames = " ".join(framed_by) or "'none'"
-        self.policy = "; ".join(
-            (
-                "default-src 'none'",
-                "script-src 'self'",
-                f"style-src 'self' 'sha256-{digest}'",
-                "img-src 'self'",
-                "connect-src 'self'",
-                "form-action 'self'",
-                "base-uri 'none'",
-                f"frame-ancestors {frames}",
-            )
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-
-        async def stamped(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(raw=message.setdefault("headers", []))
-                headers["Content-Security-Policy"] = self.policy
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        await self.app(scope, receive, stamped if scope["type"] == "http" else send)
+def _strict_policy() -> tuple[str, ...]:
+    """What these pages may do: those of signing in carry one style sheet of their own, which is allowed by its hash."""
+    digest = base64.b64encode(hashlib.sha256(page_style().encode()).digest()).decode()
+    return (
+        "default-src 'none'",
+        "script-src 'self'",
+        f"style-src 'self' 'sha256-{digest}'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+    )
 
 
 # Who reads under which name, and what a session calls items -----------------------------------------------------------

@@ -237,7 +237,7 @@ class Readings:
         """The reader's list in its order, with the answers that count."""
         with self._reading.begin() as connection:
             given = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
-            mine = _current(connection).where(lists.c.reader == reader).order_by(lists.c.position)
+            mine = _current().where(lists.c.reader == reader).order_by(lists.c.position)
             return [Place(row.position, row.item, given.get(row.item, "")) for row in connection.execute(mine)]
 
     def is_open(self, reader: str) -> bool:
@@ -278,7 +278,7 @@ class Readings:
                     raise KeyUsedError("this key was used for another answer")
                 return False
             here = (lists.c.reader == answer.reader, lists.c.item == answer.item)
-            if connection.execute(_current(connection).where(*here)).one_or_none() is None:
+            if connection.execute(_current().where(*here)).one_or_none() is None:
                 raise NotOnListError("this is not on your list any more")
             if not _is_open(connection, answer.reader):
                 raise ListClosedError("your list is closed")
@@ -306,7 +306,7 @@ class Readings:
     def version(self) -> int:
         """How often studies were reassigned."""
         with self._reading.begin() as connection:
-            return int(connection.execute(sa.select(sa.func.max(lists.c.version))).scalar_one())
+            return _version(connection)
 
     def listed(self) -> list[tuple[str, int, str]]:
         """The lists as they are: (reader, position, item)."""
@@ -326,7 +326,7 @@ class Readings:
     def last_marks(self) -> dict[str, str]:
         """Reader -> the last mark."""
         with self._reading.begin() as connection:
-            return {row.reader: row.kind for row in connection.execute(sa.select(marks).order_by(marks.c.id))}
+            return _last_marks(connection)
 
     def relist(self, plan: Callable[[Lists, Sequence[Answer], Mapping[str, str]], Lists]) -> int:
         """Put new lists in place of the present ones, without a vote in between; their version.
@@ -336,9 +336,8 @@ class Readings:
         plan : given the lists, the answers that count and the last marks, returns the new lists
         """
         with self.engine.begin() as connection:
-            given = {row.reader: row.kind for row in connection.execute(sa.select(marks).order_by(marks.c.id))}
-            new = plan(_listed(connection), _counting(connection), given)
-            version = int(connection.execute(sa.select(sa.func.max(lists.c.version))).scalar_one()) + 1
+            new = plan(_listed(connection), _counting(connection), _last_marks(connection))
+            version = _version(connection) + 1
             _put_lists(connection, version, new)
         return version
 
@@ -350,13 +349,21 @@ def _put_lists(connection: sa.Connection, version: int, given: Lists) -> None:
     connection.execute(lists.insert(), rows)
 
 
-def _current(connection: sa.Connection) -> sa.Select[Any]:
+def _version(connection: sa.Connection) -> int:
+    return int(connection.execute(sa.select(sa.func.max(lists.c.version))).scalar_one())
+
+
+def _last_marks(connection: sa.Connection) -> dict[str, str]:
+    return {row.reader: row.kind for row in connection.execute(sa.select(marks).order_by(marks.c.id))}
+
+
+def _current() -> sa.Select[Any]:
     newest = sa.select(sa.func.max(lists.c.version)).scalar_subquery()
     return sa.select(lists).where(lists.c.version == newest)
 
 
 def _listed(connection: sa.Connection) -> list[tuple[str, int, str]]:
-    rows = connection.execute(_current(connection).order_by(lists.c.reader, lists.c.position))
+    rows = connection.execute(_current().order_by(lists.c.reader, lists.c.position))
     return [(row.reader, row.position, row.item) for row in rows]
 
 

@@ -57,7 +57,7 @@ SECURE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-MAY_DIFFER = ("Cross-Origin-Resource-Policy",)  # of pictures that other sites may show
+MAY_DIFFER = ("Cache-Control", "Cross-Origin-Resource-Policy")  # the latter of pictures that other sites may show
 
 log = logging.getLogger(__name__)
 
@@ -124,14 +124,25 @@ class SecureHeaders(Gate):
     ----------
     framed_by : sites whose pages may show this one in a frame; nobody unless said (`SPACE_FRAMES` on a Space)
     is_secure : whether browsers come by https; they are told to keep to it
+    policy : what pages may load and do
+    headers : more headers
     """
 
-    def __init__(self, app: ASGIApp, framed_by: Sequence[str] = (), *, is_secure: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        framed_by: Sequence[str] = (),
+        *,
+        is_secure: bool = False,
+        policy: Sequence[str] = CONTENT_POLICY,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(app)
         frames = " ".join(framed_by) or "'none'"
         self.headers = {
-            POLICY: "; ".join((*CONTENT_POLICY, f"frame-ancestors {frames}")),
+            POLICY: "; ".join((*policy, f"frame-ancestors {frames}")),
             **SECURE_HEADERS,
+            **(headers or {}),
         }
         if not framed_by:
             self.headers["X-Frame-Options"] = "DENY"

@@ -187,15 +187,6 @@ def test_a_file_with_errors_leaves_its_report_alone(
     assert parsed.report.file == "\\u202egnp.jsonl"
 
 
-def test_missing_answers_may_be_allowed(custody: Custody, board: Board, tmp_path: Path) -> None:
-    upload = tmp_path / "few.jsonl"
-    upload.write_text(predictions_to_jsonl(guesses(board.manifest)[:5]))
-    assert not custody.parse(upload, board.manifest, name="few").report.ok
-    parsed = custody.parse(upload, board.manifest, name="few", allow_missing=True)
-    assert parsed.report.ok
-    assert parsed.report.n_predictions == 5
-
-
 def test_a_mask_of_too_many_runs_is_refused_with_its_line(custody: Custody, tmp_path: Path) -> None:
     height, width = 400, MOST_MASK_RUNS // 400 + 2
     manifest = Manifest("b", "1", "t", 8, ("Edema",), {"a": ManifestRow("a", "a", "AP", width, height, ("Edema",))})
@@ -206,13 +197,6 @@ def test_a_mask_of_too_many_runs_is_refused_with_its_line(custody: Custody, tmp_
     (problem,) = custody.parse(upload, manifest, name="noise").report.problems
     assert (problem.line, problem.rule, problem.severity) == (1, "rle-runs", "error")
     assert f"at most {MOST_MASK_RUNS} runs here, got {height * width + 1}" in problem.message
-
-
-def test_signs_for_moderators_come_with_a_clean_file(custody: Custody, board: Board, tmp_path: Path) -> None:
-    upload = tmp_path / "same.jsonl"
-    same = [replace(p, points=((1.0, 1.0),), mask=None) for p in guesses(board.manifest)]
-    upload.write_text(predictions_to_jsonl(same))
-    assert custody.parse(upload, board.manifest, name="same").signs
 
 
 def test_an_upload_that_is_a_link_or_is_not_there(custody: Custody, board: Board, tmp_path: Path) -> None:

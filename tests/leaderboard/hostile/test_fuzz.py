@@ -6,7 +6,6 @@ Each raises nothing but its documented error, and what is sound comes back as it
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import tempfile
 from pathlib import Path
@@ -16,14 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.custody import Lint
-from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.settings import SettingsError, load_settings
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, MetadataError, read_metadata
 
 from reveal_bench.evaluation.receipts import ReceiptError, read_receipt, verify_receipt
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
-from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.predictions import LintReport
 from tests.leaderboard.conftest import METADATA
 
@@ -142,62 +140,6 @@ def test_receipts_of_any_shape(document: dict[str, Any]) -> None:
 def test_receipts_of_any_bytes(data: bytes) -> None:
     with contextlib.suppress(ReceiptError):
         assert isinstance(read_receipt(place("receipt.json", data)), dict)
-
-
-# --- canonical arrays
-
-shares = st.none() | st.floats(0, 1)
-points = st.tuples(st.floats(0, 64, exclude_max=True), st.floats(0, 48, exclude_max=True))
-
-
-@st.composite
-def images_predicted(draw: st.DrawFn) -> tuple[LocalizationPrediction, ...]:
-    pairs = draw(st.lists(st.sampled_from(IMAGES.asked_pairs()), unique=True, max_size=5))
-    return tuple(
-        LocalizationPrediction(
-            image, finding, (draw(points),), draw(st.sampled_from([None, "A1", "H8"])), None, None, draw(shares), line
-        )
-        for line, (image, finding) in enumerate(pairs)
-    )
-
-
-@st.composite
-def studies_predicted(draw: st.DrawFn) -> tuple[FindingsPrediction, ...]:
-    studies = draw(st.lists(st.sampled_from(STUDIES.studies), unique=True, max_size=3))
-    if draw(st.booleans()):
-        answers = st.lists(st.sampled_from(LABELS), unique=True).map(tuple)
-        return tuple(FindingsPrediction(study, draw(answers), None, i) for i, study in enumerate(studies))
-    values = st.fixed_dictionaries(dict.fromkeys(LABELS, st.floats(0, 1)))
-    return tuple(FindingsPrediction(study, None, draw(values), i) for i, study in enumerate(studies))
-
-
-def written(predictions: Any, manifest: Manifest | StudyManifest) -> bytes:
-    sink = io.BytesIO()
-    write_canonical(sink, predictions, manifest)
-    return sink.getvalue()
-
-
-@QUICK
-@given(images_predicted(), studies_predicted())
-def test_arrays_come_back(images: tuple[Any, ...], studies: tuple[Any, ...]) -> None:
-    assert read_canonical(io.BytesIO(written(images, IMAGES)), IMAGES) == images
-    assert read_canonical(io.BytesIO(written(studies, STUDIES)), STUDIES) == studies
-
-
-SOUND_ARRAYS = written((LocalizationPrediction("p0", CHEXLOCALIZE_FINDINGS[0], ((1.0, 2.0),), "A1"),), IMAGES)
-SOUND_STUDIES = written((FindingsPrediction("s0", ("COPD",), None, 1),), STUDIES)
-edits = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4)
-
-
-@settings(QUICK, max_examples=100)
-@given(st.booleans(), edits, st.floats(0, 1))
-def test_arrays_with_bytes_changed(of_studies: bool, changed: list[tuple[float, int]], kept: float) -> None:
-    data = bytearray(SOUND_STUDIES if of_studies else SOUND_ARRAYS)
-    for where, byte in changed:
-        data[int(where * len(data))] = byte
-    data = data[: int(len(data) * (1 if kept > 0.2 else kept))]
-    with contextlib.suppress(ValueError):
-        assert len(read_canonical(io.BytesIO(bytes(data)), STUDIES if of_studies else IMAGES)) == 1
 
 
 # --- lint reports, which come from a child that a stranger may have taken over

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import pickle
+import random
 import tarfile
 import zipfile
 import zlib
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site, prediction
 from tests.leaderboard.hostile.lines import HOSTILE_TEXTS
-from tests.leaderboard.hostile.parquets import parquet, sound
+from tests.leaderboard.hostile.parquets import list_long, parquet, rows_many, sound
 
 MIB = 1 << 20
 
@@ -124,6 +125,7 @@ MADE: dict[str, tuple[Callable[[Site], bytes], str]] = {
 LARGE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "gzip of 600 MB of nothing": (lambda site: gz(b"\n" * (6 * MIB)) * 100, "expanded-size"),
     "gzip of 200 MB of lines": (lambda site: gz(good(site) * 50_000) * 60, "expanded-size"),
+    "gzip of 4 GB of rows": (lambda site: gz(b"image_id,finding,x,y\n" + b"a,b,1,1\n" * MIB) * 512, "expanded-size"),
     "zstd of 512 MB of nothing": (lambda site: zst(bytes(512 * MIB)), "expanded-size"),
     "gzip in ten thousand members": (lambda site: gz(b"\n") * 10_000, "empty-file"),
     "larger than a file may be": (lambda site: bytes(96 * MIB + 1), "file-size"),
@@ -133,6 +135,17 @@ LARGE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "90 MB of brackets": (lambda site: b"[" * (90 * MIB), "containers"),
     "90 MB of one number": (lambda site: b"[" + b"9" * (90 * MIB) + b"]", f"number-size {TOO_LARGE}"),
     "90 MB of line ends": (lambda site: b"{" + b"\n" * (90 * MIB), "entries"),
+    "8 MB of noise": (lambda site: random.Random(0).randbytes(8 * MIB), "encoding"),
+    "16 million empty lists": (lambda site: b"[" + b"[]," * (16 * MIB) + b"[]]", "containers"),
+    "16 million empty objects": (lambda site: b"[" + b"{}," * (16 * MIB) + b"{}]", "containers"),
+    "a million columns": (
+        lambda site: b",".join(b"%d" % i for i in range(1_000_000)) + b"\n" + b"1," * 999_999 + b"1\n",
+        "line-length missing-column"),
+    "40 MB of masks that are too long": (
+        lambda site: site.fill(prediction(f'"rle": {{"size": [48, 64], "counts": "{"1" * 140_000}"}}')).encode() * 300,
+        "duplicate-pair rle-overflow"),
+    "a table of a hundred million rows": (rows_many, "entries"),
+    "a table with a list of twenty million": (list_long, f"column-type {TOO_LARGE}"),
     "a text of 80 MB in a document": (lambda site: b'["' + b"x" * (80 * MIB) + b'"]', f"not-an-object {TOO_LARGE}"),
     "a text of 40 MB of escapes": (
         lambda site: b'["' + b"\\ud83d" * (7 * MIB) + b'"]', f"not-an-object {TOO_LARGE}"),
