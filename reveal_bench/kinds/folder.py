@@ -80,7 +80,9 @@ def chosen_split(folder: Path, split: str | None = None) -> str:
     """
     info = read_folder_info(folder)
     if split is None:
-        split = DEFAULT_SPLIT if DEFAULT_SPLIT in info.splits or len(info.splits) != 1 else next(iter(info.splits))
+        split = next(iter(info.splits)) if len(info.splits) == 1 else DEFAULT_SPLIT
+        if split not in info.splits:
+            raise ArgumentError("split", f"must be given: {folder} has {', '.join(info.splits)}")
     check_split(info, folder, split)
     return split
 

@@ -195,7 +195,7 @@ def marker_warnings(headers: Iterable[Header]) -> list[str]:
     from reveal_bench.dicom import deid_warnings
 
     told = Counter(text for header in headers for text in deid_warnings(header))
-    return [f"{n:,} images: {text}" for text, n in told.most_common()]
+    return [f"{n:,} image{'s' * (n != 1)}: {text}" for text, n in told.most_common()]
 
 
 def _images(studies: Iterable[TreeStudy]) -> Iterable[tuple[TreeStudy, TreeImage]]:

@@ -570,7 +570,7 @@ def checked_folder(root: Path, wanted: str) -> Path:
 def _passed_over(tree: StudyTree) -> list[str]:
     """What was set aside, by reason, and how many files are not DICOM."""
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
-    found = [f"{n:,} files set aside: {reason}" for reason, n in reasons.most_common()]
+    found = [f"{n:,} file{'s' * (n != 1)} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
         found.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
     if tree.n_others:

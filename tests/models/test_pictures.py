@@ -17,7 +17,7 @@ from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.kinds.folder import FolderInfo
+from reveal_bench.kinds.folder import FolderInfo, chosen_split
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.models import pictures
 from reveal_bench.models.pictures import FolderPictures, Pictures
@@ -211,6 +211,8 @@ def test_a_folder_without_pictures_says_how_to_get_them(tmp_path: Path) -> None:
         Pictures(folder, "closed")
     with pytest.raises(ValueError, match=r"`split` must be one of the splits of .* \(a, b, closed\), got 'c'"):
         Pictures(folder, "c")
+    with pytest.raises(ValueError, match=r"`split` must be given: .* has a, b, closed"):
+        chosen_split(folder)
 
 
 def test_two_sizes_of_one_image_are_refused(tmp_path: Path) -> None:

@@ -458,7 +458,7 @@ def test_boxes_that_no_reader_is_the_reference_of_are_told_unless_fused(tmp_path
 def test_films_that_may_show_a_name_are_refused_and_missing_markers_are_told(tmp_path):
     root = write_boxes(tmp_path, suffix=".dcm")
     write_film(root / "film1.dcm", "1.2.1", shape=(80, 64), PatientIdentityRemoved="NO")
-    assert any("1 images: PatientIdentityRemoved is NO" in text for text in own_boxes.read(root).warnings)
+    assert any("1 image: PatientIdentityRemoved is NO" in text for text in own_boxes.read(root).warnings)
     write_film(root / "film2.dcm", "1.2.2", shape=(80, 64), BurnedInAnnotation="YES")
     with pytest.raises(BuildError, match=r"film2\.dcm: `BurnedInAnnotation` must not be YES"):
         own_boxes.read(root)

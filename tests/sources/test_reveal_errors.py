@@ -190,7 +190,7 @@ def test_markers_of_deidentification_warn_or_are_required(tmp_path):
     write_tree(tmp_path)
     write_film(tmp_path / "5.dcm", "1.2.1", 5, PatientIdentityRemoved=None)
     warnings = read(tmp_path, id_key=KEY).warnings
-    assert any(text.startswith("1 images: PatientIdentityRemoved is absent") for text in warnings)
+    assert any(text.startswith("1 image: PatientIdentityRemoved is absent") for text in warnings)
     (tmp_path / "mapping.yaml").write_text(MAPPING + "require_deidentified: true\n", encoding="utf-8")
     with pytest.raises(
         BuildError, match=r"5.dcm: `PatientIdentityRemoved` must be YES, as the mapping requires, got none"
