@@ -57,7 +57,8 @@ def report(
     runs : with `bench`, run folders and prediction files: one, several, (label, path) pairs, or label -> path; an empty
         label is filled in. Without `bench`, a dataset folder
     bench : dataset that the runs answered
-    out : HTML file of a dataset, ``<folder>-report.html`` unless given; of runs, the folder for all of it
+    out : folder to write `report.html` and all that belongs to it to; of a dataset also the file itself (``.html``),
+        which is ``<folder>-report.html`` unless given
     split : with references; all of a dataset, or that of the runs, unless given
     human : prediction file of benchmark readers, for a page of one prediction file beside them as paper 002 has it; its
         options are `missing`, `n_resamples` and `seed`
@@ -78,11 +79,13 @@ def report(
     """
     if bench is None:
         from reveal_bench.reports.dataset import write_report
+        from reveal_bench.reports.run_report import PAGE
 
         if isinstance(runs, Mapping) or not isinstance(runs, str | Path | Bench):
             raise ArgumentError("bench", "must be given, the dataset that the runs answered")
         folder = runs.folder if isinstance(runs, Bench) else Path(runs)
         target = folder.resolve().with_name(f"{folder.resolve().name}-report.html") if out is None else Path(out)
+        target = target if target.suffix == ".html" else target / PAGE
         return WrittenReport(target, tuple(write_report(folder, target, split=split, progress=progress, **options)))
     from reveal_bench.reports.run_page import write_run_report
     from reveal_bench.reports.run_report import PAGE

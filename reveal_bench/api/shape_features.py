@@ -13,7 +13,7 @@ import numpy as np
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.given import name_of
 from reveal_bench.api.shown import FigureTable, Shown, ShownTables
-from reveal_bench.api.verbs import ONE_REPLICATE, score_given
+from reveal_bench.api.verbs import ONE_REPLICATE, score_given, two_names
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.score import ScoredFile
@@ -173,8 +173,9 @@ def shapes(
     outcomes = _outcomes(of_model, of_human, pool)
     slopes = regress(outcomes, features, names, [shape.patient_id for shape in pool], scale=scale)
     said = assurances_of(cast(CaseRows, of_model.rows), score_scale)
-    against = "" if of_human is None else f", and of the gap from {of_human.report.file} to it"
-    how = f"{of_model.report.file}{against} on features of the masks, features scaled by {scale}"
+    named, beside = (of_model.report.file, "") if of_human is None else two_names(model, human)
+    against = f", and of the gap from {beside} to it" if beside else ""
+    how = f"{named}{against} on features of the masks, features scaled by {scale}"
     return Shapes(opened, measured, findings, slopes, said, how)
 
 

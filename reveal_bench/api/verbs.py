@@ -377,7 +377,7 @@ def compare(
     judged_by = _margin(margin, equivalence, relative)
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
-    opened, names = as_bench(bench, split, runs=[a, b]), _two_names(a, b)
+    opened, names = as_bench(bench, split, runs=[a, b]), two_names(a, b)
     once = {**ONE_REPLICATE, "unit": unit, "missing": missing}
     one, other = scored = [
         score_given(given, opened, argument, name, grid, allow_missing, ratings, once)
@@ -408,7 +408,7 @@ ONE_REPLICATE: dict[str, Any] = {"n_resamples": 1, "strata": False}
 """Options of a score whose own intervals are not shown."""
 
 
-def _two_names(a: Any, b: Any) -> list[str]:
+def two_names(a: Any, b: Any) -> list[str]:
     """The names of the two; of two files with one name, as in two run folders, with their folder's."""
     names = [name_of(a, "a"), name_of(b, "b")]
     if names[0] == names[1]:

@@ -99,7 +99,7 @@ def _name(command: CommandInfo) -> str:
 def _named(command: CommandInfo) -> CommandInfo:
     """The command without options: its name and what it is for."""
     named = copy(command)
-    named.name, named.help, named.callback = _name(command), inspect.getdoc(command.callback), lambda: None
+    named.name, named.callback = _name(command), lambda: None
     return named
 
 
@@ -168,4 +168,7 @@ app.command()(analyses.agreement)
 app.command()(analyses.readers)
 app.command()(analyses.readings)
 app.command(name="plan-readers")(analyses.plan_readers)
-app.add_typer(curate.app, name="curate")
+app.add_typer(curate.app, name="curate", short_help="Make a benchmark of studies and reports, and refresh it.")
+for command in (*app.registered_commands, *curate.app.registered_commands):
+    told = inspect.getdoc(command.callback) or ""
+    command.short_help = " ".join(told.partition("\n\n")[0].split())  # the list shows it whole and cuts other help off

@@ -77,7 +77,7 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write, `<folder>-report.html` by default; for runs, the output folder."),
+        typer.Option(help="Folder for the report; of a dataset also an HTML file, `<folder>-report.html` by default."),
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Split with references; by default all, or the split of the runs.")

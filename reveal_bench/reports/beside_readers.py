@@ -110,7 +110,7 @@ def _name(one: Comparison) -> str:
 
 
 def _row(one: Comparison) -> tuple[str, list[Point]]:
-    figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f}{NBSP}to{NBSP}{100 * one.a:.1f})"
+    figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
     kind = 0 if told_apart(one) else 2 if math.isnan(one.low + one.high) else 1
     return _name(one) + figures, [in_percent(one.value, one.low, one.high, kind)]
 

@@ -59,6 +59,7 @@ def test_report(tmp_path):
     assert (tmp_path / "folder-report.html").read_text().startswith("<!doctype html>")
     run("report", folder, "--out", tmp_path / "b.html", "--split", "test")
     assert (tmp_path / "b.html").is_file()
+    assert run("report", folder, "--out", tmp_path / "new" / "page").stdout.split()[1].endswith("page/report.html")
 
 
 def test_attach(tmp_path):

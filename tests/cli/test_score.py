@@ -58,6 +58,11 @@ def test_every_command_has_help_and_stands_in_the_list(command: str) -> None:
     assert f"reveal-bench {command}" in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("words", [[], ["curate"]])
+def test_the_list_of_commands_says_what_each_is_for_to_the_end(words: list[str]) -> None:
+    assert "..." not in call(*words, "--help").stdout.partition("Commands:")[2].replace("reveal_bench/...", "")
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/commands.md", "docs/real_data.md", "docs/speed.md"])
 def test_the_first_pages_have_no_gap(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -176,11 +176,15 @@ def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:
 
 
 def test_a_report_shows_errors_first_and_says_how_many_are_left_out() -> None:
-    errors = [LintProblem("error", "f", line, "", "r", "", f"error {line}") for line in range(1, LINT_ROWS_SHOWN + 2)]
+    errors = [
+        LintProblem("error", "f", line, "", "r", "", f"error {line}", "see `points`")
+        for line in range(1, LINT_ROWS_SHOWN + 2)
+    ]
     warning = LintProblem("warning", "f", 1, "", "r", "", "only a warning")
     markup = lint_view(shown(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {})))
     assert len(re.findall(r"error \d", markup)) == LINT_ROWS_SHOWN
     assert "only a warning" not in markup
+    assert "see <code>points</code>" in markup
     assert f"{LINT_ROWS_SHOWN} of {LINT_ROWS_SHOWN + 2} are shown, errors first." in markup
     assert re.search(r'role="alert".*cannot be sent', markup)
 

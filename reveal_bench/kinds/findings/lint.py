@@ -256,7 +256,7 @@ def _note_missing(found: Collection[str], manifest: StudyManifest, allow_missing
         if allow_missing:
             log.warning("missing-studies", message, hint="they count as negative for every label")
         else:
-            log.error("missing-studies", message, hint="allow missing studies to have them count as negative")
+            log.error("missing-studies", message, hint="`allow_missing` has missing studies count as negative")
     return missing
 
 

@@ -10,6 +10,7 @@ seconds since 1970 UTC.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.store.database import iso_time
@@ -66,7 +67,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "address": _address, "in_words": in_words, "inside": _inside,
         "interval_in_words": interval_in_words, "percent": percent, "places": places,
-        "plural": plural, "versioned": versioned,
+        "plural": plural, "versioned": versioned, "with_code": with_code,
     }  # fmt: skip
     environment.globals["day"] = lambda moment: iso_time(moment)[:10]
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
@@ -163,6 +164,11 @@ def plural(n: int, noun: str) -> str:
     if n == 1:
         return f"1 {noun}"
     return f"{n} {noun[:-1]}ies" if noun.endswith("y") else f"{n} {noun}s"
+
+
+def with_code(text: str) -> Markup:
+    """A plain text in which what stands between backticks is code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def when(moment: float | None, *, date_only: bool = False) -> str:
