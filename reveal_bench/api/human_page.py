@@ -51,7 +51,14 @@ _BOTH = "Hit rate, IoU of true positives, and IoU of all images, each with its 9
 
 
 def human_report(
-    model: str | Path, human: str | Path, bench: Bench, out: Path, *, missing: str = "miss", **draw: Any
+    model: str | Path,
+    human: str | Path,
+    bench: Bench,
+    out: Path,
+    *,
+    label: str = "",
+    missing: str = "miss",
+    **draw: Any,
 ) -> tuple[Path, list[str]]:
     """Write the page; its path, and what a reader of it should know.
 
@@ -59,11 +66,13 @@ def human_report(
     ----------
     model, human : prediction files; the second as ``reveal-bench baseline human`` writes it
     out : folder, made if need be; files of an earlier report are replaced
+    label : what the model is called; by default as its file
     missing : as of :func:`score`
     draw : n_resamples, seed
     """
     check_target(bench.folder, out)
     compared = compare(model, human, bench, relative=True, missing=missing, **draw)
+    compared = replace(compared, a=label or compared.a)
     lacking = [name for name, one in _systems(compared).items() if not _masks(one)]
     chapters = _comparison_chapters(compared, _METRICS, _BOTH)
     if not lacking:

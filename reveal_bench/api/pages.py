@@ -101,9 +101,11 @@ def report(
     if human is not None:
         from reveal_bench.api.human_page import human_report
 
-        if not isinstance(runs, str | Path):
-            raise ArgumentError("human", "must be given with one prediction file", type_of(runs))
-        path, told = human_report(runs, human, as_bench(bench, split, runs=[runs]), Path(out), **options)
+        if len(models := _labelled(runs)) != 1:
+            raise ArgumentError("human", "must be given with one prediction file", f"{len(models)} of them")
+        ((label, model),) = models
+        opened = as_bench(bench, split, runs=[model])
+        path, told = human_report(model, human, opened, Path(out), label=label, **options)
         return WrittenReport(path, tuple(told))
     if ratings is not None:
         from reveal_bench.reports.rubric import write_rubric_report

@@ -96,7 +96,7 @@ class Shown(ABC):
         rows = self.rows_shown()
         lines = _aligned(rows[:_ROWS_IN_REPR])
         if len(rows) > _ROWS_IN_REPR:
-            lines.append(f"... and {len(rows) - _ROWS_IN_REPR:,} rows more, in .table")
+            lines.append(f"... and {_more(len(rows) - _ROWS_IN_REPR)}, in .table")
         return "\n".join([self.caption, *lines])
 
     def _repr_html_(self) -> str:
@@ -108,7 +108,7 @@ class Shown(ABC):
             for row in rows[:_ROWS_IN_HTML]
         )
         left = len(rows) - _ROWS_IN_HTML
-        more = f"<p>and {left:,} rows more, in <code>.table</code></p>" if left > 0 else ""
+        more = f"<p>and {_more(left)}, in <code>.table</code></p>" if left > 0 else ""
         caption = f"<caption style='text-align: left'>{html.escape(self.caption)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
@@ -202,6 +202,10 @@ def _text(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _more(n: int) -> str:
+    return f"{n:,} more {'row' if n == 1 else 'rows'}"
 
 
 def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:

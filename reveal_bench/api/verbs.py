@@ -236,10 +236,10 @@ def score(
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split, runs=[predictions])
     if by is None and bands is not None:
-        raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands))
+        raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands), ("by",))
     if by is None and not (readers or published) and metric is not None:
-        rule = "must be given with a column of groups, `by`, or with `readers` or `published`"
-        raise ArgumentError("metric", rule, repr(metric))
+        rule = "must be given with a column of groups, `by`, or with `readers` or `published`; all metrics are scored"
+        raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
     if by is not None and unit != "patient":
         raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
     scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reveal_bench.api.shown import Shown, ShownTables
     from reveal_bench.api.verbs import Comparisons
     from reveal_bench.dataset.balance import Balance
+    from reveal_bench.entries.report import LintProblem
     from reveal_bench.evaluation.compare import Comparison
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
@@ -384,31 +385,25 @@ def print_refusal(problem: dict[str, Any]) -> None:
     """What a problem document says in detail: fields of the metadata, or the linter's report, a line each."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
-    for line in _problem_lines(problem.get("report") or {}, "error", "warning"):
+    from reveal_bench.entries.report import told_by_rule
+
+    report = problem.get("report") or {}
+    for line in told_by_rule(_problems(report), report.get("format", "")):
         typer.echo(line, err=True)
 
 
 def warnings_of(report: Mapping[str, Any]) -> list[str]:
     """The first warnings of a lint report's document, a line each: what refuses no file, but is seldom meant."""
-    return _problem_lines(report, "warning", most=3)
+    lines = [one.told(report["format"], with_severity=False) for one in _problems(report) if one.severity == "warning"]
+    left = len(lines) - 3
+    return [*lines[:3], *[f"and {left} more; `reveal-bench lint` lists them"] * (left > 0)]
 
 
-def _problem_lines(report: Mapping[str, Any], *severities: str, most: int = 50) -> list[str]:
+def _problems(report: Mapping[str, Any]) -> list[LintProblem]:
     from reveal_bench.entries.report import LintProblem
 
     names = [field.name for field in fields(LintProblem)]  # of a server, which leaves out null and may say more
-    found = [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
-    told = [
-        one.told(report["format"], with_severity=len(severities) > 1) for one in found if one.severity in severities
-    ]
-    return _some(told, most)
-
-
-def _some(lines: Iterable[str], most: int = 50) -> list[str]:
-    """The first `most` lines, and how many more there are."""
-    every = list(lines)
-    left = [f"and {len(every) - most} more; `reveal-bench lint` lists them"] if len(every) > most else []
-    return [*every[:most], *left]
+    return [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def report(
         elif human is not None:
             if len(what) != 1 or is_other:
                 raise ValueError("a report beside `--human` takes one prediction file, and no option of other reports")
-            written = api.report(what[0], folder, out=out, split=split, human=human, **asked)
+            written = api.report(runs, folder, out=out, split=split, human=human, **asked)
         else:
             with terminal.progress("reporting") as progress:
                 written = api.report(

@@ -117,7 +117,7 @@ def _syntax_fault(error: json.JSONDecodeError) -> JsonError:
         return JsonError(
             "control-character", f"a text holds the control character {around!r} at {place}", "escape or remove it"
         )
-    if not around:
+    if not around or error.msg.startswith("Unterminated string"):
         return JsonError("json-syntax", f"not JSON: it ends too early, at {place}", "was the file cut off?")
     hint = "put text and names in double quotes" if around == "'" else ""
     return JsonError("json-syntax", f"not JSON: {error.msg.removesuffix(' at')} at {place}, before {around!r}", hint)

@@ -13,8 +13,8 @@ Errors refuse a file, warnings do not.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -185,12 +185,8 @@ class LintReport:
         p.jsonl (jsonl): 3 predictions, 2 errors, 0 warnings: refused
         """
         ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
-        same = Counter((problem.severity, problem.rule) for problem in ordered)
-        shown = ordered if every else list({(one.severity, one.rule): one for one in reversed(ordered)}.values())[::-1]
-        lines = []
-        for problem in shown[:most]:
-            n = 1 if every else same[problem.severity, problem.rule]
-            lines.append(problem.told(self.format) + (f"  ({n:,} such {problem.severity}s)" if n > 1 else ""))
+        shown = [one.told(self.format) for one in ordered] if every else told_by_rule(ordered, self.format)
+        lines = shown[:most]
         if len(shown) > most:
             lines.append(f"... and {len(shown) - most} more")
         converted = _CONVERTED if self.format == "jsonl" else _CONVERTED | _CONVERTED_TABLES
@@ -203,6 +199,21 @@ class LintReport:
         if statistics:
             lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
         return "\n".join(lines)
+
+
+_FIELD = re.compile(r"[.\[]")
+"""Where the name of a field ends: of ``boxes[0].label`` it is "boxes"."""
+
+
+def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
+    """A line per rule and field in which it was broken: the first problem, and how many such there are."""
+    same: dict[tuple[str, ...], list[LintProblem]] = {}
+    for problem in problems:
+        same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
+    return [
+        one.told(file_format) + (f"  ({len(others) + 1:,} such {one.severity}s)" if others else "")
+        for one, *others in same.values()
+    ]
 
 
 def verdict_of(n_errors: int, n_warnings: int) -> str:

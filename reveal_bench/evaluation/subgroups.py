@@ -160,6 +160,18 @@ def _banded(column: str, value: Any, limits: Sequence[float]) -> str:
     return f"{limits[at - 1]:g} or more" if at == len(limits) else f"{limits[at - 1]:g} to below {limits[at]:g}"
 
 
+def _without_jackknife(rows: Rows, by: str, metric: str) -> ArgumentError:
+    having = [
+        name for name in rows.metrics() if (one := _figures(rows, rows.patients(), name)) and one.left_out() is not None
+    ]
+    if having:
+        return ArgumentError("metric", f"must have an interval by the jackknife: {', '.join(having)}", repr(metric))
+    rule = (
+        f"must be left out for a benchmark of {rows.kind}: groups need intervals by the jackknife, which no metric has"
+    )
+    return ArgumentError("by", rule, repr(by))
+
+
 def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str) -> list[Subgroup]:
     """Every group of patients on one metric, by name; "several" and "missing" come last.
 
@@ -176,9 +188,7 @@ def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str)
         inside = frozenset(patient for patient, group in groups.items() if group == name)
         sides = [_figures(rows, part, metric) for part in (inside, rows.patients() - inside)]
         if any(side is not None and side.left_out() is None for side in sides):
-            raise ArgumentError(
-                "metric", "must have an interval by the jackknife, which it does not have", repr(metric)
-            )
+            raise _without_jackknife(rows, by, metric)
         one, statistic = _subgroup(by, name, metric, *sides)
         found.append(one)
         statistics.append(abs(statistic))

@@ -347,7 +347,8 @@ def write_chexpert_labels(
     rng = np.random.default_rng(seed)
     n_valid = 2 * n_studies // 5
     test, valid = (_draw(rng, n) for n in (n_studies, n_valid))
-    names = [f"CheXpert-v1.0/test/patient{64741 + i}/study1" for i in range(n_studies)]
+    first = max(64741, 64541 + n_valid)  # as in the source, whose 200 validation patients come before
+    names = [f"CheXpert-v1.0/test/patient{first + i}/study1" for i in range(n_studies)]
     _write(out / "groundtruth.csv", ("Study",), ((name,) for name in names), test)
     for reader, share in LABEL_READERS.items():
         said = _with_no_finding(test ^ (rng.random(test.shape) < share))

@@ -15,8 +15,9 @@ _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
-    "-": "{-}",  # two would join to a dash
 }  # fmt: skip
+_MINUS = re.compile(r"(?<![^\s(])-(?=[\d ])")
+_JOINING = re.compile("-(?=-)")  # two would join to a dash
 _MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
@@ -27,8 +28,11 @@ def escape_latex(text: str) -> str:
     --------
     >>> print(escape_latex(r"50% of_A&B \input{x}"))
     50\% of\_A\&B \textbackslash{}input\{x\}
+    >>> print(escape_latex("-0.3 (-5.4 to 4.8), two-sided, a--b"))
+    $-$0.3 ($-$5.4 to 4.8), two-sided, a-{}-b
     """
-    return "".join(_LATEX.get(character, character) for character in _one_line(text))
+    plain = "".join(_LATEX.get(character, character) for character in _one_line(text))
+    return _JOINING.sub("-{}", _MINUS.sub("$-$", plain))
 
 
 def escape_markdown(text: str) -> str:

@@ -246,11 +246,11 @@ def contradictions(split: str, parsed: SplitFiles) -> list[str]:
             unlabelled += status != 1 and has_mask
     without = [image_id for image_id in parsed.reader_polygons if image_id not in parsed.readers.sizes]
     found = {
-        "findings are labelled present and have no mask (kept as `missing`)": undrawn,
-        "findings have a mask and are not labelled present (kept)": unlabelled,
-        "images have a reader's annotation without a segmentation (kept without a mask)": len(without),
+        ("finding", "labelled present, without a mask (kept as `missing`)"): undrawn,
+        ("finding", "with a mask, not labelled present (kept)"): unlabelled,
+        ("image", "with a reader's annotation without a segmentation (kept without a mask)"): len(without),
     }
-    return [f"split {split!r}: {n:,} {what}" for what, n in found.items() if n]
+    return [f"split {split!r}: {counted(n, noun)} {what}" for (noun, what), n in found.items() if n]
 
 
 PUBLISHED = {

@@ -123,8 +123,12 @@ def test_withdrawing(live: Live, write_file: WriteFile) -> None:
 
 
 def test_a_refused_file_is_answered_by_its_lines(live: Live, write_file: WriteFile) -> None:
-    result = live.run("submit", write_file("bad.jsonl", broken={3: "no json"}), "--benchmark", BENCHMARK, expect=1)
-    assert "bad.jsonl:3: error" in result.stderr
+    result = live.run(
+        "submit", write_file("bad.jsonl", broken={3: "no json", 5: "nor this"}), "--benchmark", BENCHMARK, expect=1
+    )
+    (line,) = (line for line in result.stderr.splitlines() if "not JSON" in line)
+    assert line.startswith("bad.jsonl:3: error")
+    assert line.endswith("(2 such errors)")
     assert "Nothing was queued or charged" in str(result.exception)
 
 

@@ -283,7 +283,8 @@ def test_one_page_holds_everything(
     assert "pixels withheld" in page
 
     Path(f"{scored}.options.json").write_text('{"options": {"threshold": "otsu"}}', encoding="utf-8")
-    call("report", scored, "--folder", phantom / "folder", *options)
+    call("report", f"Ours={scored}", "--folder", phantom / "folder", *options)
+    assert "Ours beside human" in (out / "report.html").read_text(encoding="utf-8")
     assert ">Thresholds</h2>" not in (out / "report.html").read_text(encoding="utf-8")  # those of another run
 
 

@@ -143,7 +143,7 @@ def test_a_positive_without_a_mask_is_missing_not_empty(download, everything):
         assert set(by_split["test"][image_id].missing) == expected
         n_missing += len(expected)
     assert n_missing >= 3  # one finding of one image, all (two or more) of another
-    assert f"split 'test': {n_missing} findings are labelled present and have no mask (kept as `missing`)" in warnings
+    assert f"split 'test': {n_missing} findings labelled present, without a mask (kept as `missing`)" in warnings
 
 
 def test_a_mask_of_an_absent_finding_is_kept_and_counted(everything):
@@ -155,7 +155,7 @@ def test_a_mask_of_an_absent_finding_is_kept_and_counted(everything):
         if a.reader == "ground_truth" and r.label_status[a.finding] != 1
     ]
     assert len(kept) == 1
-    assert "split 'test': 1 findings have a mask and are not labelled present (kept)" in warnings
+    assert "split 'test': 1 finding with a mask, not labelled present (kept)" in warnings
 
 
 def test_readers_without_segmentation_keep_their_contours(download, everything):
@@ -164,7 +164,7 @@ def test_readers_without_segmentation_keep_their_contours(download, everything):
     polygons, masks = load(root, "hb_annotations_test"), load(root, "hb_segmentations_test")
     lacking = sorted(set(polygons) - set(masks))
     assert len(lacking) == 3
-    assert any("3 images have a reader's annotation without a segmentation" in warning for warning in warnings)
+    assert any("3 images with a reader's annotation without a segmentation" in warning for warning in warnings)
     for image_id in lacking:
         for finding, contours in polygons[image_id].items():
             if finding == "img_size":

@@ -131,6 +131,11 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
     assert [one.study_id for one in kept.splits["test"]] == ["patient6_study1"]  # what is contradicted is left out
 
 
+def test_a_phantom_of_many_studies_has_each_once(tmp_path: Path) -> None:
+    write_chexpert_labels(tmp_path, 600)
+    assert {split: len(found) for split, found in read(tmp_path).splits.items()} == {"test": 600, "validation": 240}
+
+
 def test_readers_alone_are_no_references(tmp_path: Path) -> None:
     table(tmp_path / "bc4.csv", [(place(1), set())])
     with pytest.raises(ValueError, match=r"`root` must hold a table of references.* got bc4\.csv"):

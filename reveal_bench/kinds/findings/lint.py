@@ -79,7 +79,12 @@ def lint_findings(
     if {p.labels is None for p in found} == {True, False}:
         log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=found[-1].line)
     for (spelling, label), n in checker.spellings.items():
-        log.warning("finding-spelling", f"read as {label} in {n} places", field="labels", value=spelling)
+        log.warning(
+            "finding-spelling",
+            f"read as {label} in {n} {'place' if n == 1 else 'places'}",
+            field="labels",
+            value=spelling,
+        )
     log.note_left_out("studies")
     kept = () if log.has_errors else tuple(found)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)

@@ -213,7 +213,7 @@ class EntryChecker:
             return row
         if type(image_id) is int:
             is_id = str(image_id) in self._manifest.rows
-            hint = f'write "{image_id}"' if is_id else "the file_name that the COCO dataset gives it says which it is"
+            hint = f'write "{image_id}"' if is_id else "the COCO file with `images` says which file it is"
             self.error(entry, "image-number", "image_id", "must be the id of an image, as text", image_id, hint=hint)
             return None
         image_id = self._text(entry, "image_id", self._limits.id_characters)
@@ -237,8 +237,9 @@ class EntryChecker:
         if "finding" not in entry.fields:
             return None
         if type(entry.fields["finding"]) is int:
-            message = "must be the name of a finding: what a number stands for, the COCO dataset says that counts them"
-            self.error(entry, "category-number", "finding", message, entry.fields["finding"])
+            hint = "the COCO file with `categories` says what a number stands for"
+            message, number = "must be the name of a finding", entry.fields["finding"]
+            self.error(entry, "category-number", "finding", message, number, hint=hint)
             return None
         spelling = entry.fields["finding"]
         if type(spelling) is not str or spelling not in self._findings:
