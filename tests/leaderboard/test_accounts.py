@@ -52,20 +52,20 @@ def test_a_closed_account_is_out_at_once(engine: sa.Engine, accounts: Accounts) 
     lab = team_of(accounts, jane)
     session = accounts.new_session(jane)
     _, secret = accounts.issue_token(jane, lab, name="laptop")
-    accounts.disable_user(jane, "cli", "left the hospital")
+    accounts.disable(jane, "cli", "left the hospital")
     assert accounts.session_user(session) is None
     assert accounts.token_actor(secret) is None
     with pytest.raises(AccountDisabledError, match="closed by an administrator"):
         person(accounts, "jane")
     with pytest.raises(NotPermittedError, match="only owners"):
         accounts.add_member(lab, jane, "member", me(jane))
-    accounts.enable_user(jane, "cli")
+    accounts.enable(jane, "cli")
     assert accounts.session_user(session) is None  # it ended
     assert accounts.token_actor(secret) is not None  # it was only refused
     assert steps(engine, me(jane))[-2:] == ["disabled", "enabled"]
 
 
-@pytest.mark.parametrize("act", ["disable_user", "enable_user"])
+@pytest.mark.parametrize("act", ["disable", "enable"])
 def test_only_administrators_close_accounts(accounts: Accounts, act: str) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     with pytest.raises(NotPermittedError, match="only administrators"):
@@ -141,7 +141,7 @@ def test_whoever_else_asks_may_nothing(accounts: Accounts, who: str) -> None:
     with pytest.raises(NotPermittedError):
         accounts.add_member(lab, bob, "owner", who)
     with pytest.raises(NotPermittedError):
-        accounts.disable_team(lab, who)
+        accounts.disable(lab, who)
 
 
 @on_both
@@ -200,10 +200,10 @@ def test_a_role_says_who_submits(accounts: Accounts, role: str, may_submit: bool
     assert (accounts.team_to_submit_for(actor, "EXAMPLE lab") == lab) is may_submit
     assert actor.belongs_to(lab.id)
     assert accounts.team_to_submit_for(actor, "Elsewhere") is None
-    accounts.disable_team(lab, "cli", "asked to")
+    accounts.disable(lab, "cli", "asked to")
     actor = accounts.session_user(accounts.new_session(jane))
     assert actor.memberships == ()
-    accounts.enable_team(lab, "cli")
+    accounts.enable(lab, "cli")
     assert [m.role for m in accounts.teams_of(jane)] == [role]
 
 

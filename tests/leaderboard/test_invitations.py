@@ -124,11 +124,11 @@ def test_what_cannot_be_asked_is_refused(
     invitation = invited(engine, lab, bob, me(jane))
     with pytest.raises(ValueError, match="at most 1 open invitations"):
         invited(engine, lab, eve, me(jane))
-    accounts.disable_team(lab, "cli", "asked to")
+    accounts.disable(lab, "cli", "asked to")
     assert open_to(engine, bob) == []
     with pytest.raises(NotPermittedError, match="the team Example Lab is closed"):
         answer(engine, invitations.accept, invitation, bob)
-    accounts.disable_user(eve, "cli")
+    accounts.disable(eve, "cli")
     with pytest.raises(ValueError, match="the account of eve is closed"):
         invited(engine, lab, accounts.user(eve.id) or eve, "cli")
 

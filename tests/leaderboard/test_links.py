@@ -88,11 +88,11 @@ def test_a_forged_link_is_none(engine: sa.Engine, accounts: Accounts, secret: st
 def test_a_closed_account_has_no_link(accounts: Accounts) -> None:
     link = accounts.sign_in_link(JANE, "cli")
     (jane,) = accounts.users()
-    accounts.disable_user(jane, "cli", "left")
+    accounts.disable(jane, "cli", "left")
     assert accounts.use_link(link) is None
     with pytest.raises(AccountDisabledError):
         accounts.sign_in_link(JANE, "cli")
-    accounts.enable_user(jane, "cli")
+    accounts.enable(jane, "cli")
     assert accounts.use_link(link) is None
 
 

@@ -182,7 +182,7 @@ def test_a_team_that_waits_or_is_closed_does_not_read(library: Library) -> None:
     reader = library.actor("reader")
     waiting = tuple(replace(one, team=replace(one.team, waiting_since=1.0)) for one in reader.memberships)
     assert not may_read(replace(reader, memberships=waiting), POLICY)
-    library.accounts.disable_team(library.team, "cli:test", "over")
+    library.accounts.disable(library.team, "cli:test", "over")
     assert not may_read(replace(reader, memberships=library.accounts.teams_of(reader.user)), POLICY)
 
 

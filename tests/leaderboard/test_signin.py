@@ -226,7 +226,7 @@ def test_who_declines_is_told_so_and_no_text_of_the_answer_is_shown(browser: Tes
 def test_a_closed_account_cannot_sign_in(accounts: Accounts, browser: TestClient) -> None:
     browser.get(to_provider(browser))
     session = browser.cookies["reveal"]
-    accounts.disable_user(accounts.users()[0], "cli")
+    accounts.disable(accounts.users()[0], "cli")
     assert browser.get("/me").status_code == 401
     browser.cookies.clear()
     answer = browser.get(to_provider(browser))

@@ -84,14 +84,14 @@ def test_who_waits_makes_no_other_team_meanwhile(accounts: Accounts) -> None:
 def test_a_refused_team_is_told_why_and_waits_again_when_it_is_opened(engine: sa.Engine, accounts: Accounts) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     lab = team_of(accounts, jane, is_asked=True)
-    accounts.disable_team(lab, "cli", "one team to a laboratory")
+    accounts.disable(lab, "cli", "one team to a laboratory")
     (closed,) = accounts.closed_teams_of(jane)
     assert (closed[0].id, closed[0].waiting_since, closed[1]) == (lab.id, lab.waiting_since, "one team to a laboratory")
     assert accounts.closed_teams_of(bob) == []
     assert actor_of(accounts, jane).memberships == ()
     with pytest.raises(ValueError, match="Example Lab is closed: open it again before you approve it"):
         accounts.approve_team(lab, "cli")
-    accounts.enable_team(lab, "cli")
+    accounts.enable(lab, "cli")
     assert accounts.closed_teams_of(jane) == []
     with pytest.raises(NotAllowedError, match=WAITS):
         accounts.team_to_submit_for(actor_of(accounts, jane), "Example Lab")

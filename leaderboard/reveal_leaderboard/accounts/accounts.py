@@ -144,14 +144,6 @@ class Accounts(Credentials):
             to_status = "admin" if is_admin else "not admin"
             events.append(connection, subject=event_name(user), who=who, to_status=to_status, why="")
 
-    def disable_user(self, user: User, who: str, why: str = "") -> None:
-        """Close an account: sessions end at once, tokens are refused until it is opened again."""
-        self._switch(user, who, why, is_on=False)
-
-    def enable_user(self, user: User, who: str, why: str = "") -> None:
-        """Open a closed account."""
-        self._switch(user, who, why, is_on=True)
-
     # Teams ----------------------------------------------------------------------------------------------------------
 
     def create_team(self, name: str, *, owner: User, who: str, is_asked: bool = False) -> Team:
@@ -318,13 +310,15 @@ class Accounts(Credentials):
             rows = connection.execute(query.where(members.c.user_id == user.id, table.c.disabled_at.is_not(None)))
             return [(team, _why_disabled(connection, team)) for team in map(_as_team, rows)]
 
-    def disable_team(self, team: Team, who: str, why: str = "") -> None:
-        """Keep a team from submitting; its submissions stay."""
-        self._switch(team, who, why, is_on=False)
+    # Both -----------------------------------------------------------------------------------------------------------
 
-    def enable_team(self, team: Team, who: str, why: str = "") -> None:
-        """Let a team submit again."""
-        self._switch(team, who, why, is_on=True)
+    def disable(self, whom: User | Team, who: str, why: str = "") -> None:
+        """Close an account (sessions end, tokens are refused) or a team (it cannot submit, what it sent stays)."""
+        self._switch(whom, who, why, is_on=False)
+
+    def enable(self, whom: User | Team, who: str, why: str = "") -> None:
+        """Open a closed account or team again."""
+        self._switch(whom, who, why, is_on=True)
 
     def _switch(self, whom: User | Team, who: str, why: str, *, is_on: bool) -> None:
         table = tables.users if isinstance(whom, User) else tables.teams

@@ -208,7 +208,7 @@ def set_team(
 ) -> None:  # fmt: skip
     """Close a team (it cannot submit, what it sent stays), or open it again (TEAM: its name)."""
     with _accounts(data, database) as accounts:
-        change = accounts.enable_team if is_open else accounts.disable_team
+        change = accounts.enable if is_open else accounts.disable
         change(_team(accounts, team), _who(), why)
 
 
@@ -244,7 +244,7 @@ def set_person(
 ) -> None:  # fmt: skip
     """Close a person's account (their sessions and tokens end at once), or open it again."""
     with _accounts(data, database) as accounts:
-        change = accounts.enable_user if is_open else accounts.disable_user
+        change = accounts.enable if is_open else accounts.disable
         change(_person(accounts, person), _who(), why)
 
 

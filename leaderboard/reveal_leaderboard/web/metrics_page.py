@@ -30,9 +30,9 @@ from reveal_leaderboard.store.tables import (
     submissions,
     workers,
 )
+from reveal_leaderboard.web.api.health import LIVE_SECONDS
 from reveal_leaderboard.web.gate import Gate
 
-LIVE_SECONDS = 60.0
 RECENT_SECONDS = 24 * 3600.0
 QUANTILES = (0.5, 0.9, 0.99)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

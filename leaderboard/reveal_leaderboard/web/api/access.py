@@ -45,7 +45,12 @@ SIGN_IN = [
 ANYBODY: dict[str, Any] = {"security": [{}]}
 """For routes that anybody may ask: addition to their description."""
 
-SubmissionId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", examples=["9f86d081884c7d659a2feaa0"])]
+ID = r"^[0-9a-f]{1,32}$"
+SubmissionId = Annotated[str, Path(pattern=ID, examples=["9f86d081884c7d659a2feaa0"])]
+_OF_ROW = (
+    "id", "status", "is_chosen", "benchmark", "version", "split", "allow_missing", "sha256", "created_at", "updated_at",
+    "withdrawn_at", "incident",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,11 @@ def own(services: Services, actor: Actor, submission_id: str) -> Submission:
     return submission
 
 
+def is_known(tag: str, known: str | None) -> bool:
+    """Whether the header `If-None-Match` names the tag."""
+    return known is not None and tag in (one.strip().removeprefix("W/") for one in known.split(","))
+
+
 def look(services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False) -> Visible:
     """A submission with its score, and whether everybody may see it."""
     score = services.store.score_of(submission.id, version)
@@ -169,24 +179,13 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
     waiting = services.queue.position(submission.id) if submission.status in ("queued", "scoring") else None
     scored = [one for one in services.store.scores_of(submission.id) if one.part == "public"]
     return {
-        "id": submission.id,
+        **{name: getattr(submission, name) for name in _OF_ROW},
         "url": f"{PREFIX}/submissions/{submission.id}",
-        "status": submission.status,
         "is_public": visible.is_public,
-        "is_chosen": submission.is_chosen,
         "queue_position": None if waiting is None else waiting.position,
         "expected_seconds": None if waiting is None else waiting.expected_seconds,
-        "benchmark": submission.benchmark,
-        "version": submission.version,
-        "split": submission.split,
         "metadata": PublicMetadata.of(submission.metadata),
-        "allow_missing": submission.allow_missing,
-        "sha256": submission.sha256,
-        "created_at": submission.created_at,
-        "updated_at": submission.updated_at,
-        "withdrawn_at": submission.withdrawn_at,
         "hidden_why": submission.hidden_why if submission.hidden_at is not None else None,
-        "incident": submission.incident,
         "versions": sorted({one.version for one in scored}),
         "score": None if score is None else ScoreDocument.of(score),
         "events": submission_events(services, visible),

@@ -10,7 +10,7 @@ from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.credentials import TokenError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.store import spending
-from reveal_leaderboard.web.api.access import SIGN_IN, find_published, look, permitted, submission_document
+from reveal_leaderboard.web.api.access import ID, SIGN_IN, find_published, look, permitted, submission_document
 from reveal_leaderboard.web.api.documents import (
     Account,
     Budget,
@@ -117,9 +117,7 @@ def _add_invitations(router: APIRouter, services: Services) -> None:
         return InvitationList(invitations=[InvitationDocument.model_validate(one) for one in found])
 
     @router.post("/me/invitations/{invitation_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
-    def answer(
-        request: Request, invitation_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")], given: InvitationAnswer
-    ) -> None:
+    def answer(request: Request, invitation_id: Annotated[str, Path(pattern=ID)], given: InvitationAnswer) -> None:
         """Accept or decline an invitation: only the person invited can."""
         actor = _in_browser(services, request)
         act = invitations.accept if given.answer == "accept" else invitations.decline
@@ -159,7 +157,7 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
         return TokenIssued(token=TokenDocument.model_validate(token), secret=secret)
 
     @router.delete("/me/tokens/{token_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
-    def revoke(request: Request, token_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]) -> None:
+    def revoke(request: Request, token_id: Annotated[str, Path(pattern=ID)]) -> None:
         """End a token at once."""
         actor = _in_browser(services, request)
         if not services.accounts.revoke_token(token_id, actor.name):

@@ -26,7 +26,7 @@ from reveal_leaderboard.boards.standings import UnknownVersionError, standings
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store import boards as stored_boards
 from reveal_leaderboard.store.tables import chains, results
-from reveal_leaderboard.web.api.access import ANYBODY, SIGN_IN, Visible, find_published, see, visitor
+from reveal_leaderboard.web.api.access import ANYBODY, ID, SIGN_IN, Visible, find_published, is_known, see, visitor
 from reveal_leaderboard.web.api.documents import (
     BenchmarkDocument,
     BenchmarkList,
@@ -44,10 +44,11 @@ BOARD_SECONDS = 10  # how long a browser or a proxy may keep a board without ask
 KEPT_BOARDS = 64
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
-VISIBLE = r"^[!-~]+$"
 Name = Annotated[str, Query(max_length=100, examples=["chexlocalize"])]
-Version = Annotated[str | None, Query(max_length=100, pattern=VISIBLE, description="by default the one on the board")]
-Id = Annotated[str, Query(pattern=r"^[0-9a-f]{1,32}$")]
+Version = Annotated[
+    str | None, Query(max_length=100, pattern=r"^[!-~]+$", description="by default the one on the board")
+]
+Id = Annotated[str, Query(pattern=ID)]
 
 
 def board_routes(services: Services) -> APIRouter:
@@ -182,9 +183,7 @@ def _add_leaderboard(router: APIRouter, services: Services) -> None:
             raise ProblemError("unknown-benchmark", str(error)) from None
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": f"public, max-age={BOARD_SECONDS}"}
-        if if_none_match is not None and tag in (
-            known.strip().removeprefix("W/") for known in if_none_match.split(",")
-        ):
+        if is_known(tag, if_none_match):
             return Response(status_code=304, headers=headers)
         if format != "json":
             name = f"{published.name}-{version or published.version}.{format}"

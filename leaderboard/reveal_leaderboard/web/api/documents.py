@@ -136,9 +136,7 @@ class EventDocument(Document):
         who: Any = ROLES.get(event.who.split(":")[0], "server")
         if event.to_status in OPERATORS_ALONE:
             who = "operator"
-        return cls(
-            at=iso_time(event.at), who=who, from_status=event.from_status, to_status=event.to_status, why=event.why
-        )
+        return cls(at=event.at, who=who, from_status=event.from_status, to_status=event.to_status, why=event.why)
 
 
 class FigureDocument(BaseModel):
@@ -179,16 +177,8 @@ class ScoreDocument(BaseModel):
     @classmethod
     def of(cls, score: Any) -> ScoreDocument:
         """From a row of the scores."""
-        return cls(
-            **score.released,
-            version=score.version,
-            part=score.part,
-            is_held=score.is_held,
-            shown_of=score.shown_of,
-            signature=score.signature,
-            reference_hash=score.reference_hash,
-            scored_at=iso_time(score.scored_at),
-        )
+        names = ("version", "part", "is_held", "shown_of", "signature", "reference_hash", "scored_at")
+        return cls(**score.released, **{name: getattr(score, name) for name in names})
 
 
 class EventList(Document):

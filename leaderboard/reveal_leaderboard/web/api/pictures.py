@@ -17,7 +17,8 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response
 
 from reveal_leaderboard.boards.standings import UnknownVersionError, standings
-from reveal_leaderboard.web.api.access import SubmissionId, find_published, see
+from reveal_leaderboard.web.api.access import SubmissionId, find_published, is_known, see
+from reveal_leaderboard.web.api.boards import Version
 from reveal_leaderboard.web.api.problems import PROBLEMS, ProblemError
 from reveal_leaderboard.web.picture import Picture
 from reveal_leaderboard.web.result_pictures import badge, board_figure, card, entry_figure, state_badge
@@ -29,7 +30,6 @@ KEPT_PNGS = 200
 MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
 READ = ["GET", "HEAD"]
 
-Version = Annotated[str | None, Query(max_length=100, pattern=r"^[!-~]+$")]
 Known = Annotated[str | None, Header(alias="if-none-match")]
 Form = Literal["svg", "png"]
 
@@ -117,7 +117,7 @@ def _answer(
         "Cache-Control": f"public, max-age={KEPT_SECONDS}",
         "Cross-Origin-Resource-Policy": "cross-origin",  # other sites show it
     }
-    if status == 200 and known is not None and tag in (one.strip().removeprefix("W/") for one in known.split(",")):
+    if status == 200 and is_known(tag, known):
         return Response(status_code=304, headers=headers)
     body = svg if form == "svg" else pngs.body(drawn, shown)
     if name:

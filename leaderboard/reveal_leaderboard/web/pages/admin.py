@@ -175,7 +175,7 @@ class Acts:
         reason = _reason(why)
         if team.waiting_since is None:
             raise ValueError(f"{team.name} has already been approved: close it if it must not submit")
-        self.services.accounts.disable_team(team, actor.name, reason)
+        self.services.accounts.disable(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
 
     def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
@@ -191,22 +191,22 @@ class Acts:
 
     def _close_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        self.services.accounts.disable_team(team, actor.name, why)
+        self.services.accounts.disable(team, actor.name, why)
         return message("good", f"{team.name} may not submit any more.")
 
     def _open_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        self.services.accounts.enable_team(team, actor.name, why)
+        self.services.accounts.enable(team, actor.name, why)
         return message("good", f"{team.name} may submit again.")
 
     def _close_user(self, actor: Actor, subject: str, why: str) -> str:
         user = self._user(subject, actor)
-        self.services.accounts.disable_user(user, actor.name, why)
+        self.services.accounts.disable(user, actor.name, why)
         return message("good", f"The account of {user.name} is closed and signed out.")
 
     def _open_user(self, actor: Actor, subject: str, why: str) -> str:
         user = self._user(subject, actor)
-        self.services.accounts.enable_user(user, actor.name, why)
+        self.services.accounts.enable(user, actor.name, why)
         return message("good", f"The account of {user.name} is open.")
 
     def _set_admin(self, actor: Actor, subject: str, *, is_admin: bool) -> str:
