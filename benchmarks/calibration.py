@@ -182,6 +182,7 @@ def evidence_for(metric: str, figures: Figures, behind: Array, lowest: Array | N
         bounds=bounds_of(metric),
         lowest=lowest,
         of_means=are_means(metric),
+        of_overlap=not are_means(metric),
     )
 
 

@@ -74,7 +74,7 @@ class Agreement(Shown):
         shown = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
         shown += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
         has_gap = any(math.isnan(pair.low) and not math.isnan(pair.value) for pair in self.pairs)
-        return shown + ("; none where too few patients were rated by both" if has_gap else "")
+        return shown + ("; none where too few patients are behind a figure" if has_gap else "")
 
     @property
     def records(self) -> list[dict[str, Any]]:

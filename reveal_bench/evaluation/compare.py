@@ -40,7 +40,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, are_means, macro_first
-from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, Resampling, find_intervals, of_enough
+from reveal_bench.metrics.intervals import Interval, Intervals, Resampling, find_intervals, of_enough, with_width
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
 ALPHA = 0.05
@@ -102,7 +102,7 @@ class Ranked:
     rank : int
         1 + number of systems that are better on the data; equal ones share a rank.
     rank_low, rank_high : int
-        2.5th and 97.5th percentile of its rank over the replicates, widened to whole ranks.
+        The ranks that it may have: below every system that is told apart as better, above every one that is as worse.
     tier : int
         1 for the best. Systems of one tier are not told apart by any of their differences.
     value, low, high : float
@@ -278,12 +278,14 @@ def compare_resampled(
         found = found if fewest is None else of_enough(found, fewest)
         p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
         p_values[np.isnan(found.low)] = np.nan
+        found = with_width(found)
         if margin is not None:
             tails = np.array([tails_of_replicates(column, margin.width) for column in combine(*replicates).T])
     else:
         evidence = _evidence_of_pair(a, b, values, parts[1], combine, are_means(recipe.split("|", 1)[0]))
         found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
-        p_values = np.where(np.isnan(found.low) | lacks_positives(a), np.nan, paired_p(*parts, signs))
+        unknown = ~evidence.enough | np.isnan(found.values) | lacks_positives(a)
+        p_values = np.where(unknown, np.nan, paired_p(*parts, signs))
         if margin is not None:
             at_most, at_least = (tails_beyond(found.values, evidence, bound) for bound in (-margin.width, margin.width))
             tails = np.column_stack([at_most[0], at_least[1]])
@@ -387,7 +389,7 @@ def rank(
     metric : one that applies to all and has a better direction
     findings : findings that the macro is over, so far as all systems have them; the vocabulary by default
     resampling : at least 40 per pair of systems, or no p corrected by Holm could be as small as 0.05; with interval
-        "jackknife" or "percentile", where tiers come from, too: rank intervals are percentiles of ranks either way
+        "jackknife" or "percentile", where tiers and rank intervals come from, too
 
     Returns
     -------
@@ -424,10 +426,8 @@ def rank(
     macros = replicates[:, :, 0]
     macros = macros[:, ~np.isnan(macros[0])]
     sign = -1 if METRICS[metric].better == "lower" else 1
-    ranks = _ranks(sign * macros)
-    rank_low = np.quantile(ranks, SHARES[0], axis=1, method="lower")
-    rank_high = np.quantile(ranks, SHARES[1], axis=1, method="higher")
-    on_data = _ranks(sign * values[:, :1])[:, 0]
+    is_better = sign * (values[:, 0] - values[:, :1]) > _SAME  # the column's system than the row's
+    on_data = 1 + is_better.sum(axis=1)
     figures_of = [means[metric] for means in resampled]
     interval = resampling.interval
     parts = contributions(figures_of) if interval == "jackknife" else None
@@ -439,6 +439,8 @@ def rank(
         found = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
         signs = draw_signs(parts[0].shape[1], resampling)
         apart = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
+    rank_low = 1 + (apart & is_better).sum(axis=1)
+    rank_high = len(systems) - (apart & is_better.T).sum(axis=1)
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
     tiers = _tiers(order, apart)
@@ -470,11 +472,6 @@ def _intervals_of_macros(
         found.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
     columns = ("values", "low", "high", "n_empty")
     return Intervals(*(np.array([getattr(one, name)[0] for one in found]) for name in columns))
-
-
-def _ranks(scores: FloatArray) -> npt.NDArray[np.int64]:
-    """1 + number of better systems, (n_systems, n_replicates): equal ones share the better rank."""
-    return np.stack([1 + (scores > own + _SAME).sum(axis=0) for own in scores])
 
 
 def _told_apart(macros: FloatArray) -> npt.NDArray[np.bool_]:

@@ -112,6 +112,8 @@ def groups_of_column(
     if column not in useful:
         known = ", ".join(useful)
         raise ArgumentError("by", f"must be a column of the dataset folder: {known}", repr(column))
+    if limits and useful[column]:
+        raise ArgumentError("bands", f"must be of a column of numbers, {column} has names", ", ".join(useful[column]))
     values: dict[str, set[str]] = defaultdict(set)
     for row in (row for shard in shards for row in read_rows(shard, ["patient_id", column])):
         own = values[row["patient_id"]]

@@ -37,7 +37,7 @@ from reveal_bench.metrics.bootstrap import (
     macro_first,
     replicates_of,
 )
-from reveal_bench.metrics.intervals import Interval, Resampling, check_interval, find_intervals, of_enough
+from reveal_bench.metrics.intervals import Interval, Resampling, check_interval, find_intervals, of_enough, with_width
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -284,14 +284,18 @@ def estimate_agreement(
     chosen = [name for name in _OF_TABLES if is_ordered or name not in _NEED_ORDER]
     drawn, interval = replicates_of(replicates, n_units, resampling), resampling.interval
     n = total.sum(axis=(-2, -1)).astype(np.int64)
-    n_behind = (stacked.sum(axis=(-2, -1)) > 0).sum(axis=0)
+    rated = stacked.sum(axis=(-2, -1))
+    commonest = np.argmax(total.sum(axis=-1) + total.sum(axis=-2), axis=-1)
+    apart = rated - stacked[:, np.arange(len(found)), commonest, commonest]
     without = total - stacked if interval in ("bca", "jackknife") else None
     estimates = []
     for name in chosen:
         recipe = _recipe(name, resampling)
         left_out = None if without is None else _OF_TABLES[name](without)
         figures = _OF_TABLES[name](total), drawn[name], left_out
-        lowest = lowest_kappa(total) if n_categories == 2 and name.startswith("cohen_kappa") else None
+        is_kappa = name.startswith("cohen_kappa")
+        lowest = lowest_kappa(total) if n_categories == 2 and is_kappa else None
+        n_behind = ((apart if is_kappa else rated) > 0).sum(axis=0)  # a rare category decides kappa
         estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind, lowest=lowest)
     return estimates
 
@@ -399,7 +403,8 @@ def _estimates(
 ) -> list[Estimate]:
     """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number.
 
-    Percentiles only where `fewest`, the units behind each finding, are as many as the jackknife asks for.
+    Percentiles only where `fewest`, the units behind each finding, are as many as the jackknife asks for, and not all
+    replicates agree.
     """
     metric = recipe.split("|", 1)[0]
     bounds, is_share = bounds_of(metric), metric in _SHARES
@@ -419,12 +424,18 @@ def _estimates(
         if columns is not None and n_behind is not None:
             averaged = np.flatnonzero(defined)
             evidence = evidence_of_groups(
-                columns, n_behind, averaged=averaged, is_share=is_share, bounds=bounds, lowest=lowest
+                columns,
+                n_behind,
+                averaged=averaged,
+                is_share=is_share,
+                bounds=bounds,
+                lowest=lowest,
+                of_overlap=metric == "f1" or lowest is not None,
             )
         found = find_intervals(
             macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence
         )
-        found = found if fewest is None else of_enough(found, fewest)
+        found = found if fewest is None else with_width(of_enough(found, fewest))
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
     ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
@@ -433,10 +444,18 @@ def _estimates(
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:
-    """Units that a metric rests on: those with positives for recall, those called positive by either for F1, kappa."""
+    """Units that a metric rests on: those of which :func:`studies_behind` has one."""
+    return np.asarray((studies_behind(name, sums) > 0).sum(axis=0), np.int64)
+
+
+def studies_behind(name: str, sums: LabelSums) -> FloatArray:
+    """Studies of each unit, (n_units, n_labels), that have the label, for recall; that are called so, for precision.
+
+    For all else, such as F1 and kappa, those of which either is true.
+    """
     tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
-    held = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)
-    return np.asarray((held > 0).sum(axis=0), np.int64)
+    held: FloatArray = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)
+    return held
 
 
 def _pooled(left_out: FloatArray, n_behind: IntArray, is_share: bool, bounds: tuple[float, float]) -> Evidence:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, jackknife_ends, t_quantile
 
 Interval = Literal["jackknife", "percentile", "shifted", "bca", "chexlocalize"]
@@ -153,7 +153,8 @@ def find_intervals(
         * jackknife: see :mod:`reveal_bench.metrics.jackknife`; of the replicates only the undefined ones count.
         * percentile: linear between the order statistics of the defined replicates.
         * shifted: percentiles less three times the difference of the replicates' mean from the value, and wide enough
-          to hold the value: for figures such as average precision, which are too high where cases are few.
+          to hold the value: for figures such as average precision, which are too high where cases are few. NaN where
+          all replicates agree.
         * bca: bias-corrected and accelerated. Where all replicates agree both ends are the value; where all lie on one
           side of it both are NaN.
         * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
@@ -190,6 +191,7 @@ def find_intervals(
         centres = values - 2 * (means - values)
         low = np.minimum(centres + (low - means) * wider, values)
         high = np.maximum(centres + (high - means) * wider, values)
+        return with_width(Intervals(values, low, high, n_empty))
     return Intervals(values, low, high, n_empty)
 
 
@@ -205,8 +207,16 @@ def of_enough(found: Intervals, behind: npt.ArrayLike) -> Intervals:
     [0.5, 0.4, nan]
     """
     units = np.asarray(behind)
-    few = np.append(units.max(initial=0), units) < LEAST_UNITS
-    return replace(found, low=np.where(few, np.nan, found.low), high=np.where(few, np.nan, found.high))
+    return _without(found, np.append(units.max(initial=0), units) < LEAST_UNITS)
+
+
+def with_width(found: Intervals) -> Intervals:
+    """Intervals without the ends of those whose replicates all agree: that says nothing of other patients."""
+    return _without(found, ~(found.low < found.high))
+
+
+def _without(found: Intervals, which: BoolArray) -> Intervals:
+    return replace(found, low=np.where(which, np.nan, found.low), high=np.where(which, np.nan, found.high))
 
 
 def _percentiles(replicates: FloatArray) -> FloatArray:

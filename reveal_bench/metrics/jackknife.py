@@ -12,7 +12,8 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   the share 2 TP of 2 TP + FP + FN. So has the kappa of one finding, on the scale from the lowest kappa of raters who
   call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1. So has another mean of one finding, such
   as IoU, with t in place of the normal quantile. And so has every figure at an end of its scale, or without any spread,
-  where the standard error is 0; its effective sample size is the number of patients behind it.
+  where the standard error is 0; its effective sample size is the number of patients behind it, of an F1 of 0 or the
+  lowest kappa half of it: F1 is 2 / (k + 1) where one of k patients is called by both.
 * A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
@@ -22,7 +23,9 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of kappa, whose scale goes
   down to -1, has the same on its own scale.
 
-Nothing is printed (both ends are NaN) where fewer than :data:`LEAST_UNITS` patients are behind a figure, of a macro
+Nothing is printed (both ends are NaN) where a figure without two bounds shows no spread, such as the difference of two
+systems that do the same: that they never differ among so many patients does not say how seldom they do. Nor is it
+where fewer than :data:`LEAST_UNITS` patients are behind a figure, of a macro
 behind any of its findings; where fewer than :data:`LEAST_UNITS_OF_KAPPA` are behind a finding's kappa, or
 :data:`LEAST_UNITS_OF_MEAN` behind its IoU or another mean of rows that are not 0 or 1; and where a figure that is
 derived from macros, such as their relative decrease, rests on a finding that has fewer than
@@ -80,6 +83,7 @@ class Evidence:
         of kappa, see :func:`~reveal_bench.metrics.agreement.lowest_kappa`
     averaged : columns whose mean the first one is, as a macro; None where it is not a mean of others
     of_means : whether figures are means over rows, as hit rates and IoU are, and not other ratios
+    of_overlap : whether figures are F1 or kappa, present or absent: one hit among k units raises them by about 2 / k
     """
 
     left_out: FloatArray
@@ -90,6 +94,7 @@ class Evidence:
     lowest: FloatArray | None = None
     averaged: IntArray | None = None
     of_means: bool = False
+    of_overlap: bool = False
 
 
 def evidence_of_groups(
@@ -102,6 +107,7 @@ def evidence_of_groups(
     lowest: FloatArray | None = None,
     is_mean: bool = True,
     of_means: bool = False,
+    of_overlap: bool = False,
 ) -> Evidence:
     """Evidence of a macro and its groups.
 
@@ -114,7 +120,7 @@ def evidence_of_groups(
     bounds : ends of the scale
     lowest : the least that each group can be, as :class:`Evidence` has it
     is_mean : whether the first column is the mean of the groups, and not otherwise derived from macros
-    of_means : whether groups are means over rows
+    of_means, of_overlap : as :class:`Evidence` has them
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
     behind = n_units[averaged]
@@ -135,6 +141,7 @@ def evidence_of_groups(
         None if lowest is None else np.concatenate([bounds[:1], lowest]),
         averaged + 1 if is_mean else None,
         of_means,
+        of_overlap,
     )
 
 
@@ -200,7 +207,8 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         width = high - lowest
         shares, errors, bias = (values - lowest) / width, errors / width, bias / width
         is_still = (errors < _NO_SPREAD) | (shares < _NO_SPREAD) | (shares > 1 - _NO_SPREAD)
-        effective = np.where(is_still, evidence.n_units, _divide(shares * (1 - shares), errors**2))
+        still = evidence.n_units * np.where(evidence.of_overlap & (shares < 0.5), 0.5, 1)
+        effective = np.where(is_still, still, _divide(shares * (1 - shares), errors**2))
         is_single = np.full(values.shape, True)
         is_single[0] = evidence.averaged is None
         is_share = evidence.is_share | is_still | (is_single & (evidence.lowest is not None))
@@ -215,6 +223,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
     else:
         reach = t_quantile(freedom) * errors
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
+        ends = np.where(reach > 0, ends, np.nan)
     return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
 
 

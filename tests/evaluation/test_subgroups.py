@@ -118,6 +118,18 @@ def test_patients_of_several_values_and_of_none_are_groups(tmp_path: Path) -> No
     assert [one.group for one in found] == ["below 40", "40 to below 65", "65 or more", "missing"]
 
 
+def test_bands_do_not_cut_the_codes_of_names(tmp_path: Path) -> None:
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    rows = {"patient_id": ["a", "b"], "age_band": [0, 1]}
+    features = Features({"patient_id": Value("string"), "age_band": ClassLabel(names=["40-49", "50-59"])})
+    (tmp_path / "localization").mkdir()
+    Dataset.from_dict(rows, features).to_parquet(tmp_path / "localization" / "test-00000-of-00001.parquet")
+    assert column(tmp_path, "age_band") == {"a": "40-49", "b": "50-59"}
+    with pytest.raises(ArgumentError, match="of a column of numbers, age_band has names, got 40-49, 50-59"):
+        column(tmp_path, "age_band", [40])
+
+
 @pytest.mark.parametrize(
     ("name", "bands", "rule"),
     [

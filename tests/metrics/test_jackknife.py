@@ -205,11 +205,21 @@ def test_kappa_of_two_readers(n_categories: int, weights: str | None, suffix: st
 
 def test_two_readers_who_never_agree_on_a_finding_have_an_interval_from_the_lowest_kappa() -> None:
     # Each of 20 cases of 20 patients: 10 found by one, 5 others by the other. Chance 1/2 1/4 + 1/2 3/4 = 1/2,
-    # agreement 5/20: kappa -1/2, the lowest. Wilson of 0 in 20: 0 to z2 / (20 + z2), on a scale of 3/2
+    # agreement 5/20: kappa -1/2, the lowest. Wilson of 0 in half of 15: 0 to z2 / (7.5 + z2), on a scale of 3/2
     a, b = np.repeat([1, 0, 0], [10, 5, 5]), np.repeat([0, 1, 0], [10, 5, 5])
     square = norm.ppf(0.975) ** 2
     got = estimate_agreement(a, b, n_categories=2)
-    assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (20 + square)], abs=1e-9)
+    assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (7.5 + square)], abs=1e-9)
+
+
+def test_agreement_has_no_interval_where_a_rare_category_decides_or_nobody_differs() -> None:
+    a = np.repeat([1, 0], [11, 29])
+    for n_ones, printed in ((11, False), (12, True)):  # whom either reader calls present, 40 rated
+        got = estimate_agreement(np.repeat([1, 0], [n_ones, 40 - n_ones]), a, n_categories=2)
+        assert np.isnan(found(got, "cohen_kappa", "all")).all() != printed
+        assert found(got, "gwet_ac1", "all")[1] == pytest.approx(1)
+    same = estimate_agreement(a, a, n_categories=2)
+    assert np.isnan(found(same, "mean_absolute_difference", "all")).all()
 
 
 def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng: np.random.Generator) -> None:

@@ -28,7 +28,7 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.scored import Confidences, Rows
 from reveal_bench.metrics.bootstrap import Counts, Estimate, Figures, replicates_of
-from reveal_bench.metrics.estimates import estimate_labels, units_behind, units_of_both
+from reveal_bench.metrics.estimates import estimate_labels, studies_behind, units_behind, units_of_both
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -379,13 +379,13 @@ def resample_studies(
     results = []
     for i, (rows, sums) in enumerate(zip(systems, sums_of, strict=True)):
         total, without = sums.total(), sums.left_out()
-        rows_held = sums.confusion.sum(axis=-1)  # a unit that neither calls positive has no part in F1 or kappa
         having = units_behind("recall", sums)
         figures = {}
         for metric in metrics:
             if metric in _OF_SUMS:
                 values, left_out = _OF_SUMS[metric](total), _OF_SUMS[metric](without)
-                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows), left_out, rows_held, having)
+                held = studies_behind(metric, sums)
+                figures[metric] = Figures(values, drawn[i, metric], _n_of(values, rows), left_out, held, having)
             else:
                 assert rows.probabilities is not None
                 values = _OF_PROBABILITIES[metric](rows.probabilities[:, columns], present)
