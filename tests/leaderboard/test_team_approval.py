@@ -89,6 +89,8 @@ def test_a_refused_team_is_told_why_and_waits_again_when_it_is_opened(engine: sa
     assert (closed[0].id, closed[0].waiting_since, closed[1]) == (lab.id, lab.waiting_since, "one team to a laboratory")
     assert accounts.closed_teams_of(bob) == []
     assert actor_of(accounts, jane).memberships == ()
+    with pytest.raises(NotAllowedError, match="Example Lab is closed: one team to a laboratory"):
+        accounts.team_to_submit_for(actor_of(accounts, jane), "example lab")
     with pytest.raises(ValueError, match="Example Lab is closed: open it again before you approve it"):
         accounts.approve_team(lab, "cli")
     accounts.enable(lab, "cli")

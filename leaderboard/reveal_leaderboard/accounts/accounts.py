@@ -197,7 +197,7 @@ class Accounts(Credentials):
         TeamNameError
             If a local actor names a team by what is not a name.
         NotAllowedError
-            If the team waits for approval.
+            If the team waits for approval, or is closed.
         """
         key = team_key(organization)
         for membership in actor.memberships:
@@ -205,6 +205,9 @@ class Accounts(Credentials):
                 if membership.team.waiting_since is not None:
                     raise NotAllowedError(waits_for_approval(membership.team.name))
                 return actor.team(membership.team.id)
+        for team, why in self.closed_teams_of(actor.user):
+            if team_key(team.name) == key:
+                raise NotAllowedError(f"{team.name} is closed: {why}")
         if actor.via != "local":
             return None
         try:
@@ -313,7 +316,7 @@ class Accounts(Credentials):
     # Both -----------------------------------------------------------------------------------------------------------
 
     def disable(self, whom: User | Team, who: str, why: str = "") -> None:
-        """Close an account (sessions end, tokens are refused) or a team (it cannot submit, what it sent stays)."""
+        """Close an account (sessions end, tokens are revoked) or a team (it cannot submit, what it sent stays)."""
         self._switch(whom, who, why, is_on=False)
 
     def enable(self, whom: User | Team, who: str, why: str = "") -> None:
@@ -326,6 +329,7 @@ class Accounts(Credentials):
             check_right(connection, who)
             if isinstance(whom, User) and not is_on:
                 connection.execute(tables.sessions.delete().where(tables.sessions.c.user_id == whom.id))
+                revoke(connection, [tables.tokens.c.user_id == whom.id], who, "the account was closed")
             at = None if is_on else moment(connection)
             if not connection.execute(table.update().where(table.c.id == whom.id).values(disabled_at=at)).rowcount:
                 raise ValueError(f"{event_name(whom)} must exist")
