@@ -49,6 +49,7 @@ def test_figures_of_the_queue(filled: FilledBoard) -> None:
     assert of(page, "reveal_queue_oldest_seconds") >= 0
     assert of(page, "reveal_workers_alive") == 1
     assert of(page, "reveal_jobs", kind="score", status="done") == 4
+    assert of(page, "reveal_jobs", kind="score", status="failed") == 0  # said, so that an alarm sees the first
     assert of(page, "reveal_database_up") == 1
     assert 0 <= of(page, "reveal_job_seconds", kind="score", quantile="0.5") < 60
 

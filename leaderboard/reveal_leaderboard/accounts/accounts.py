@@ -205,9 +205,9 @@ class Accounts(Credentials):
                 if membership.team.waiting_since is not None:
                     raise NotAllowedError(waits_for_approval(membership.team.name))
                 return actor.team(membership.team.id)
-        for team, why in self.closed_teams_of(actor.user):
-            if team_key(team.name) == key:
-                raise NotAllowedError(f"{team.name} is closed: {why}")
+        for closed, why in self.closed_teams_of(actor.user):
+            if team_key(closed.name) == key:
+                raise NotAllowedError(f"{closed.name} is closed: {why}")
         if actor.via != "local":
             return None
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import (
     DELIVERY_STATES,
+    JOB_STATES,
     STATUSES,
     deliveries,
     flags,
@@ -163,8 +165,9 @@ def _deliveries(connection: sa.Connection) -> Iterator[Metric]:
 def _queue(connection: sa.Connection, now: float) -> Iterator[Metric]:
     family = GaugeMetricFamily("reveal_jobs", "Jobs by kind and status.", labels=["kind", "status"])
     query = sa.select(jobs.c.kind, jobs.c.status, sa.func.count()).group_by(jobs.c.kind, jobs.c.status)
-    for kind, status, n in sorted(tuple(row) for row in connection.execute(query)):
-        family.add_metric([kind, status], n)
+    counts = {(kind, status): n for kind, status, n in connection.execute(query)}
+    for key in product(sorted({kind for kind, _ in counts}), JOB_STATES):  # also 0: alarms compare with what was before
+        family.add_metric(key, counts.get(key, 0))
     yield family
     waiting = (jobs.c.kind == "score", jobs.c.status == "queued")
     n, oldest = connection.execute(sa.select(sa.func.count(), sa.func.min(jobs.c.created_at)).where(*waiting)).one()
