@@ -64,6 +64,7 @@ MOST_HINTS = 20
 rows of a wrong column the search would take hours."""
 DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 """Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); another text is not passed on."""
+SHOWN_TEXTS = 20
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
 Facts = dict[str, str]
@@ -208,7 +209,17 @@ def make_records(
     problems += namer.problems(file)
     if n_alone:
         warnings.append(f"{n_alone:,} studies name no patient: each counts as a separate patient")
+    warnings += _device_texts(image for records in splits.values() for record in records for image in record.images)
     return splits
+
+
+def _device_texts(images: Iterable[StudyImage]) -> list[str]:
+    """The only texts of headers that are published, for somebody to look at; a name among them is rare."""
+    counts = Counter(text for image in images for text in (image.manufacturer_raw, image.model_raw) if text)
+    rarest = sorted(counts, key=lambda text: (counts[text], text))
+    more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
+    told = "maker and model are published as the headers have them; look for names, rarest first"
+    return [f"{told}: {', '.join(rarest[:SHOWN_TEXTS])}{more}"] if rarest else []
 
 
 def label_terms() -> Extra:

@@ -96,6 +96,8 @@ def test_what_is_no_film_is_set_aside_with_its_reason(reveal_download):
     assert len(reasons) == 4
     warnings = read(reveal_download, id_key=KEY).warnings
     assert "1 file set aside: a secondary capture (SOP class)" in warnings
+    (told,) = (text for text in warnings if text.startswith("maker and model are published as the headers have them"))
+    assert "Carestream Health" in told
 
 
 def test_secondary_captures_are_taken_if_asked(tmp_path):

@@ -106,7 +106,7 @@ def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing:
         if after.missing and not allow_missing:
             raise ValueError(
                 f"{len(after.missing):,} readings find no reader with room, the first of {after.missing[0]}: raise "
-                "capacities or add readers; or drop these readings (allow_missing)"
+                "capacities or add readers; or drop these readings with `--allow-missing` (`allow_missing=True`)"
             )
         found.append(HandedOn(version, after.n_moved, after.missing))
         return [(one.reader, one.position, one.study_id) for one in after.assignments]
