@@ -24,6 +24,7 @@ from reveal_leaderboard.boards.standings import read_withdrawn, standings
 from reveal_leaderboard.web.api.access import look
 from reveal_leaderboard.web.gate import Gate, gathered
 from reveal_leaderboard.web.pages import board_notes, entry
+from reveal_leaderboard.web.pages.board import N_FILMS
 from reveal_leaderboard.web.pages.board_view import render
 from reveal_leaderboard.web.pages.drawing import query_text
 from reveal_leaderboard.web.pages.rubric_view import render_board
@@ -73,9 +74,11 @@ EARLY_LAYOUT = (
     ":host{background:var(--rv-page);color:var(--rv-ink);font:16px/1.5 system-ui,sans-serif}"
     ".rv-site{border-bottom:1px solid var(--rv-line);padding:1rem 2rem .95rem;font-weight:700}.rv-head>p{margin:0}"
     "a{pointer-events:auto}"  # who sees a link may follow it
-    "main{max-width:1400px;margin:0 auto;padding:3.6rem 2rem 2rem;font-size:14px}"
+    "main{max-width:1400px;margin:0 auto;padding:4.35rem 2rem 2rem;font-size:14px}"
+    "#opening{min-height:10rem}#opening+*{margin-top:7.95rem}"  # as high as the page's, and the place of its choices
+    "@media (max-width:900px){#opening+*{margin-top:13.2rem}}"
     "@media (prefers-color-scheme:dark){:host{background:#0a0f1e}}"  # as Gradio's pages are then
-    "@media (max-width:640px){main{padding:3.6rem .8rem}.rv-site{padding:.6rem .8rem}}"
+    "@media (max-width:640px){main{padding:3.8rem .8rem}.rv-site{padding:.6rem .8rem}#opening+*{margin-top:11rem}}"
 )
 DARK = re.compile(r"\.dark (\{[^}]*\})")
 TITLES = {
@@ -177,12 +180,15 @@ class LinkPreviews(Gate):
             board = standings(self.services.store, catalogue.current(name or catalogue.names[0]))
         except UnknownBenchmarkError:  # its version that is shown is another server's
             return Preview("/")
-        opening = board_notes.opening(board)
+        galleries = self.services.galleries
+        opening = board_notes.opening(board, galleries.strip(board.benchmark, N_FILMS))
         words = " ".join(Markup(opening).striptags().split())
         table = render_board(board) if board.scored_by == "readers" else render(board)
         address = f"/?{query_text({'benchmark': board.benchmark})}"
         is_early = bool(board.entries)
-        return Preview(address, f"{board.title} · {SITE}", words, first=opening + table, is_early=is_early)
+        films = "rv-with-films" if galleries.names else ""
+        first = f'<div id="opening" class="{films}">{opening}</div>{table}'
+        return Preview(address, f"{board.title} · {SITE}", words, first=first, is_early=is_early)
 
     def _of_entry(self, submission: Submission, version: str | None) -> Preview:
         """What visitors are told of it; of what its team alone may see, nothing is told."""

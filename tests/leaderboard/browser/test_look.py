@@ -41,6 +41,7 @@ new PerformanceObserver((seen) => {
 }).observe({type: "layout-shift", buffered: true});"""
 FADED = """[...document.querySelectorAll(".rv-scroll")].every((box) =>
   box.classList.contains("rv-more") === (box.scrollLeft + box.clientWidth < box.scrollWidth - 4))"""
+CUT_OFF = "fields => fields.map((one) => getComputedStyle(one).textOverflow)"
 BESIDE_THE_SCREEN = """() => [...document.querySelectorAll("td .rv-action")]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent)"""
 
@@ -112,6 +113,7 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         assert page.evaluate(BESIDE_THE_SCREEN) == []
     page.emulate_media(media="print")
     assert not page.locator(".nav-holder").is_visible()
+    assert set(page.locator("input[role=combobox]").evaluate_all(CUT_OFF)) <= {"ellipsis"}
     assert page.evaluate("getComputedStyle(document.querySelector('h1')).printColorAdjust") == "exact"
 
 
