@@ -56,7 +56,7 @@ def test_it_sees_one_moment_and_stops_no_writer(filled: FilledBoard) -> None:
         assert connection.execute(n).scalar_one() == 2
 
 
-@pytest.mark.parametrize("which", range(len(revisions()) - 1))
+@pytest.mark.parametrize("which", [0, -2])
 def test_an_older_database_is_named_and_stays_as_it_is(database_url: str, which: int) -> None:
     old, head = revisions()[which], revisions()[-1]
     check_audited(

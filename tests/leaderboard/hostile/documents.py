@@ -74,6 +74,7 @@ TABLE: dict[str, tuple[str | bytes, str]] = {
                                 "unknown-field missing-geometry"),
     "COCO: 200,000 results": ("[" + "{}," * 199_999 + "{}]", "entries"),
     "a hundred thousand empty lists": ("[" + "[]," * 90_000 + "[]]", "not-an-object too-many-problems"),
+    "millions of brackets": ("[" + "[]," * 3_000_000 + "[]]", "containers"),
     "millions of commas": ("[" + "0," * 11_000_000 + "0]", "containers"),
     "odd but sound: names for numbers": (result('"bbox": [1, 2, 3, 4], "score": 0.5, "id": 1, "area": 12'), ""),
     "odd but sound: an empty list beside a mask": (masks(f'"FINDING": {RLE}, "Edema": []'), ""),

@@ -136,7 +136,6 @@ LARGE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "90 MB of one number": (lambda site: b"[" + b"9" * (90 * MIB) + b"]", f"number-size {TOO_LARGE}"),
     "90 MB of line ends": (lambda site: b"{" + b"\n" * (90 * MIB), "entries"),
     "8 MB of noise": (lambda site: random.Random(0).randbytes(8 * MIB), "encoding"),
-    "16 million empty lists": (lambda site: b"[" + b"[]," * (16 * MIB) + b"[]]", "containers"),
     "16 million empty objects": (lambda site: b"[" + b"{}," * (16 * MIB) + b"{}]", "containers"),
     "a million columns": (
         lambda site: b",".join(b"%d" % i for i in range(1_000_000)) + b"\n" + b"1," * 999_999 + b"1\n",

@@ -39,7 +39,7 @@ from reveal_leaderboard.web.pages.drawing import (
 )  # fmt: skip
 from reveal_leaderboard.web.pages.health import health_view, read_health
 from reveal_leaderboard.web.pages.strip import build_strip
-from reveal_leaderboard.web.services import NotAdminError, Services
+from reveal_leaderboard.web.services import Handlers, NotAdminError, Services
 
 PAGE = "admin.html"
 ROWS_SHOWN = 200
@@ -242,11 +242,8 @@ LIVE = ("health", "versions", "queue", "workers", "incidents")
 MOST_JOBS = 500
 
 
-class Panels:
+class Panels(Handlers):
     """Reads and draws the panels; the caller has asked whether an admin is there."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
         """The panels of these names, in this order; one that fails says so and leaves the others alone."""

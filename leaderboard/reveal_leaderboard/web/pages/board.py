@@ -21,7 +21,7 @@ from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_group
 from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, draw, message, page_head
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.pages.strip import build_strip
-from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.services import Handlers, Services
 
 SEARCH, BOARD = 3, 6  # their places in an answer
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
@@ -71,11 +71,8 @@ def build(services: Services, page: gr.Blocks) -> None:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
-class _Handlers:
+class _Handlers(Handlers):
     """What happens on the page's events; each answers with all choices, the board, order, address and opening."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """The board that the address asks for."""

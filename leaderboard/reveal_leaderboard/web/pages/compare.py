@@ -28,7 +28,7 @@ from reveal_leaderboard.web.pages.drawing import (
 )  # fmt: skip
 from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.pages.strip import build_strip
-from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.services import Handlers, Services
 
 LEAD = (
     "Differences of the figures shown for both entries, with intervals computed from those of the two: a comparison "
@@ -67,11 +67,8 @@ def build(services: Services, page: gr.Blocks) -> None:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
-class _Handlers:
+class _Handlers(Handlers):
     """What happens on the page's events."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """The two entries that the address names; the benchmark is that of the first one."""

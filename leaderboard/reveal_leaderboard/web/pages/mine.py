@@ -37,7 +37,7 @@ from reveal_leaderboard.web.pages.drawing import (
 )  # fmt: skip
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
-from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.services import Handlers, Services
 
 NOTE = "A token lets a program act for you and one team, within its scopes, until it expires."
 
@@ -59,11 +59,8 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
     listed.click(wire.revoke, None, [answer, listed], **QUIET)
 
 
-class _TokenHandlers:
+class _TokenHandlers(Handlers):
     """What happens on the events of this part."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def show(self, request: gr.Request) -> str:
         """The tokens of who is there."""
@@ -159,11 +156,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     make.click(wire.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
 
 
-class _Handlers:
+class _Handlers(Handlers):
     """What happens on the page's events."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Who is there, and the first of its teams."""

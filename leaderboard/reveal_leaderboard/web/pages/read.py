@@ -23,7 +23,7 @@ from reveal_leaderboard.store.submissions import NotAllowedError, get_known
 from reveal_leaderboard.web.pages.drawing import PRIVATE, message, page_head, sign_in
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
 from reveal_leaderboard.web.pages.strip import build_strip
-from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.services import Handlers, Services
 
 LEAD = "Score each answer on its own, by the definitions of the scale. You do not see whose answer it is."
 SIGN_IN = sign_in("/read")
@@ -61,11 +61,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     back.click(wire.back, benchmark, outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
 
 
-class _Handlers:
+class _Handlers(Handlers):
     """What happens on the page's events."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
         """The next answer of the reader."""

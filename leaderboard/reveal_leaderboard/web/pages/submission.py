@@ -16,7 +16,7 @@ from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, message, page_head, sign_in
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, progress_view
-from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.services import Handlers, Services
 
 PAGE = "submission.html"
 POLL_SECONDS = 1.0
@@ -36,11 +36,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     timer.tick(wire.watch, asked, [shown, timer], **QUIET)
 
 
-class _Handlers:
+class _Handlers(Handlers):
     """What happens on the page's events; each asks anew who is there."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """The submission that the address names."""

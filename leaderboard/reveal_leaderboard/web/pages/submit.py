@@ -41,7 +41,7 @@ from reveal_leaderboard.web.pages.drawing import (
 )
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import balance_view
-from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.services import Handlers, Services
 
 PAGE = "submit.html"
 
@@ -294,11 +294,8 @@ def _account(actor: Actor | None) -> str:
     return WAITING if any(one.team.waiting_since is not None for one in actor.memberships) else NO_TEAM
 
 
-class _Handlers:
+class _Handlers(Handlers):
     """What happens on the page's events; each asks anew who is there."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Who is signed in, for which organizations; of several none is chosen yet."""
