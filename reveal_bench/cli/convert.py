@@ -43,7 +43,7 @@ def convert(
         Path | None, typer.Option(help="Prediction file to convert, with --to; by default the references.", exists=True)
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Write the pictures too, with --to.")] = True,
-    reader: Annotated[str | None, typer.Option(help="Whose drawings or rows to read, with --from.")] = None,
+    reader: Annotated[str | None, typer.Option(help="Whose drawings, labels or rows to write or read.")] = None,
     instances: Annotated[
         Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
     ] = None,
@@ -72,7 +72,7 @@ def convert(
     if form is None:
         from reveal_bench.exchange.transfer import to_form
 
-        done = to_form(str(to), folder, split, out, predictions=predictions, with_pictures=pictures)
+        done = to_form(str(to), folder, split, out, predictions=predictions, reader=reader, with_pictures=pictures)
         _tell(out, done, [f"{done.n_images} images", f"{done.n_pictures} pictures"])
         return
     if source is None:

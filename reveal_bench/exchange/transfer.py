@@ -34,7 +34,14 @@ class Converted:
 
 
 def to_form(
-    form: str, folder: Path, split: str, out: Path, *, predictions: Path | None = None, with_pictures: bool = True
+    form: str,
+    folder: Path,
+    split: str,
+    out: Path,
+    *,
+    predictions: Path | None = None,
+    reader: str | None = None,
+    with_pictures: bool = True,
 ) -> Converted:
     """Write the references of a split, or predictions for it, in a form of :data:`reveal_bench.exchange.FORMS`.
 
@@ -42,6 +49,7 @@ def to_form(
     ----------
     out : new or empty folder
     predictions : prediction file; the references unless given
+    reader : whose drawings or labels alone are written; everybody's unless given
     with_pictures : whether to write the pictures that the dataset folder holds beside them
 
     Raises
@@ -49,12 +57,14 @@ def to_form(
     LintError
         If the prediction file has errors.
     ArgumentError
-        If the references are private, `out` is not empty, or the form or the kind cannot hold them.
+        If the references are private, nobody is called `reader`, `out` is not empty, or the form or the kind cannot
+        hold them.
     """
     module, kind, out = form_named(form), _kind(folder, split), Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ArgumentError("out", "must be a new or empty folder", out)
     annotations, records = _annotations(kind, folder, split, predictions)
+    annotations = annotations if reader is None else _of_reader(annotations, reader)
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
     try:
@@ -107,18 +117,22 @@ def read_form(
     found = form_named(form).read(Path(path), known)
     if reader is None and len(found.readers) > 1:
         raise ArgumentError("reader", f"must be named, the file has {', '.join(found.readers)}")
+    chosen = found if reader is None else _of_reader(found, reader)
+    predictions, lost = kind.undrawn(chosen)
+    return _converted(chosen, 0, lost), predictions
+
+
+def _of_reader(found: Annotations, reader: str) -> Annotations:
     by_own_id = [one for one in found.readers if one.partition(":")[2] == reader]  # "individual:R2" by "R2"
     if reader not in found.readers and len(by_own_id) == 1:
         [reader] = by_own_id
-    if reader is not None and reader not in found.readers:
+    if reader not in found.readers:
         raise ArgumentError("reader", f"must be one of the file: {', '.join(found.readers) or 'it has none'}", reader)
-    chosen = replace(
+    return replace(
         found,
-        drawings=tuple(one for one in found.drawings if reader in (None, one.reader)),
-        studies=tuple(one for one in found.studies if reader in (None, one.reader)),
+        drawings=tuple(one for one in found.drawings if one.reader == reader),
+        studies=tuple(one for one in found.studies if one.reader == reader),
     )
-    predictions, lost = kind.undrawn(chosen)
-    return _converted(chosen, 0, lost), predictions
 
 
 def _converted(annotations: Annotations, n_pictures: int, lost: list[str]) -> Converted:

@@ -138,6 +138,26 @@ def test_a_reader_is_named_as_in_the_dataset(world: World, tmp_path: Path) -> No
     assert done.readers == ("individual:R2",)
 
 
+def test_references_of_one_reader_are_what_cocoeval_takes_for_the_truth(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    from pycocotools import coco, cocoeval
+
+    folder, out = str(built("chexlocalize")), tmp_path / "out"
+    words = ["convert", folder, "--to", "coco", "--reader", "ground_truth", "--out", str(out), "--no-pictures"]
+    assert CliRunner().invoke(app, words).stdout.endswith("by ground_truth\n")
+    truth = coco.COCO(out / "annotations.json")
+    kept = ("image_id", "category_id", "segmentation")
+    found = truth.loadRes([{name: one[name] for name in kept} | {"score": 0.5} for one in truth.anns.values()])
+    judged = cocoeval.COCOeval(truth, found, "segm")
+    judged.evaluate()
+    judged.accumulate()
+    judged.summarize()
+    assert judged.stats[0] == 1
+    with pytest.raises(ArgumentError, match="`reader` must be one of the file: ground_truth, human_benchmark"):
+        to_form("coco", Path(folder), "released", tmp_path / "new", reader="me")
+
+
 def test_the_command_says_what_it_wrote_and_what_it_lost(built: Callable[[str], Path], tmp_path: Path) -> None:
     folder, out = str(built("chexlocalize")), str(tmp_path / "out")
     done = CliRunner().invoke(app, ["convert", folder, "--to", "cvat", "--out", out, "--no-pictures"])
