@@ -111,11 +111,16 @@ def _released_problems(repository: Repository, publication: Publication, state: 
     """Rows that were private in an earlier version, public in none, and would be public in this one."""
     import pyarrow.parquet as pq
 
-    public: dict[str, str] = {}
-    for split, entry in publication.info.splits.items():
-        if entry.get("references") == "public":
-            keys = pq.read_table(publication.folder / "manifest" / f"{split}.parquet").column(0).to_pylist()
-            public |= dict.fromkeys(keys, split)
+    split_of: dict[str, str] = {}
+    for split in publication.info.splits:
+        keys = pq.read_table(publication.folder / "manifest" / f"{split}.parquet").column(0).to_pylist()
+        split_of |= dict.fromkeys(keys, split)
+    before = repository.keys(state.head, "private") if state.head is not None else set()
+    if before and split_of.keys().isdisjoint(before | repository.keys(str(state.head), "public")):
+        rule = "must have a row in common with the version before: ids made with another secret have none"
+        return [Problem("manifest", None, "id", rule, "none")]
+    splits = publication.info.splits
+    public = {key: split for key, split in split_of.items() if splits[split].get("references") == "public"}
     commits = {commit: tag for tag, commit in {"main": state.head, **state.tags}.items() if commit is not None}
     private = {tag: repository.keys(commit, "private") & public.keys() for commit, tag in commits.items()}
     known = set().union(*(repository.keys(commit, "public") for commit in commits)) if any(private.values()) else set()

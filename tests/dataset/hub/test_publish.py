@@ -213,6 +213,11 @@ def test_what_was_private_is_not_released_by_a_later_version(
     assert outcome.names[0] == "PublishRefusedError"
     assert "must not hold what was private in v1.0.0: build with `previous`" in (outcome.error or "")
     assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0"]
+    rekeyed = build(
+        tmp_path / "rekeyed", version="1.1.0", seed=4, change=lambda one: replace(one, image_id="x" + one.image_id)
+    )
+    outcome = publisher.run(PUBLISH, folder=rekeyed.public, **call)
+    assert "must have a row in common with the version before" in (outcome.error or "")
     kept = build(tmp_path / "kept", version="1.1.0", seed=4, previous=folders)
     publisher.value(PUBLISH, folder=kept.public, **call)
     assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0", "v1.1.0"]
