@@ -116,7 +116,7 @@ def test_predictions_that_are_missing_are_left_out(filled: FilledBoard, tmp_path
     url, blobs = empty_place(filled, tmp_path)
     assert restore(made.folder, url, blobs).report.problems == ()
     filled.blobs.path(damaged).write_bytes(b"another's")
-    with pytest.raises(BackupError, match=f"{damaged}.*is damaged"):
+    with pytest.raises(BackupError, match=f"predictions {damaged}.*is damaged"):
         backup(url_of(filled), filled.blobs.url, tmp_path / "second")
 
 

@@ -503,7 +503,7 @@ def _show_audit(report: Report, *, quiet: bool = False) -> None:
             typer.echo(f"chain of {name}: {length} links, head {head}")
         for problem in report.problems:
             typer.secho(f"{problem.area}: {problem.text}", fg="red", err=True)
-        typer.echo("intact" if report.ok else f"{len(report.problems)} problems")
+        typer.echo("intact" if report.ok else f"{(n := len(report.problems))} problem{'s' * (n > 1)}")
     if not report.ok:
         raise typer.Exit(1)
 

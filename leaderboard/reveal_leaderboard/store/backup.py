@@ -80,7 +80,8 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
             report = audit(connection)
         files = {dump.name: _facts(dump)}
         for name in sorted(uploads | {name for name in predictions if blobs.exists(name)}):
-            files[f"blobs/{name}"] = _copy_blob(blobs, name, new / "blobs" / name)
+            what = "upload" if name in uploads else "predictions"  # these may be deleted, that never
+            files[f"blobs/{name}"] = _copy_blob(blobs, what, name, new / "blobs" / name)
         manifest = {
             "schema": SCHEMA,
             "made_at": iso_time(time.time()),
@@ -219,15 +220,15 @@ def _quoted(value: str) -> str:
     return value.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def _copy_blob(blobs: Blobs, name: str, target: Path) -> dict[str, Any]:
+def _copy_blob(blobs: Blobs, what: str, name: str, target: Path) -> dict[str, Any]:
     target.parent.mkdir(exist_ok=True, mode=0o700)
     try:
         with blobs.open_local(name) as path:  # its hash is checked there
             write_durably(target, path.read_bytes())
     except FileNotFoundError:
-        raise BackupError(f"upload {name} is not stored: audit the board before backing it up") from None
+        raise BackupError(f"{what} {name} is not stored: audit the board before backing it up") from None
     except OSError as error:
-        raise BackupError(f"upload {name}: {error}") from None
+        raise BackupError(f"{what} {name}: {error}") from None
     return _facts(target)
 
 
