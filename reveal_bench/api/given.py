@@ -103,6 +103,7 @@ def lint_given(
 
 def name_of(given: Any, default: str) -> str:
     """What a system is called that was given by itself: its run folder, file or model, else `default`."""
+    given = getattr(given, "scored", given)
     if isinstance(given, ScoredFile) and given.path is not None:
         given = given.path
     if not isinstance(given, str | Path):

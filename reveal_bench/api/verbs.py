@@ -289,6 +289,8 @@ def score_given(
 
     What was scored already, on the same split with the same options, stays as it is.
     """
+    if isinstance(predictions, Scores):
+        predictions = predictions.scored
     if isinstance(predictions, ScoredFile):
         return predictions
     allow_missing = allow_missing or options.get("missing") is not None
@@ -358,7 +360,8 @@ def compare(
 
     Parameters
     ----------
-    a, b : predictions in any form that :func:`~reveal_bench.api.given.lint` takes
+    a, b : predictions in any form that :func:`~reveal_bench.api.given.lint` takes, or what :func:`score` made of them,
+        which stays as it was scored: each at thresholds of its own
     metric : name or title of one; all that apply to both, and have a better direction, unless given
     relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
@@ -435,8 +438,8 @@ def rank(
 
     Parameters
     ----------
-    systems : name -> predictions in any form that :func:`~reveal_bench.api.given.lint` takes; or a folder of
-        prediction files, of folders with one each, or of run folders
+    systems : name -> predictions or scores, as of :func:`compare`; or a folder of prediction files, of folders with one
+        each, or of run folders
     metric : name or title of the one to rank by; that of the leaderboard unless given
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from reveal_bench.cli.output import (
 from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
+    from reveal_bench.api.scores import Scores
     from reveal_bench.evaluation.score import Answered, ScoredFile
 
 
@@ -42,6 +43,10 @@ Compat = Literal["chexlocalize", "chexlocalize-full"]
 """Whose tables, the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
 
 
+OwnThresholds = Annotated[
+    bool,
+    typer.Option("--own-thresholds", help="Apply the thresholds of the submission.json beside each file."),
+]
 PairedInterval = Annotated[
     Literal["jackknife", "percentile"], typer.Option(help="Where intervals, p and tiers come from.")
 ]
@@ -237,7 +242,7 @@ def score(
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
-    _tell_of_thresholds(file, scored, given=metadata)
+    _tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
     _tell_of_tuning(file, scored)
     shown = result.subgroups or result.readers or result.published or result
     if terminal.printed_as(shown, csv=csv, markdown=markdown, latex=latex):
@@ -275,13 +280,24 @@ def thresholds_of(metadata: Path | None) -> float | dict[str, float]:
     return 0.5 if stated is None else stated
 
 
-def _tell_of_thresholds(file: Path, scored: ScoredFile, *, given: Path | None) -> None:
+def _metadata_beside(file: Path) -> Path | None:
+    """The submission.json beside a prediction file, or in a run folder, if there is one."""
+    beside = (file if file.is_dir() else file.parent) / "submission.json"
+    return beside if beside.is_file() else None
+
+
+def _at_own_thresholds(file: Path, folder: Path, **options: Any) -> Scores:
+    from reveal_bench import api
+
+    thresholds = thresholds_of(_metadata_beside(file))
+    return api.score(file, folder, thresholds=thresholds, n_resamples=1, strata=False, **options)
+
+
+def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
     """Say so where a submission.json beside the file states thresholds, which a leaderboard would apply."""
-    beside = file.parent / "submission.json"
-    if given is None and "thresholds" in scored.protocol and beside.is_file():
-        stated = read_json(beside).get("thresholds")
-        if stated not in (None, 0.5):
-            terminal.warn([f"{beside} states thresholds, which are not applied: `score --metadata {beside}` does"])
+    beside = _metadata_beside(file)
+    if not are_applied and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
+        terminal.warn([f"{beside} states thresholds, which are not applied: `{option}` does"])
 
 
 def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
@@ -322,6 +338,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for --relative as CSV and as figures, SVG and PNG.", show_default=False)
     ] = None,
+    own_thresholds: OwnThresholds = False,
     allow_missing: AllowMissing = False,
     missing: Missing = None,
     grid: GridSize = None,
@@ -341,9 +358,13 @@ def compare(
     if out is not None and not relative:
         raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
     terminal.check_outside_datasets(out, "--out")
+    given: list[Path | Scores] = [file_a, file_b]
+    if own_thresholds:
+        how = {"grid": grid, "ratings": ratings, "allow_missing": allow_missing, "unit": unit, "missing": missing}
+        given = [_at_own_thresholds(file, folder, split=split, **how) for file in (file_a, file_b)]
     result = api.compare(
-        file_a,
-        file_b,
+        given[0],
+        given[1],
         folder,
         split=split,
         metric=metric,
@@ -361,12 +382,14 @@ def compare(
         compat=compat,
     )
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
-        _warn_of(file, scored)
+        _warn_of(file, scored, own_thresholds)
     terminal.write_tables(result, out)
     same = file_a.name == file_b.name  # as in two run folders
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
     if as_json:
         document = _head(result.scored_b, resamples, seed) | {"a": name_a, "b": name_b}
+        if own_thresholds:
+            document["protocol"] |= _thresholds({name_a: result.scored_a, name_b: result.scored_b})
         kind = "relative_decrease" if relative else "difference"
         _print_json(document | {"value": kind, "comparisons": result.records})
         return
@@ -390,6 +413,7 @@ def rank(
     metric: Annotated[
         str | None, typer.Option(help="Metric to rank by; the leaderboard's by default.", show_default=False)
     ] = None,
+    own_thresholds: OwnThresholds = False,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     resamples: Resamples = 10_000,
@@ -407,8 +431,12 @@ def rank(
     from reveal_bench.predictions.files import prediction_files
 
     files = prediction_files(directory)
+    given: dict[str, Path | Scores] = dict(files)
+    if own_thresholds:
+        how = {"grid": grid, "ratings": ratings, "allow_missing": allow_missing, "unit": unit}
+        given = {name: _at_own_thresholds(file, folder, split=split, **how) for name, file in files.items()}
     result = api.rank(
-        files,
+        given,
         folder,
         split=split,
         metric=metric,
@@ -421,21 +449,29 @@ def rank(
         interval=interval,
     )
     for name, file in files.items():
-        _warn_of(file, result.scored[name])
+        _warn_of(file, result.scored[name], own_thresholds)
     terminal.warn([f"{files[name]} is not ranked: {result.metric!r} does not apply to it" for name in result.left_out])
     if as_json:
         first = next(iter(result.scored.values()))
         sources = {name: file.relative_to(directory).as_posix() for name, file in files.items()}
         records = [record | {"file": sources[record["name"]]} for record in result.records]
-        _print_json(_head(first, resamples, seed) | {"metric": result.metric, "systems": records})
+        document = _head(first, resamples, seed) | {"metric": result.metric, "systems": records}
+        if own_thresholds:
+            document["protocol"] |= _thresholds(result.scored)
+        _print_json(document)
         return
     if not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         terminal.print_shown(result)
 
 
-def _warn_of(file: Path, scored: ScoredFile) -> None:
+def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
+    """Those of every system, for the protocol of a document."""
+    return {"thresholds": {name: one.protocol.get("thresholds") for name, one in scored.items()}}
+
+
+def _warn_of(file: Path, scored: ScoredFile, own_thresholds: bool) -> None:
     terminal.warn(terminal.warnings_of(scored.report.to_document()))
-    _tell_of_thresholds(file, scored, given=None)
+    _tell_of_thresholds(file, scored, "--own-thresholds", are_applied=own_thresholds)
 
 
 def _head(scored: ScoredFile, resamples: int, seed: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,15 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     assert "agreement:" not in plain.stdout
     assert "95 % intervals (bca), 1000 resamples of studies" in plain.stdout
     assert "submission.json states thresholds, which are not applied" in plain.stderr
+    plain = tmp_path / "plain" / "p.jsonl"
+    plain.parent.mkdir()
+    shutil.copy(file, plain)
+    having = [line["probabilities"]["COPD"] for line, r in zip(lines, records, strict=True) if "COPD" in r.labels]
+    at_09, at_05 = (sum(p >= threshold for p in having) / len(having) for threshold in (0.9, 0.5))
+    words = ("compare", file, plain, tmp_path / "data", "--metric", "recall", "--json")
+    for options, expected in (((), (at_05, at_05)), (("--own-thresholds",), (at_09, at_05))):
+        (found,) = (c for c in json.loads(call(*words, *options).stdout)["comparisons"] if c["finding"] == "COPD")
+        assert (found["a"], found["b"]) == expected
     for thresholds, told in (("null", ""), ('"0.5"', "`thresholds` must be a number in [0, 1]"), ("true", "got True")):
         (tmp_path / "other.json").write_text(f'{{"thresholds": {thresholds}}}')
         options = ("--metadata", tmp_path / "other.json")
