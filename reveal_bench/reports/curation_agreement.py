@@ -85,7 +85,7 @@ def share_table(found: Mapping[str, Any]) -> Table:
     return Table(
         ("Readers", "Studies", "Share [95 % interval]"),
         rows,
-        caption=f"Agreement to the suggested labels, {n:,} studies",
+        caption=f"Agreement with the suggested labels, {n:,} studies",
     )
 
 

@@ -45,7 +45,7 @@ def public_page(curated: Curated) -> str:
     """The page as HTML."""
     notice = Note(
         "Nothing is shown of the holdout that a model could be tuned on.",
-        f"Its labels are in no figure here; numbers of studies below {SMALL} are not shown.",
+        f"Its labels are in no figure here; of the two halves, no number of studies below {SMALL} is shown.",
     )
     version = f", version {curated.version}" if curated.version else ""
     sections = [_flow(curated), _extraction(curated), _agreement(curated), _who(curated), _findings(curated)]

@@ -128,7 +128,7 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
                 )  # fmt: skip
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlim(0, max([*ends, 1e-9]))
+        axes.set_xlim(0, max(ends, default=0.0) or 1.0)
         _measure(axes, axis, whole=all(float(end).is_integer() for end in ends))
         legend(figure, [patch(name, look) for name, look in zip(kinds, looks, strict=False)])
     return figure

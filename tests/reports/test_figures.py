@@ -119,6 +119,8 @@ def test_rows_of_bars_say_their_numbers() -> None:
     assert [text.get_text() for text in axes.texts] == ["12", "fewer than 10", "5", "0"]
     assert axes.get_xlim() == (0, 12)
     assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[3, 8]] * 2  # dark on white
+    alone = bars([("Effusion", [Bar(0, "fewer than 10")])], WIDE, axis="Studies").axes[0]
+    assert alone.get_xlim() == (0, 1)  # a scale of 1e-9 was written beside it
 
 
 def test_heat_maps_have_a_panel_per_pair_and_name_the_largest_share() -> None:
