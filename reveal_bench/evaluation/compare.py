@@ -289,10 +289,12 @@ def compare_resampled(
         if margin is not None:
             at_most, at_least = (tails_beyond(found.values, evidence, bound) for bound in (-margin.width, margin.width))
             tails = np.column_stack([at_most[0], at_least[1]])
+    scale = METRICS[recipe.split("|", 1)[0]]
     if combine is np.subtract:  # no difference is larger than the metric's scale is wide
-        scale = METRICS[recipe.split("|", 1)[0]]
         widest = scale.high - scale.low
         found = replace(found, low=np.maximum(found.low, -widest), high=np.minimum(found.high, widest))
+    elif scale.low == 0:  # and nothing falls by more than all of it
+        found = replace(found, high=np.minimum(found.high, 1))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons = []
     for i, finding in enumerate((MACRO, *findings)):

@@ -121,6 +121,11 @@ def test_values_are_those_of_each_system(rng: np.random.Generator) -> None:
         assert c.value == pytest.approx((c.b - c.a) / c.b, nan_ok=True)
 
 
+def test_nothing_falls_by_more_than_all_of_it(rng: np.random.Generator) -> None:
+    highs = [c.high for c in relative_decrease(system(rng, 0.05), system(rng, 0.5), metrics=["point_hit"])]
+    assert np.nanmax(highs) == 1
+
+
 def test_hand_arithmetic_of_constant_systems() -> None:
     # every replicate has the value of the data, which makes no interval, and p = 2 (0 + 1) / (99 + 1)
     a, b = constant(0.5, 0.25, 0.75), constant(1.0, 0.25, 0.5)
