@@ -135,8 +135,8 @@ class Bench:
         )
 
 
-def _cut(text: str, most: int = 76) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def _cut(text: str) -> str:
+    return text if len(text) <= 76 else f"{text[:73]}..."
 
 
 AnyBench: TypeAlias = "str | Path | Bench | Loaded"

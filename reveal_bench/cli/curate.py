@@ -79,20 +79,20 @@ def asker_of(
     from reveal_bench.models.asking import Asker, ModelSettings
 
     prices = prices_of(price_in, price_out)
-    settings = ModelSettings(model, **_json_object("--model-options", options))
+    settings = ModelSettings(model, **_model_options(options))
     return Asker(settings, endpoint, cache, max_connections=connections, prices=prices)
 
 
-def _json_object(option: str, text: str | None) -> dict[str, Any]:
+def _model_options(text: str | None) -> dict[str, Any]:
     from reveal_bench.models.asking import ModelSettings
 
     known = [field.name for field in fields(ModelSettings) if field.name != "model"]
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise ValueError(f"`{option}` must be JSON: {error}") from None
+        raise ValueError(f"`--model-options` must be JSON: {error}") from None
     if not isinstance(found, dict) or not found.keys() <= set(known):
-        raise ValueError(f"`{option}` must be an object with {', '.join(known)}, got {text}")
+        raise ValueError(f"`--model-options` must be an object with {', '.join(known)}, got {text}")
     return found
 
 
@@ -578,7 +578,7 @@ def _film_grader(
 
     if model is None:
         raise ValueError("`draft-ratings` needs `--model`")
-    given, known = _json_object("--model-options", options), ("temperature", "max_tokens", "seed")
+    given, known = _model_options(options), ("temperature", "max_tokens", "seed")
     if other := [name for name in given if name not in known]:
         raise ValueError(f"`--model-options` must be of {', '.join(known)} with `--films`, got {other[0]}")
     choice = ModelChoice(model, endpoint, max_connections=connections, **given)

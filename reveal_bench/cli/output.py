@@ -313,13 +313,13 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
     return table
 
 
-def print_balance(balance: Balance, most: int = 8) -> None:
-    """How alike two halves are: the draws, and the categories that differ most."""
+def print_balance(balance: Balance) -> None:
+    """How alike two halves are: the draws, and the eight categories that differ most."""
     shares, values = balance.categories, balance.values
     of_all = f" (draw {balance.taken} of {len(values)}, the worst {max(values):.2f})" if len(values) > 1 else ""
     typer.echo(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
-    table = _table(f"the {min(most, len(shares))} largest of {len(shares)}", "released", "holdout", "difference")
-    for share in shares[:most]:
+    table = _table(f"the {min(8, len(shares))} largest of {len(shares)}", "released", "holdout", "difference")
+    for share in shares[:8]:
         what = share.column if share.category == "present" else f"{share.column}: {share.category or 'not known'}"
         counts = (f"{share.released:,} of {balance.released:,}", f"{share.holdout:,} of {balance.holdout:,}")
         table.add_row(what, *counts, f"{share.difference:+.2f}")

@@ -144,10 +144,10 @@ class TaskDrafter(Questioner):
 
     prompts: ClassVar[int] = 1
 
-    def __init__(self, asker: Asker, n: int = 5, *, more_tries: int = 2) -> None:
+    def __init__(self, asker: Asker, n: int = 5) -> None:
         if n < 1:
             raise ArgumentError("n", "must be at least 1", n)
-        super().__init__(asker, f"candidates:{n}", more_tries)
+        super().__init__(asker, f"candidates:{n}")
         self.n = n
 
     def run(self, reports: Sequence[Report], progress: Progress | None = None) -> Iterator[Drafted | Quarantined]:

@@ -131,8 +131,8 @@ class Grader(Questioner):
 
     prompts: ClassVar[int] = PROMPTS
 
-    def __init__(self, asker: Asker, *, more_tries: int = 2) -> None:
-        super().__init__(asker, "ratings", more_tries)
+    def __init__(self, asker: Asker) -> None:
+        super().__init__(asker, "ratings")
 
     def run(
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from inspect_ai.solver import Solver
 
 ROLE = "grader"
+_MORE_TRIES = 2
+"""How often is asked again after an answer that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,6 @@ class FilmGrader:
     folder, split : dataset folder with the pictures, and the split that was answered
     choice : the model
     out : folder for its logs
-    more_tries : how often is asked again after an answer that cannot be read
 
     Raises
     ------
@@ -63,11 +64,11 @@ class FilmGrader:
         If `inspect_ai` is not installed.
     """
 
-    def __init__(self, folder: Path, split: str, choice: ModelChoice, out: Path, *, more_tries: int = 2) -> None:
+    def __init__(self, folder: Path, split: str, choice: ModelChoice, out: Path) -> None:
         self._settings, self._pictures = AskSettings.of_folder(folder), FolderPictures(folder)
         self._questions = {one.id: one for one in list_questions(folder, split, self._settings)}
-        self._choice, self._out, self._more_tries = choice, out, more_tries
-        depends = [describe_split(folder, split)["dataset"], choice.parameters, self._settings.document(), more_tries]
+        self._choice, self._out = choice, out
+        depends = [describe_split(folder, split)["dataset"], choice.parameters, self._settings.document(), _MORE_TRIES]
         self._digest = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -132,7 +133,7 @@ class FilmGrader:
         async def answered(one: Asked, films: tuple[Any, ...], state: TaskState) -> TaskState:
             """Ask until the answer can be read."""
             prompt = one.prompt
-            for _ in range(self._more_tries + 1):
+            for _ in range(_MORE_TRIES + 1):
                 said = [Message(cast(Role, role), (text,)) for role, text in prompt.request.messages]
                 said[1] = Message("user", (*films, *said[1].parts))
                 state.messages = [chat_message(message, self._settings.detail) for message in said]

@@ -47,7 +47,7 @@ class Questioner:
 
     prompts: ClassVar[int] = PROMPT_VERSION
 
-    def __init__(self, asker: Asker, task: str, more_tries: int) -> None:
+    def __init__(self, asker: Asker, task: str, more_tries: int = 2) -> None:
         if more_tries < 0:
             raise ArgumentError("more_tries", "must be at least 0", more_tries)
         self.asker, self.task, self.more_tries = asker, task, more_tries
@@ -167,8 +167,8 @@ class ModelReviser(Questioner):
     "nothing"; the latter are in `unread`, too.
     """
 
-    def __init__(self, asker: Asker, *, more_tries: int = 2) -> None:
-        super().__init__(asker, "notes", more_tries)
+    def __init__(self, asker: Asker) -> None:
+        super().__init__(asker, "notes")
         self.unread: list[UnreadNote] = []
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:

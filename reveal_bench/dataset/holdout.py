@@ -200,13 +200,7 @@ def patients_before(
 
 
 def check_name(path: Path, *, what: str, overwrite: bool) -> None:
-    """Refuse a target that exists and is not an empty folder.
-
-    Raises
-    ------
-    ValueError
-        If `path` is a file, or a non-empty folder and `overwrite` is False.
-    """
+    """Raise ValueError if the target `path` is a file, or a non-empty folder and `overwrite` is False."""
     if path.is_dir():
         if not overwrite and any(path.iterdir()):
             raise ArgumentError(what, "must be a new or empty folder unless `overwrite` is set", path, ("overwrite",))
@@ -215,13 +209,7 @@ def check_name(path: Path, *, what: str, overwrite: bool) -> None:
 
 
 def check_apart(out: Path, holdout: Path) -> None:
-    """Refuse a private folder inside the public one, or the reverse.
-
-    Raises
-    ------
-    ValueError
-        If one of the folders is, or contains, the other (links resolved).
-    """
+    """Raise ValueError if the public or the private folder is, or contains, the other (links resolved)."""
     public, private = out.resolve(), holdout.resolve()
     if public == private or public in private.parents or private in public.parents:
         raise ArgumentError("holdout", f"must be neither inside `out` ({out}) nor around it", holdout, ("out",))

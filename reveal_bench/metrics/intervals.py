@@ -117,12 +117,7 @@ class Intervals:
 
 
 def check_interval(interval: Interval, n_resamples: int) -> None:
-    """Refuse an unknown interval, and one that needs more replicates.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise ValueError for an unknown interval, and for one that needs more replicates."""
     if interval not in INTERVALS:
         raise ArgumentError("interval", f"must be one of {', '.join(INTERVALS)}", repr(interval))
     if interval == "chexlocalize" and int(SHARES[0] * n_resamples) < 1:

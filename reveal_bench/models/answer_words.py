@@ -168,11 +168,11 @@ def statements(text: str, keys: str) -> list[tuple[str, bool]]:
     return found
 
 
-def json_values(text: str, most: int = 300) -> list[Any]:
-    """The JSON objects and lists in a text, in its order; of very many opening brackets the last `most` are tried."""
+def json_values(text: str) -> list[Any]:
+    """The JSON objects and lists in a text, in its order; of very many opening brackets the last 300 are tried."""
     decoder = json.JSONDecoder()
     values, end = [], 0
-    for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-most:]:
+    for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-300:]:
         if opening < end:
             continue
         try:

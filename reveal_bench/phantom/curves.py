@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike
 Points = npt.NDArray[np.float64]
 
 
-def closed_curve(corners: ArrayLike, *, steps: int = 6) -> Points:
-    """Catmull-Rom curve through `corners` and back to the first, `steps` points per corner."""
+def closed_curve(corners: ArrayLike) -> Points:
+    """Catmull-Rom curve through `corners` and back to the first, six points per corner."""
     p = np.asarray(corners, float)
-    return _catmull_rom(np.roll(p, 1, axis=0), p, np.roll(p, -1, axis=0), np.roll(p, -2, axis=0), steps)
+    return _catmull_rom(np.roll(p, 1, axis=0), p, np.roll(p, -1, axis=0), np.roll(p, -2, axis=0), 6)
 
 
-def open_curve(corners: ArrayLike, *, steps: int = 8) -> Points:
+def open_curve(corners: ArrayLike) -> Points:
     """Catmull-Rom curve from the first to the last of at least two `corners`."""
     p = np.asarray(corners, float)
     padded = np.concatenate([[2 * p[0] - p[1]], p, [2 * p[-1] - p[-2]]])
-    curve = _catmull_rom(padded[:-3], padded[1:-2], padded[2:-1], padded[3:], steps)
+    curve = _catmull_rom(padded[:-3], padded[1:-2], padded[2:-1], padded[3:], 8)
     return np.concatenate([curve, p[-1:]])
 
 
@@ -41,9 +41,9 @@ def strip(line: Points, width: float) -> Points:
     return np.concatenate([line + across, (line - across)[::-1]])
 
 
-def blob(rng: np.random.Generator, centre: ArrayLike, radii: ArrayLike, *, wobble: float = 0.15, n: int = 40) -> Points:
+def blob(rng: np.random.Generator, centre: ArrayLike, radii: ArrayLike, *, wobble: float = 0.15) -> Points:
     """An irregular ellipse: `wobble` is the size of its bumps relative to the radius."""
-    angles = np.linspace(0, 2 * np.pi, n, endpoint=False)
+    angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     bumps = sum(rng.normal() / k * np.cos(k * angles + rng.uniform(0, 2 * np.pi)) for k in (2, 3, 4, 5))
     radius = np.maximum(1 + wobble * np.asarray(bumps), 0.3)
     unit = np.stack([np.cos(angles), np.sin(angles)], axis=1) * radius[:, None]

@@ -111,6 +111,6 @@ def _outside_point(
     return 0.02, 0.02
 
 
-def _holds(contour: Points, point: Points, *, margin: float = 0.006) -> bool:
-    """Whether a point lies in a contour or within `margin` of one of its corners."""
-    return bool(is_inside(point[None], contour)[0] or np.linalg.norm(contour - point, axis=1).min() < margin)
+def _holds(contour: Points, point: Points) -> bool:
+    """Whether a point lies in a contour or very near one of its corners."""
+    return bool(is_inside(point[None], contour)[0] or np.linalg.norm(contour - point, axis=1).min() < 0.006)

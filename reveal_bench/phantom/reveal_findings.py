@@ -110,10 +110,10 @@ def _draw_interstitial(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn)
             drawn.shapes.append(Shape(anatomy.place(net), rng.uniform(0.055, 0.08), 0.0014))
 
 
-def _wander(rng: np.random.Generator, region: Points, *, density: float = 420) -> Points:
-    """A line from point to nearest point, through `density` points per unit of area of a region."""
+def _wander(rng: np.random.Generator, region: Points) -> Points:
+    """A line from point to nearest point, through 420 points per unit of area of a region."""
     low, high = region.min(axis=0), region.max(axis=0)
-    tried = rng.uniform(low, high, (int(density * np.prod(high - low)), 2))
+    tried = rng.uniform(low, high, (int(420 * np.prod(high - low)), 2))
     fading = rng.random(len(tried)) < (tried[:, 1] - low[1]) / 0.15  # sparse towards the upper edge
     points = tried[is_inside(tried, region) & fading]
     order, left = [0], np.ones(len(points), bool)

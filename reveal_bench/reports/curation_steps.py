@@ -189,10 +189,10 @@ def _labels(n: int) -> str:
     return "1 label" if n == 1 else f"{n} labels"
 
 
-def draw_flow(stages: Sequence[Stage], *, name: str = "flow") -> Illustration:
+def draw_flow(stages: Sequence[Stage]) -> Illustration:
     """Boxes below one another, what leaves beside them; :attr:`Stage.halves` at the foot."""
     title = "From the reports to the two halves"
-    return Illustration(name, title, "", _described(stages), lambda width: _drawn(stages, width))
+    return Illustration("flow", title, "", _described(stages), lambda width: _drawn(stages, width))
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,9 +289,7 @@ class BarSeries:
     chance: Mapping[str, float]
 
 
-def grouped_bars(
-    groups: Sequence[Group], series: Sequence[BarSeries], width: float = WIDE, *, ylabel: str = "Hit rate (%)"
-) -> Figure:
+def grouped_bars(groups: Sequence[Group], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
     """Bars side by side with error bars and a dashed line at chance, in rows of a few groups each.
 
     The line at chance is drawn over neighbouring bars of one chance level without a break. All rows share one scale.
@@ -317,7 +315,7 @@ def grouped_bars(
             axes.set_xticks(range(len(shown)), [labels[group.key] for group in shown])
             axes.set_xlim(-0.5, len(shown) - 0.5)
             axes.set_ylim(0, 100 * highest)
-            axes.set_ylabel(ylabel)
+            axes.set_ylabel("Hit rate (%)")
         legend(figure, handles)
     return figure
 

@@ -217,12 +217,7 @@ def figures_of(sections: Sequence[Section]) -> list[Illustration]:
 
 
 def check_target(folder: Path, out: Path) -> None:
-    """Raise unless pages can be drawn, and written to the folder `out` without becoming part of the dataset `folder`.
-
-    Raises
-    ------
-    ArgumentError, ImportError
-    """
+    """Raise ImportError unless pages can be drawn, ArgumentError if `out` lies in the dataset `folder`."""
     check_extra()
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
         raise ArgumentError("out", "must not lie in the dataset folder: it would become part of it", out)

@@ -28,7 +28,7 @@ pathology, and estimated the shares of position and anatomy errors from these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -98,8 +98,8 @@ class CaseErrors(list[CaseError]):
     n_lateral, n_undefined : cases left out
     """
 
-    def __init__(self, cases: Iterable[CaseError] = (), *, grid: int, patients: Sequence[str] = ()) -> None:
-        super().__init__(cases)
+    def __init__(self, *, grid: int, patients: Sequence[str] = ()) -> None:
+        super().__init__()
         self.grid, self.patients = grid, tuple(patients)
         self.n_lateral = self.n_undefined = 0
 

@@ -528,13 +528,7 @@ def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
-    """Raise if ids have to be made and there is no key.
-
-    Raises
-    ------
-    ValueError
-        If so.
-    """
+    """Raise ValueError if ids have to be made and there is no key."""
     if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
         raise ArgumentError(
             "id_key",
@@ -566,13 +560,7 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
 
 
 def checked_folder(root: Path, wanted: str) -> Path:
-    """`root`, if it is a folder.
-
-    Raises
-    ------
-    ValueError
-        If not; the message says what it must hold.
-    """
+    """`root`; ValueError, which says what it must hold, if it is not a folder."""
     if not root.is_dir():
         raise ArgumentError("root", f"must be a folder with {wanted}", root)
     return root

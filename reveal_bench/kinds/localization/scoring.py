@@ -88,24 +88,19 @@ class Reference:
 Case = tuple[LocalizationRecord, str, Reference]
 
 
-def list_cases(records: Sequence[LocalizationRecord], predicted_masks: Collection[tuple[str, str]] = ()) -> list[Case]:
-    """(record, finding, reference) of every case, in the order of the records.
-
-    Parameters
-    ----------
-    records : references; ground truth only is used
-    predicted_masks : (image_id, finding) pairs that are cases, with an empty mask, even where nothing is drawn; not
-        where a finding is present but was not drawn, and not where the source draws boxes alone
+def list_cases(records: Sequence[LocalizationRecord]) -> list[Case]:
+    """(record, finding, reference) of every case by the ground truth, in the order of the records.
 
     Raises
     ------
     ValueError
         If an image is listed twice, or a reference is neither a mask nor boxes.
     """
-    return list(_each_case(records, frozenset(() if _draws_boxes_alone(records) else predicted_masks)))
+    return list(_each_case(records, ()))
 
 
 def _each_case(records: Iterable[LocalizationRecord], also: Collection[tuple[str, str]]) -> Iterator[Case]:
+    """The cases; pairs of (image_id, finding) in `also` are some, with an empty mask, even where nothing is drawn."""
     seen: set[str] = set()
     for record in records:
         if record.image_id in seen:
