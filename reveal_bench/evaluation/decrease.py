@@ -40,7 +40,7 @@ from reveal_bench.metrics.intervals import Intervals, Resampling, find_intervals
 _PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hitrate"}
 
 
-def told_apart(one: Comparison) -> bool:
+def excludes_zero(one: Comparison) -> bool:
     """Whether the interval of a decrease is defined and leaves out 0."""
     return (one.low > 0 or one.high < 0) and not math.isnan(one.low + one.high)
 
@@ -50,7 +50,7 @@ def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
     metrics = list(dict.fromkeys(one.metric for one in comparisons))
 
     def key(one: Comparison) -> tuple[int, bool, int, float]:
-        side = 0 if not told_apart(one) else 1 if one.value < 0 else -1
+        side = 0 if not excludes_zero(one) else 1 if one.value < 0 else -1
         size = math.inf if math.isnan(one.value) else -one.value
         return metrics.index(one.metric), one.finding == MACRO, side, size
 
@@ -58,9 +58,11 @@ def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def decreases_csv(comparisons: Sequence[Comparison]) -> str:
-    """The fields of each decrease and whether it is told apart from 0, in the printed order; undefined is empty."""
+    """The fields of each decrease and whether its interval excludes 0, in the printed order; undefined is empty."""
     ordered = in_printed_order(comparisons)
-    rows = [record | {"told_apart": told_apart(one)} for record, one in zip(as_records(ordered), ordered, strict=True)]
+    rows = [
+        record | {"excludes_zero": excludes_zero(one)} for record, one in zip(as_records(ordered), ordered, strict=True)
+    ]
     with io.StringIO(newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()

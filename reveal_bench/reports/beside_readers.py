@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import Comparison
-from reveal_bench.evaluation.decrease import in_printed_order, told_apart
+from reveal_bench.evaluation.decrease import excludes_zero, in_printed_order
 from reveal_bench.evaluation.shapes import FEATURES, Shape
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
@@ -111,7 +111,7 @@ def _name(one: Comparison) -> str:
 
 def _row(one: Comparison) -> tuple[str, list[Point]]:
     figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
-    kind = 0 if told_apart(one) else 2 if math.isnan(one.low + one.high) else 1
+    kind = 0 if excludes_zero(one) else 2 if math.isnan(one.low + one.high) else 1
     return _name(one) + figures, [in_percent(one.value, one.low, one.high, kind)]
 
 

@@ -213,7 +213,7 @@ def test_tables_and_figures_are_written_in_the_printed_order(
     options = ("--split", "test", "--relative", "--missing", "empty", "--metric", "mIoU", "--out", tmp_path / "out")
     call("compare", model, human, folder, *options)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "decrease.csv").read_text(encoding="utf-8"))))
-    apart = [row["told_apart"] == "True" and row["value"][0] != "-" for row in rows[:-1]]
+    apart = [row["excludes_zero"] == "True" and row["value"][0] != "-" for row in rows[:-1]]
     assert apart == sorted(apart, reverse=True)
     assert any(apart)
     assert rows[-1]["finding"] == "macro"
