@@ -43,7 +43,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     wire = _Handlers(services)
     build_strip(services, page)
-    gr.HTML(page_head("Read", LEAD))
+    gr.HTML(page_head("Read answers", LEAD))
     names = services.read_boards
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
     told = gr.HTML("", elem_id="answer")
