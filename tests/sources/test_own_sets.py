@@ -235,7 +235,7 @@ def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
         "out/ids.csv": "must not lie in",
         "ids.csv": "public already",
         "key": "must be a new file",
-        "no/ids.csv": "in a folder that exists",
+        "no/ids.csv": "in a folder that you may write to",
     }
     for name, told in refused.items():
         place = tmp_path / name
