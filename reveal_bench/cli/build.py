@@ -214,7 +214,8 @@ def build(
     options = _options(builder, **given, workers=cores(workers))
     _check_private("--log", log, out, holdout)
     _check_private("--id-table", id_table, out, holdout)
-    if id_table is not None and (id_table.exists() or id_table in (log, id_key) or not os.access(id_table.parent, os.W_OK)):
+    is_new = id_table is None or not (id_table.exists() or id_table in (log, id_key))
+    if id_table is not None and not (is_new and os.access(id_table.parent, os.W_OK)):
         raise ValueError(f"--id-table must be a new file, in a folder that you may write to, got {id_table}")
     if log is not None:
         if log == id_key:
