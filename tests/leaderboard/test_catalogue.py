@@ -53,6 +53,8 @@ def test_every_server_follows_a_switch_at_once(database_url: str, versions: list
     lagging = Catalogue(Store(database_url), versions[:1])  # a server that was not given the new folder
     with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
         lagging.current(BENCHMARK)
+    with pytest.raises(UnknownBenchmarkError, match=r"chexlocalize shows version 1\.1\.0: serve its folder"):
+        lagging.check_policy()  # when it starts anew
 
 
 def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:

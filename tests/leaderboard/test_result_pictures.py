@@ -145,6 +145,14 @@ def test_the_page_of_an_entry_bears_its_preview_and_an_unknown_one_answers_404(
 HOSTILE = '"><img src=x onerror=alert(1)>{}\\input{x}%&_#$ } @misc{y, | [a](b)'
 
 
+def test_what_is_left_of_a_benchmark_that_is_not_served_any_more_is_not_found(
+    client: TestClient, world: World, scored: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.catalogue, "names", ())
+    for address in [*addresses(scored.id), f"/entry?id={scored.id}"]:
+        assert client.get(address).status_code == 404, address
+
+
 def test_names_stay_text_in_every_form() -> None:
     result = replace(RESULT, model=HOSTILE, team=HOSTILE)
     bibtex = result.bibtex("https://board.example.org")

@@ -53,19 +53,26 @@ class Catalogue:
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
 
     def check_policy(self) -> None:
-        """Refuse a board that can show nothing, and warn of one that gives out more answers than its holdout bears (see
-        "What colluding teams can learn" in the operator's guide) and of further versions that could show nothing.
+        """Refuse a board whose version is not here or can show nothing, and warn of one that gives out more than
+        its holdout bears (see "What colluding teams can learn" in the operator's guide) and of further versions that
+        could show nothing.
 
         Raises
         ------
+        UnknownBenchmarkError
+            If the folder of the version that a board shows was not given.
         TooSmallError
-            If the version that a board shows holds out too little for any figure.
+            If it holds out too little for any figure.
         """
+        with self.store.read() as connection:
+            shown = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
+        for name, version in sorted(shown - self._known.keys()):
+            raise UnknownBenchmarkError(f"the board of {name} shows version {version}: serve its folder, too")
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
             total, most = one.quota(settings).total, KINDS[one.kind].answers_on(one.n_items)
             rule = one.too_small_for(settings.release.min_cell)
-            if rule and self._is_current(one):
+            if rule and one.key in shown:
                 raise TooSmallError(f"{one.name} {one.version} {rule}")
             if rule:
                 log.warning("%s %s holds out too little for a board to show any figure", one.name, one.version)
@@ -90,11 +97,6 @@ class Catalogue:
             if known is not None:
                 return known
         raise UnknownBenchmarkError(f"This board serves: {', '.join(self.names)}.")
-
-    def _is_current(self, one: Published) -> bool:
-        with self.store.read() as connection:
-            board = boards.board(connection, one.name)
-        return board is not None and board.version == one.version
 
     def get(self, name: str, version: str) -> Published | None:
         """One version, if its public folder is here."""

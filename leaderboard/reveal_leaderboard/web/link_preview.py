@@ -195,7 +195,10 @@ class LinkPreviews(Gate):
         visible = look(self.services, submission, version)
         if not visible.is_public or visible.score is None:
             return Preview(ENTRY)
-        result = read_shared(self.services, submission, visible.score)
+        try:
+            result = read_shared(self.services, submission, visible.score)
+        except UnknownBenchmarkError:  # the same
+            return Preview(ENTRY, status=404)
         title = f"{result.model}, {result.team} · {SITE}"
         first = entry.opening(submission, visible.score.version, result)
         return Preview(result.path, title, result.spoken, result.card, first=first, is_early=True)

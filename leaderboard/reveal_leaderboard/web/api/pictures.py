@@ -44,6 +44,7 @@ def picture_routes(services: Services) -> APIRouter:
         visible = see(services, None, submission_id, version)
         if visible.score is None:
             raise ProblemError("not-found", "It has no figures of that version.")
+        find_published(services, visible.submission.benchmark)  # refused here if another server's
         return read_shared(services, visible.submission, visible.score)
 
     @router.api_route("/badge/{submission_id}.svg", methods=READ)

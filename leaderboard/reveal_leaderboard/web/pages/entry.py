@@ -15,6 +15,7 @@ import gradio as gr
 
 from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
 from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS, versioned
@@ -57,6 +58,8 @@ def build(services: Services, page: gr.Blocks) -> None:
             return _page(
                 services, submission, scores, None if version is None else str(version), actor, _server(request)
             )
+        except UnknownBenchmarkError:
+            return _unknown(wanted)
         except Exception:
             log.exception("an entry could not be drawn")
             return page_head("Entry") + message("bad", "The entry cannot be read now.", "Please reload in a moment.")
