@@ -23,11 +23,6 @@ __all__ = ["kept_world", "world"]
 WriteFile = Callable[..., Path]
 
 
-def close_board(world: World) -> None:
-    with world.services.store.write() as connection:
-        boards.set_state(connection, BENCHMARK, "closed", who="cli", why="for refresh")
-
-
 # Sending -------------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +158,8 @@ def test_a_key_is_for_one_submission(world: World, write_file: WriteFile) -> Non
 
 
 def test_a_closed_board_says_why(world: World, write_file: WriteFile) -> None:
-    close_board(world)
+    with world.services.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "closed", who="cli", why="for refresh")
     assert "for refresh" in problem(world.send(write_file()), 409, "board-closed")["detail"]
 
 

@@ -131,7 +131,8 @@ def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: 
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
-    uploads = {f"blobs/{row}" for row in _hashes(filled)}
+    with filled.store.read() as connection:
+        uploads = {f"blobs/{sha256}" for sha256 in connection.execute(sa.select(submissions.c.sha256)).scalars()}
     assert set(made.manifest["files"]) == {"database.sqlite", *uploads}
     url, blobs = empty_place(filled, tmp_path)
     assert restore(made.folder, url, blobs).report.problems == ()
@@ -152,11 +153,6 @@ def chain_without_records(connection: sa.Connection) -> None:
         mine = tables.events.update().where(tables.events.c.id == row.id)
         connection.execute(mine.values(previous=facts["previous"], hash=head))
     connection.execute(tables.chains.update().where(tables.chains.c.name == "events").values(head=head))
-
-
-def _hashes(board: FilledBoard) -> list[str]:
-    with board.store.read() as connection:
-        return list(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
 
 
 @ON_SQLITE

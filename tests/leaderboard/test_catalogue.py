@@ -18,17 +18,11 @@ from tests.leaderboard.conftest import BENCHMARK, Board
 from tests.leaderboard.databases import on_both
 
 
-def at_version(published: Published, version: str) -> Published:
-    return replace(
-        published,
-        info=replace(published.info, version=version),
-        manifest=replace(published.manifest, version=version),
-    )
-
-
 @pytest.fixture
 def versions(board: Board) -> list[Published]:
-    return [board.published, at_version(board.published, "1.1.0")]
+    now = board.published
+    info, manifest = replace(now.info, version="1.1.0"), replace(now.manifest, version="1.1.0")
+    return [now, replace(now, info=info, manifest=manifest)]
 
 
 def test_a_new_board_starts_with_the_first_version_and_stays_with_it(

@@ -17,7 +17,6 @@ from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.kinds.scored import effective_size
 from tests.leaderboard.conftest import RARE, Board, guesses
 
-COUNTS = {"A": 40, "B": 10, "C": 200}
 EACH = ReleasePolicy(place_cell=30)
 """Findings of 30 cases, too, have figures of their own."""
 

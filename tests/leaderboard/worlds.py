@@ -56,10 +56,6 @@ class FixedSettings(Settings):
         return replace(super().of(benchmark), quota=self.quota, release=self.release)
 
 
-def settings_with(**policies: Any) -> FixedSettings:
-    return FixedSettings(load_settings()._document, **policies)
-
-
 def released(value: float | None) -> ReleasedScore:
     """A score whose primary macro is `value`; none is shown for None."""
     figures = () if value is None else (Figure("point_hit", "macro", value, None, None, "3", "point_hit|v:1"),)
@@ -77,7 +73,7 @@ class World:
     """A store and a queue on an open board, with two teams of one user each."""
 
     def __init__(self, url: str, **policies: Any) -> None:
-        self.settings = settings_with(**policies)
+        self.settings = FixedSettings(load_settings()._document, **policies)
         self.store = Store(url, self.settings)
         self.queue = Queue(self.store.engine, self.settings)
         with self.store.write() as connection:

@@ -71,23 +71,11 @@ def _one(values: object, n: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([values]))
 
 
-def columns_many(site: Site) -> bytes:
-    return parquet(pa.table({f"c{i}": [1] for i in range(3000)}))
-
-
-def column_twice(site: Site) -> bytes:
-    return parquet(pa.Table.from_arrays([pa.array(["a"])] * 3, names=["image_id", "image_id", "cell"]))
-
-
 def deep(site: Site) -> bytes:
     kind: pa.DataType = pa.int8()
     for _ in range(120):
         kind = pa.struct([("a", kind)])
     return parquet(pa.table({"image_id": pa.nulls(1, kind)}), store_schema=False)
-
-
-def no_rows(site: Site) -> bytes:
-    return parquet(sound(site).slice(0, 0))
 
 
 def rows_many(site: Site) -> bytes:
@@ -178,10 +166,12 @@ def values_said(n: int, site: Site) -> bytes:
 
 
 MADE: dict[str, tuple[Callable[[Site], bytes], str]] = {
-    "3,000 columns": (columns_many, "columns"),
-    "a column twice": (column_twice, "duplicate-column missing-column"),
+    "3,000 columns": (lambda site: parquet(pa.table({f"c{i}": [1] for i in range(3000)})), "columns"),
+    "a column twice": (
+        lambda site: parquet(pa.Table.from_arrays([pa.array(["a"])] * 3, names=["image_id", "image_id", "cell"])),
+        "duplicate-column missing-column"),
     "structures 120 deep": (deep, "table-syntax"),
-    "no rows": (no_rows, "empty-file"),
+    "no rows": (lambda site: parquet(sound(site).slice(0, 0)), "empty-file"),
     "2,000 groups of rows": (groups_many, "duplicate-pair too-many-problems"),
     "a long image 20,000 times": (partial(dictionary_of, "image_id"), f"expanded-size {TOO_LARGE}"),
     "a long finding 20,000 times": (partial(dictionary_of, "finding"), f"expanded-size {TOO_LARGE}"),

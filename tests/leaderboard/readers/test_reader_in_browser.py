@@ -21,7 +21,6 @@ from tests.leaderboard.readers.rubric_world import Waiting
 browsing = pytest.importorskip("tests.leaderboard.browser.browsing")
 pytestmark = pytest.mark.skipif(browsing.CHROMIUM is None, reason="no Chromium here")
 
-READY = "#panel:not([hidden])"
 GREY_AT = """([x, y]) => {
   const canvas = document.querySelector('.view.active canvas') || document.querySelector('.view canvas');
   return canvas.getContext('2d').getImageData(x, y, 1, 1).data[0];
