@@ -8,6 +8,7 @@ A hint is a short text, empty when there is nothing to suggest. Nothing is ever 
 from __future__ import annotations
 
 import difflib
+import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
@@ -42,6 +43,8 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
     >>> rows = {"p1_study1_view1": None}
     >>> id_hint("valid/p1/study1/view1.jpg", sorted(rows), rows)
     'did you mean p1_study1_view1?'
+    >>> id_hint("p2_study1_view1", sorted(rows), rows)
+    'ids of this split look like p1_study1_view1'
     """
     stem = image_id.strip().removesuffix(".jpg").removesuffix(".png").strip("/")
     spellings = {stem, stem.replace("/", "_"), "_".join(stem.split("/")[-3:]), stem.split("/")[-1]}
@@ -49,10 +52,20 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, object]
     if not near:
         place = bisect_left(sorted_ids, image_id)  # of a large split only the neighbourhood is searched
         around = sorted_ids[max(0, place - _SEARCHED_IDS // 2) : place + _SEARCHED_IDS // 2]
-        near = difflib.get_close_matches(image_id, around, n=2, cutoff=0.8)
+        near = _slips(image_id, around)[:2]
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"ids of this split look like {sorted_ids[0]}" if sorted_ids else ""
+
+
+def _slips(name: str, known: Sequence[str]) -> list[str]:
+    """What is nearly `name`, with the same numbers: another number is another patient."""
+    near = difflib.get_close_matches(name, known, n=10, cutoff=0.8)
+    return [one for one in near if _numbers(one) == _numbers(name)]
+
+
+def _numbers(name: str) -> list[str]:
+    return [digits.lstrip("0") for digits in re.findall(r"[0-9]+", name)]
 
 
 def study_hint(study_id: str, studies: Sequence[str]) -> str:
@@ -64,7 +77,7 @@ def study_hint(study_id: str, studies: Sequence[str]) -> str:
     'did you mean study-012?'
     """
     searched = studies[:_SEARCHED_IDS]
-    near = difflib.get_close_matches(study_id[:_SEARCHED_CHARACTERS], searched, n=1, cutoff=0.8)
+    near = _slips(study_id[:_SEARCHED_CHARACTERS], searched)
     if near:
         return f"did you mean {near[0]}?"
     return f"ids of this split look like {studies[0]}" if studies else ""

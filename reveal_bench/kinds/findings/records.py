@@ -14,7 +14,7 @@ Of the patient only bands are kept (paper 004, Table S2): no age in years, no da
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -90,7 +90,7 @@ class StudyManifest:
     version: str
     split: str
     labels: tuple[str, ...]
-    studies: tuple[str, ...]
+    studies: tuple[str, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class Manifest:
     split: str
     grid: int
     findings: tuple[str, ...]
-    rows: Mapping[str, ManifestRow]
+    rows: Mapping[str, ManifestRow] = field(repr=False)
 
     def asked_pairs(self) -> list[tuple[str, str]]:
         """Every (image_id, finding) asked, in manifest order."""

@@ -137,7 +137,7 @@ class TaskManifest:
     benchmark: str
     version: str
     split: str
-    tasks: tuple[TaskQuestion, ...]
+    tasks: tuple[TaskQuestion, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
