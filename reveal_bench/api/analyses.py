@@ -93,7 +93,7 @@ class Confidence(ShownTables):
     def reliability(self) -> FigureTable:
         """Every bin of every finding."""
         rows = [{"finding": finding} | asdict(one) for finding, bins in self.judged.bins.items() for one in bins]
-        return FigureTable(f"Reliability: rate of {self.judged.confidences.event} where a probability was said", rows)
+        return FigureTable(f"Reliability: rate of {self.judged.confidences.event} by predicted probability", rows)
 
     @property
     def coverage(self) -> FigureTable:

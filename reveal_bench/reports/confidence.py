@@ -120,7 +120,7 @@ def _reliability(judged: Judged, width: float) -> Figure:
             )  # fmt: skip
         axes.set_ylim(0, 100)
 
-    return panels(list(judged.bins), width, draw, "Probability said (%)", f"Rate of {event} (%)")
+    return panels(list(judged.bins), width, draw, "Predicted probability (%)", f"Rate of {event} (%)")
 
 
 def _coverage(judged: Judged, width: float) -> Figure:
