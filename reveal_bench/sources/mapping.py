@@ -122,6 +122,12 @@ class StudyMapping:
         return isinstance(self.findings, Vocabulary)
 
     @property
+    def without_column(self) -> list[str]:
+        """Findings that no study can have: the others have a column each."""
+        given = self.labels.columns.values()
+        return [finding for finding in self.findings if finding not in given] if self.labels.form == "wide" else []
+
+    @property
     def columns(self) -> list[str]:
         """Every column that it names."""
         named = [self.key_column, self.labels.column, *self.labels.columns, *self.ids.values()]

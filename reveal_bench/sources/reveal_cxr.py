@@ -480,6 +480,9 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
         )
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
+        if absent := read.without_column:
+            told = f"{', '.join(absent)}: absent in every study, as `labels.wide` has no column of them"
+            joining.warnings.append(f"{told}; list your own `findings` to leave them out")
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
         joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
