@@ -118,7 +118,7 @@ class ReaderStudyResult(Shown):
             told = {
                 "modality": name,
                 "value": f"{row['value']:.3f}",
-                "95 % interval": f"({row['low']:.3f} to {row['high']:.3f})",
+                "95 % interval": "" if math.isnan(row["low"]) else f"({row['low']:.3f} to {row['high']:.3f})",
                 "SE": f"{row['error']:.4f}",
                 "df": freedom,
                 "p": "" if p is None else p_text(p),

@@ -248,22 +248,24 @@ def _mean_of(
         error = ms_r + (r * max(cov_2, 0.0) if cases_are == "random" else 0.0)
         freedom = _freedom(error, ms_r, r - 1)
     value, spread = float(figures[i].mean()), math.sqrt(error / r)
-    reach = _quantile(freedom) * spread
+    reach = _reach(spread, freedom)
     return Mean(name, value, value - reach, value + reach, spread, freedom)
 
 
 def _difference(a: str, b: str, value: float, error: float, freedom: float) -> Difference:
-    reach = _quantile(freedom) * error
+    reach = _reach(error, freedom)
     f = (value / error) ** 2 if error > 0 else math.nan
     return Difference(
         a, b, float(value), float(value - reach), float(value + reach), error, freedom, _upper_tail(f, 1, freedom)
     )
 
 
-def _quantile(freedom: float) -> float:
-    """The 97.5th percentile of Student's t."""
+def _reach(error: float, freedom: float) -> float:
+    """Half of a 95 % interval by Student's t; NaN without an error, where readings say nothing of others."""
     stats = scipy_stats()
-    return float(stats.norm.ppf(0.975) if math.isinf(freedom) else stats.t.ppf(0.975, freedom))
+    if error**2 < _ROUNDING:
+        return math.nan
+    return error * float(stats.norm.ppf(0.975) if math.isinf(freedom) else stats.t.ppf(0.975, freedom))
 
 
 def _upper_tail(f: float, numerator: int, denominator: float) -> float:
