@@ -111,6 +111,8 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         assert_well_built(page)
         page.wait_for_function(FADED)  # what goes on beside the window is seen to
         assert page.evaluate(BESIDE_THE_SCREEN) == []
+    page.evaluate("document.body.classList.add('dark'); dispatchEvent(new Event('beforeprint'))")
+    assert not page.evaluate("document.body.classList.contains('dark')")
     page.emulate_media(media="print")
     assert not page.locator(".nav-holder").is_visible()
     assert set(page.locator("input[role=combobox]").evaluate_all(CUT_OFF)) <= {"ellipsis"}

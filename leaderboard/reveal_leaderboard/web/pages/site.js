@@ -60,6 +60,13 @@
       boxes.forEach((box, n) => box.classList.toggle("rv-more", more[n]));
     });
   };
+  // Paper is light.
+  let wasDark = false;
+  addEventListener("beforeprint", () => {
+    wasDark = document.body.classList.contains("dark");
+    document.body.classList.remove("dark");
+  });
+  addEventListener("afterprint", () => document.body.classList.toggle("dark", wasDark));
   document.addEventListener("scroll", fade, {capture: true, passive: true});
   addEventListener("resize", fade);
   document.addEventListener("pointerover", light);
