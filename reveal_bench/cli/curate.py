@@ -125,9 +125,11 @@ StudyKey = Annotated[str, typer.Option(help="Header field of the images that hol
 @app.command()
 def extract(
     folder: Curation,
-    reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
+    reports: Annotated[
+        Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).", exists=True)
+    ] = None,
     suggestions: Annotated[
-        Path | None, typer.Option(help="Table of labels you already have, instead of --reports.")
+        Path | None, typer.Option(help="Table of labels you already have, instead of --reports.", exists=True)
     ] = None,
     study: Study = "study",
     patient: Patient = "patient",
@@ -357,7 +359,9 @@ def refresh(
 @app.command()
 def candidates(
     folder: Curation,
-    reports: Annotated[Path, typer.Option(help="Table of reports, as extract takes it.", show_default=False)],
+    reports: Annotated[
+        Path, typer.Option(help="Table of reports, as extract takes it.", show_default=False, exists=True)
+    ],
     model: Model = None,
     endpoint: Endpoint = None,
     n: Annotated[int, typer.Option("--candidates", min=1, help="Tasks to draft per study.")] = 5,

@@ -89,11 +89,11 @@ def test_a_refresh_by_command(folder: Path, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("extract",), "give one of `--reports` and `--suggestions`"),
-        (("extract", "--reports", "r.csv", "--model", "m"), "`--model` needs `--endpoint`"),
-        (("extract", "--reports", "r.csv", "--endpoint", "http://localhost:1/v1"), "need `--model`"),
-        (("extract", "--suggestions", "s.csv", "--model", "m"), "are for `--reports`"),
-        (("extract", "--reports", "r.csv", "--report", "a", "--file", "b"), "give one of `--report` and `--file`"),
-        (("extract", "--reports", "r.csv", "--seed", "7"), "`--seed` must be 0, with which"),
+        (("extract", "--reports", __file__, "--model", "m"), "`--model` needs `--endpoint`"),
+        (("extract", "--reports", __file__, "--endpoint", "http://localhost:1/v1"), "need `--model`"),
+        (("extract", "--suggestions", __file__, "--model", "m"), "are for `--reports`"),
+        (("extract", "--reports", __file__, "--report", "a", "--file", "b"), "give one of `--report` and `--file`"),
+        (("extract", "--reports", __file__, "--seed", "7"), "`--seed` must be 0, with which"),
         (("sample", "--strata", "1:30;2:20"), "`--strata` must be of the form 1:300,2:300"),
         (("sample",), "extract must be done first"),
         (("split",), "select must be done first"),
@@ -118,6 +118,11 @@ def test_what_does_not_go_is_said_in_one_line(tmp_path: Path, words: tuple[str, 
     done = call("curate", step, tmp_path / "new", *options, expect=1)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_table_that_is_missing_begins_no_curation(tmp_path: Path) -> None:
+    call("curate", "extract", tmp_path / "new", "--reports", tmp_path / "none.csv", "--seed", "7", expect=2)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_is_no_curation(tmp_path: Path) -> None:
