@@ -122,7 +122,8 @@ def _written(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
         lines = [line for key, answer in given.items() for line in kind.entries(key, answer)]
         return _jsonl(lines, argument), "mapping"
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        raise ArgumentError(argument, f"must be {FORMS}", type_of(given))
+        of_arrays = "; of an array, `convert` makes predictions" if hasattr(given, "__array__") else ""
+        raise ArgumentError(argument, f"must be {FORMS}{of_arrays}", type_of(given))
     if given and all(is_dataclass(one) for one in given):
         return kind.to_jsonl(given).encode(), "list"
     wrong = next((one for one in given if not isinstance(one, Mapping)), None)

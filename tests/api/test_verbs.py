@@ -210,7 +210,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a number": (5, "got an int"),
     "nothing": (None, "got a NoneType"),
     "bytes": (b"{}", "got a bytes"),
-    "an array": (np.zeros((2, 2)), "got a numpy.ndarray"),
+    "an array": (np.zeros((2, 2)), "of an array, `convert` makes predictions, got a numpy.ndarray"),
     "a list of numbers": ([1], "got a list of an int"),
     "a list of texts": (["a.jsonl"], "got a list of a str"),
     "no file": ("nowhere.jsonl", "got 'nowhere.jsonl', where there is no file"),
