@@ -277,7 +277,7 @@ def test_where_no_board_is_none_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "typo").exists()
 
 
-def test_a_key_is_rotated_in_the_vault(operator: Operator) -> None:
+def test_a_key_is_rotated_in_the_vault_and_nowhere_else(operator: Operator, tmp_path: Path) -> None:
     signer = operator.board.signer
     before = signer.key_id
     vault = Path(operator.board.blobs.folder).parent / "vault"
@@ -285,6 +285,9 @@ def test_a_key_is_rotated_in_the_vault(operator: Operator) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.split() == [signer.key_id, signer.public_key_text]
     assert signer.key_id != before
+    done = CliRunner().invoke(app, ["admin", "rotate-receipt-key", "--vault", str(tmp_path)])
+    assert done.exit_code == 2
+    assert list(tmp_path.glob("*.json")) == []
 
 
 def test_orphans_are_young_uploads_never(operator: Operator) -> None:

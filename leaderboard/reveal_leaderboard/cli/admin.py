@@ -395,8 +395,10 @@ def rotate_receipt_key(
     vault: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The worker's vault.")],
 ) -> None:
     """Sign receipts with a new key from now on; old and new key sign the change. As the worker's user."""
-    from reveal_leaderboard.release.receipts import Signer
+    from reveal_leaderboard.release.receipts import KEY_FILE, Signer
 
+    if not (vault / KEY_FILE).exists():  # a signer would make one, in whatever folder
+        raise typer.BadParameter(f"must be a worker's vault, with {KEY_FILE}, got {vault}", param_hint="--vault")
     signer = Signer(vault)
     signer.rotate()
     typer.echo(f"{signer.key_id}  {signer.public_key_text}")
