@@ -20,6 +20,7 @@ import csv
 import hashlib
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from reveal_leaderboard.store.ratings import (
     put_rating,
     ratings_of,
     read_ratings_file,
+    refuse_lines,
 )
 from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, lock_known, note
 from reveal_leaderboard.store.tables import answers, ratings, submissions
@@ -101,16 +103,8 @@ def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: 
         If the actor may not read.
     """
     _permit(actor, policy)
-    query = (
-        sa.select(ratings.c.answer_id)
-        .join(answers, answers.c.id == ratings.c.answer_id)
-        .join(submissions, submissions.c.id == answers.c.submission_id)
-        .where(ratings.c.reader == actor.name, *_is_read(benchmark))
-        .order_by(ratings.c.rated_at.desc(), ratings.c.answer_id)
-        .limit(1)
-    )
-    found = connection.execute(query).scalar_one_or_none()
-    return None if found is None else find_answer(connection, found)
+    found = _rated_by(connection, actor.name, benchmark)
+    return find_answer(connection, found[0]) if found else None
 
 
 def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: ReadingPolicy) -> StoredAnswer | None:
@@ -195,9 +189,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
             n_new += _write(connection, touched[answer.submission_id], answer, line.reader, line.scores, who=who)
         except (RatingError, NotAllowedError) as error:
             problems.append(f"line {line.line}: {error}")
-    if problems:
-        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
-        raise RatingError(f"{path.name}: {'; '.join(problems[:20])}{more}")
+    refuse_lines(path, problems)
     complete = []
     for one, submission in touched.items():
         if _end_if_complete(connection, submission, settings.of(submission.benchmark).reading, who=who):
@@ -247,14 +239,16 @@ def _is_read(benchmark: str) -> tuple[sa.ColumnElement[bool], ...]:
     return of_board, submissions.c.status == "reading", submissions.c.hidden_at.is_(None)
 
 
-def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> set[str]:
+def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequence[str]:
+    """The answers that a reader rated, of those that are still read, the last first."""
     query = (
         sa.select(ratings.c.answer_id)
         .join(answers, answers.c.id == ratings.c.answer_id)
         .join(submissions, submissions.c.id == answers.c.submission_id)
         .where(ratings.c.reader == reader, *_is_read(benchmark))
+        .order_by(ratings.c.rated_at.desc(), ratings.c.answer_id)
     )
-    return set(connection.execute(query).scalars())
+    return connection.execute(query).scalars().all()
 
 
 def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> dict[str, int]:
@@ -262,7 +256,7 @@ def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: Readi
     _permit(actor, policy)
     others = submissions.c.team_id.not_in(sorted(_own_teams(actor)))
     counts = count_ratings(connection, *_is_read(benchmark), others)
-    mine = _rated_by(connection, actor.name, benchmark)
+    mine = set(_rated_by(connection, actor.name, benchmark))
     return {one: n for one, n in counts.items() if n < policy.readers_per_answer and one not in mine}
 
 

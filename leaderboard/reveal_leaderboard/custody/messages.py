@@ -14,7 +14,7 @@ import array
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from reveal_leaderboard.custody.limits import JailLimits
@@ -47,13 +47,9 @@ class Request:
     reopened: int = 0
     shared: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Request:
-        """Back from :meth:`to_json`."""
+        """From its fields as plain JSON values."""
         return cls(**{**raw, "limits": JailLimits(**raw["limits"]), "places": tuple(raw["places"])})
 
 

@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from reveal_leaderboard.custody.confinement import PACKAGES, is_inside, program_places
@@ -190,7 +190,7 @@ class TemplateService:
         end_read, end_write = os.pipe2(os.O_CLOEXEC)
         handed = [answer_write, end_write]
         try:
-            handed.append(memory_file(json.dumps(request.to_json()).encode()))
+            handed.append(memory_file(json.dumps(asdict(request)).encode()))
             handed.append(memory_file(shared))
             with self._lock:
                 process, control = self._running()

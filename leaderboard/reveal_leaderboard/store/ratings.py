@@ -195,10 +195,15 @@ def read_ratings_file(path: Path) -> list[RatingLine]:
         before = first.setdefault((line.answer_id, line.reader), line.line)
         if before != line.line:
             problems.append(f"line {line.line}: the reader rated this answer already in line {before}")
+    refuse_lines(path, problems)
+    return lines
+
+
+def refuse_lines(path: Path, problems: Sequence[str]) -> None:
+    """Refuse a file whose lines have problems: with the first of these, and how many more there are."""
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise RatingError(f"{path.name}: {'; '.join(problems[:_SHOWN])}{more}")
-    return lines
 
 
 def _line(row: dict[str | Any, Any], number: int, problems: list[str]) -> RatingLine:
