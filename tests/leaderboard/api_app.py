@@ -27,6 +27,7 @@ from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.scores import Signing
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web import api
 from reveal_leaderboard.web.auth import Auth, Provider
@@ -118,8 +119,10 @@ class World:
             files = {"file": (file.name, stream)}
             return self.client(who).post(SUBMISSIONS, data=fields, files=files, **options)
 
-    def score(self, submission_id: str, value: float = 0.47) -> None:
-        """End the next job, which must be that of `submission_id`, with one figure."""
+    def score(
+        self, submission_id: str, value: float = 0.47, *, final: float | None = None, sign: Signing | None = None
+    ) -> None:
+        """End the next job, which must be that of `submission_id`, with one figure, and one that is kept back."""
         queue, served = self.services.queue, [self.services.intake.catalogue.current(BENCHMARK).key]
         job = queue.claim("hand", served=served)
         while job is not None and job.kind != "score":
@@ -127,8 +130,9 @@ class World:
             job = queue.claim("hand", served=served)
         assert job.subject == submission_id
         self.n_scored += 1
-        outcome = ScoredOutcome(released(value), None, "e" * 64, Fingerprint(f"{self.n_scored:064d}", ()))
-        assert queue.finish_score(job, who="worker:hand", outcome=outcome)
+        kept_back = None if final is None else released(final)
+        outcome = ScoredOutcome(released(value), kept_back, "e" * 64, Fingerprint(f"{self.n_scored:064d}", ()))
+        assert queue.finish_score(job, who="worker:hand", outcome=outcome, sign=sign)
 
 
 def released(value: float) -> ReleasedScore:
@@ -181,7 +185,7 @@ def api_world(
     published = board.published
     custody = LintHere()
     catalogue = Catalogue(store, [published])
-    intake = Intake(store, blobs(root / "blobs"), catalogue, children or custody, accounts)  # type: ignore[arg-type]
+    intake = Intake(store, Blobs(root / "blobs"), catalogue, children or custody, accounts)  # type: ignore[arg-type]
     queue = Queue(store.engine, figures)
     services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), **options)
     app = FastAPI(title="Test", version="1", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
@@ -211,15 +215,6 @@ def world(kept_world: World) -> Iterator[World]:
     kept.put_back()
     for name, _ in list(services.intake.blobs.names()):
         services.intake.blobs.remove(name)
-
-
-def blobs(folder: Path) -> Blobs:
-    """An empty store of uploads in `folder`."""
-    folder.mkdir()
-    try:
-        return Blobs(folder.as_uri())  # type: ignore[arg-type]
-    except TypeError:
-        return Blobs(folder)
 
 
 def private_parts(world: World) -> Mapping[str, str]:

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.release.fingerprints import Fingerprint
-from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.scores import Score
@@ -20,7 +18,7 @@ from reveal_leaderboard.store.tables import receipts as table
 from reveal_leaderboard.store.tables import scores
 
 from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
-from tests.leaderboard.api_app import SUBMISSIONS, Person, World, kept_world, problem, released, sent, world
+from tests.leaderboard.api_app import SUBMISSIONS, Person, World, kept_world, problem, sent, world
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
 from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
@@ -153,17 +151,7 @@ def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
 def score(world: World, file: Path, model: str, value: float, final: float | None, signer: receipts.Signer) -> str:
     """A submission that is scored and signed, as by a worker."""
     found = sent(world, file, model)
-    queue, served = world.services.queue, [world.services.intake.catalogue.current(SERVED_BENCHMARK).key]
-    while (job := queue.claim("hand", served=served)) is not None and job.kind != "score":
-        queue.finish_result(job, document={"schema": 1, "entries": {}, "computed_for": []})
-    assert job is not None
-    kept_back = None if final is None else released(final)
-    outcome = ScoredOutcome(released(value), kept_back, "e" * 64, Fingerprint(found.ljust(64, "0"), ()))
-
-    def sign(connection: sa.Connection, submission: Submission, one: Score) -> None:
-        receipts.append(connection, signer, submission, one)
-
-    assert queue.finish_score(job, who="worker:hand", outcome=outcome, sign=sign)
+    world.score(found, value, final=final, sign=lambda c, submission, one: receipts.append(c, signer, submission, one))
     return found
 
 
