@@ -105,6 +105,16 @@ def test_a_stranger_s_key_is_not_a_successor(filled: FilledBoard, tmp_path: Path
         verify_receipt(file, stranger.public_key_text)
 
 
+def test_a_worker_is_told_that_another_vault_signed_before(filled: FilledBoard, tmp_path: Path) -> None:
+    """A mistyped --vault is a new vault with a new key, and what it signs no audit finds intact."""
+    filled.signer.rotate()  # a key that follows the last one is no other
+    stranger = receipts.Signer(tmp_path)
+    with filled.store.read() as connection:
+        for signer, others in ((filled.signer, []), (stranger, [(BENCHMARK, VERSION)])):
+            signers = {(BENCHMARK, VERSION): signer, (BENCHMARK, "9.9.9"): signer}
+            assert receipts.with_other_keys(connection, signers) == others
+
+
 def test_the_key_is_made_once_and_is_its_owner_s(tmp_path: Path) -> None:
     folder = vault(tmp_path)
     signers = at_once(lambda _: receipts.Signer(folder), range(8))

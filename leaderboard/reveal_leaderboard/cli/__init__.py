@@ -188,6 +188,9 @@ def worker(
             senders = open_senders(store, os.environ)
         except SettingsError as error:
             raise typer.BadParameter(str(error), param_hint="--settings") from None
+        with store.read() as connection:
+            for key in receipts.with_other_keys(connection, process.signers):
+                log.warning("another key signed the receipts of %s %s so far: is --vault the board's vault?", *key)
         with store.write() as connection:  # those of a board that has final figures from before they were signed
             if n := receipts.append_missing(connection, process.signers):
                 log.info("signed %d receipts of final figures that had none", n)

@@ -108,6 +108,11 @@ class Signer:
         """Short name of the key."""
         return key_id(self.public_key_text)
 
+    def key_ids(self) -> set[str]:
+        """Short names of the key and of those that it succeeded."""
+        key = self._load()
+        return {key_id(text) for text in (key.public_text, *(one["statement"]["old_key"] for one in key.succession))}
+
     def rotate(self) -> dict[str, Any]:
         """Put a new key in the place of this one, which is forgotten; returns the statement signed with both.
 
@@ -176,6 +181,18 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     connection.execute(receipts.insert().values(**values))
     connection.execute(chains.update().where(chains.c.name == CHAIN).values(length=receipt.id, head=receipt.hash))
     return receipt
+
+
+def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> list[tuple[str, str]]:
+    """The (benchmark, version) of `signers` whose last receipt was signed with a key that theirs did not succeed."""
+    found = []
+    for (benchmark, version), signer in signers.items():
+        query = sa.select(receipts.c.key_id).join(submissions, submissions.c.id == receipts.c.submission_id)
+        mine = query.where(submissions.c.benchmark == benchmark, receipts.c.version == version)
+        last = connection.execute(mine.order_by(receipts.c.id.desc()).limit(1)).scalar_one_or_none()
+        if last is not None and last not in signer.key_ids():
+            found.append((benchmark, version))
+    return found
 
 
 def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
