@@ -13,7 +13,7 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   call it as often (:func:`~reveal_bench.metrics.agreement.lowest_kappa`) to 1. So has another mean of one finding, such
   as IoU, with t in place of the normal quantile. And so has every figure at an end of its scale, or without any spread,
   where the standard error is 0; its effective sample size is the number of patients behind it, of an F1 of 0 or the
-  lowest kappa half of it: F1 is 2 / (k + 1) where one of k patients is called by both.
+  lowest kappa :data:`OF_NO_OVERLAP` of it: F1 is 2 / (k + 1) where one of k patients is called by both.
 * A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
@@ -57,6 +57,9 @@ LEAST_UNITS_IN_MACRO = 5
 POOLED_FREEDOM, POOLED_FREEDOM_OF_RATIOS = 5.0, 2.0
 """Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro: of means over
 rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose variances differ more between findings."""
+OF_NO_OVERLAP = 0.75
+"""Share of patients that counts for the interval of an F1 of 0, or of the lowest kappa. All would be those of F1 as a share
+of k patients, half those of TP / (TP + FP + FN) brought to the scale of F1; simulated worlds fit between .65 and .8."""
 
 Z = NormalDist().inv_cdf(0.975)
 """How many standard errors the ends of a 95 % interval lie from the middle of a normal distribution."""
@@ -207,7 +210,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         width = high - lowest
         shares, errors, bias = (values - lowest) / width, errors / width, bias / width
         is_still = (errors < _NO_SPREAD) | (shares < _NO_SPREAD) | (shares > 1 - _NO_SPREAD)
-        still = evidence.n_units * np.where(evidence.of_overlap & (shares < 0.5), 0.5, 1)
+        still = evidence.n_units * np.where(evidence.of_overlap & (shares < 0.5), OF_NO_OVERLAP, 1)
         effective = np.where(is_still, still, _divide(shares * (1 - shares), errors**2))
         is_single = np.full(values.shape, True)
         is_single[0] = evidence.averaged is None

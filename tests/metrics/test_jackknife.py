@@ -205,11 +205,11 @@ def test_kappa_of_two_readers(n_categories: int, weights: str | None, suffix: st
 
 def test_two_readers_who_never_agree_on_a_finding_have_an_interval_from_the_lowest_kappa() -> None:
     # Each of 20 cases of 20 patients: 10 found by one, 5 others by the other. Chance 1/2 1/4 + 1/2 3/4 = 1/2,
-    # agreement 5/20: kappa -1/2, the lowest. Wilson of 0 in half of 15: 0 to z2 / (7.5 + z2), on a scale of 3/2
+    # agreement 5/20: kappa -1/2, the lowest. Wilson of 0 in .75 of 15: 0 to z2 / (11.25 + z2), on a scale of 3/2
     a, b = np.repeat([1, 0, 0], [10, 5, 5]), np.repeat([0, 1, 0], [10, 5, 5])
     square = norm.ppf(0.975) ** 2
     got = estimate_agreement(a, b, n_categories=2)
-    assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (7.5 + square)], abs=1e-9)
+    assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (11.25 + square)], abs=1e-9)
 
 
 def test_agreement_has_no_interval_where_a_rare_category_decides_or_nobody_differs() -> None:
