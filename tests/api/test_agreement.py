@@ -30,8 +30,8 @@ def said(reader: str, scores: str) -> Rows:
 
 def test_two_readers_by_hand() -> None:
     # Of 20 cases A calls 10, B 5 others: chance 1/2 1/4 + 1/2 3/4 = 1/2, agreement 5/20: kappa -1/2, the lowest that
-    # there can be. Wilson's of 0 in three quarters of the 15 that either calls, on a scale of 3/2; C and A have the first 11
-    # cases in common, C and B too: fewer than 12
+    # there can be. Wilson's of 0 in three quarters of the 15 that either calls, on a scale of 3/2; C and A have the
+    # first 11 cases in common, C and B too: fewer than 12
     a, b = said("A", "yes " * 10 + "no " * 10), said("B", "no " * 10 + "yes " * 5 + "no " * 5)
     result = rb.agreement([*a, *b, *said("C", "yes " * 11)])
     first, second, third = result.pairs
