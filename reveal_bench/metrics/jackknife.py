@@ -59,7 +59,7 @@ POOLED_FREEDOM, POOLED_FREEDOM_OF_RATIOS = 5.0, 2.0
 rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose variances differ more between findings."""
 OF_NO_OVERLAP = 0.75
 """Share of patients that counts for the interval of an F1 of 0, or of the lowest kappa. All would be right for F1 as a
-share of k patients, half for TP / (TP + FP + FN) brought to the scale of F1; simulated worlds fit between .65 and .8."""
+share of k patients, half for TP / (TP + FP + FN) brought to the scale of F1; simulated worlds fit from .65 to .8."""
 
 Z = NormalDist().inv_cdf(0.975)
 """How many standard errors the ends of a 95 % interval lie from the middle of a normal distribution."""
