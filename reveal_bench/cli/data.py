@@ -180,6 +180,7 @@ def publish(
     _ask(yes)
     # The holdout first: a public version whose references are nowhere could not be scored.
     if vault is not None:
+        hub.check_there(public, token=token)  # a tag of the holdout would stay where the public folder is refused
         _send(vault, holdout_token, message)
     published = _send(public, token, message)
     typer.echo(f"load it with {published.load_line}")

@@ -333,6 +333,25 @@ def check_holdout_token(token: str, public_token: str | None = None) -> None:
             raise ValueError("`token` of a holdout must be one of its own, got the token of the public repositories")
 
 
+def check_there(publication: Publication, *, token: str | None = None) -> None:
+    """Raise what :func:`send` would refuse of a repository that exists; nothing is sent or made."""
+    if Repository(publication.repo_id, token=find_token(token)).state() is not None:
+        _ready(publication, token, None)
+
+
+def _ready(
+    publication: Publication, token: str | None, endpoint: str | None
+) -> tuple[Repository, State, dict[str, RemoteFile]]:
+    """The repository, made if it is missing, its state and its files, if the publication may go there."""
+    if publication.is_holdout:
+        check_holdout_token(token or "")
+    repository = Repository(publication.repo_id, token=find_token(token), endpoint=endpoint)
+    state = opened(repository, publication)
+    there = {} if state.head is None else repository.files(state.head)
+    check_repository(repository, publication, state, there)
+    return repository, state, there
+
+
 def send(
     publication: Publication,
     *,
@@ -350,12 +369,7 @@ def send(
     PublishRefusedError, ParentMovedError, HubError
         As in :func:`publish`.
     """
-    if publication.is_holdout:
-        check_holdout_token(token or "")
-    repository = Repository(publication.repo_id, token=find_token(token), endpoint=endpoint)
-    state = opened(repository, publication)
-    there = {} if state.head is None else repository.files(state.head)
-    check_repository(repository, publication, state, there)
+    repository, state, there = _ready(publication, token, endpoint)
     tagged = state.tags.get(publication.tag)
     if tagged is not None:  # and names this very content, or the check would have refused
         return _published(repository, publication, tagged)

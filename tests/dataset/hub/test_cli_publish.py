@@ -74,7 +74,7 @@ def test_a_dry_run_shows_all_and_touches_no_network(hub: FakeHub, publisher: Cli
     assert manifest[:3] == ["manifest/", str(sum(name.startswith("manifest/") for name in sizes)), "files"]
 
 
-def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folders) -> None:
+def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folders, tmp_path: Path) -> None:
     words = (folders.public, "org/cli", "--public", "--holdout", folders.vault, "--holdout-repo", "vault/cli")
     tokens = {"HF_TOKEN": MAINTAINER, "HF_HOLDOUT_TOKEN": VAULT}
     order: list[str] = []
@@ -93,6 +93,10 @@ def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folde
     assert not repo.private
     again = printed(publisher, *words, "--yes", **tokens).splitlines()
     assert again[-2] == f"{where}: 0 files uploaded, {n_files} unchanged"
+    other = build(tmp_path, version="1.1.0", seed=4)  # releases what was private
+    words = (other.public, "org/cli", "--public", "--holdout", other.vault, "--holdout-repo", "vault/cli", "--yes")
+    assert "must not hold what was private" in printed(publisher, *words, expect=1, **tokens)
+    assert list(hub.repo("vault/cli").tags) == ["v1.0.0"]  # nothing of the refused version is there
 
 
 def test_it_asks_and_is_private_unless_told_otherwise(
