@@ -91,10 +91,11 @@ class Metric:
 
         Examples
         --------
-        >>> METRICS["point_hit"].in_words, METRICS["ap_50"].in_words, METRICS["f1"].in_words
-        ('hit rate', 'AP 50', 'F1')
+        >>> METRICS["point_hit"].in_words, METRICS["ap_50"].in_words, METRICS["cohen_kappa"].in_words
+        ('hit rate', 'AP 50', "Cohen's kappa")
         """
-        return self.title[:1].lower() + self.title[1:] if self.title[1:2].islower() else self.title
+        is_name = self.title.startswith(("Cohen", "Dice", "Gwet", "Hamming", "Hausdorff"))
+        return self.title if is_name or not self.title[1:2].islower() else self.title[:1].lower() + self.title[1:]
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON has it: a range without an upper end has `high` None."""

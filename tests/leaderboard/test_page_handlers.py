@@ -405,7 +405,7 @@ def test_compare_opens_with_the_first_two_places(world: Any) -> None:
     world.rank({a: (1, 1, 2, "A"), b: (1, 1, 2, "A")})
     *_, markup, query = compare._Handlers(world.services).open(asking(world, None))
     assert query == f"benchmark={IMAGES}&a={a}&b={b}"
-    assert "Macro Hit rate: A − B is +10 points" in markup
+    assert "Macro hit rate: A − B is +10 points" in markup
     assert "tier A" in markup
 
 

@@ -359,7 +359,9 @@ class LocalizationTally(Tally):
         """Findings without a drawing."""
         total = sum(self.not_drawn.values())
         each = ", ".join(f"{findings[i]} {n:,}" for i, n in sorted(self.not_drawn.items()) if n)
-        return f"{total:,} times a finding is present without a ground-truth drawing" + (f" ({each})" if each else "")
+        if not each:
+            return "every finding that is present has a ground-truth drawing"
+        return f"{total:,} times a finding is present without a ground-truth drawing ({each})"
 
     def agreement_cells(self) -> list[object]:
         """The individual readers, and how many of them drew on how many images."""

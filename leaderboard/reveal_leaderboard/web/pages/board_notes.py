@@ -160,7 +160,7 @@ def _forest(entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metr
         "Filled dot: submission, with its 95 % interval. Hollow square: human readers; hollow diamond: other published "
         f"rows, without an interval.{cut}"
     )
-    return plots.forest(marks, metric=metric.name, title=f"Macro {metric.title}, %", note=note)
+    return plots.forest(marks, metric=metric.name, title=f"Macro {metric.in_words}, %", note=note)
 
 
 def _heat_map(
@@ -191,7 +191,7 @@ def _over_time(board: Standings, metric: Metric) -> str:
         for entry in board.entries
         if (figure := entry.figure(metric.name)) is not None
     ]
-    return plots.best_over_time(days, better=metric.better, title=f"Macro {metric.title}: the best over time, %")
+    return plots.best_over_time(days, better=metric.better, title=f"Macro {metric.in_words}: the best over time, %")
 
 
 def _cut(entries: Sequence[Entry]) -> str:

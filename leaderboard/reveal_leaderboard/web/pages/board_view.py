@@ -139,7 +139,7 @@ def _in_order(board: Standings, view: View) -> tuple[Entry, ...]:
 def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
     """The columns that have a figure in any row, and the titles of those that have none and are left out."""
     metric = next((m for m in board.metrics if m.name == view.columns), None)
-    wanted = [_Column(m, MACRO, f"Macro {m.title}", board.chance.get(m.name)) for m in board.metrics]
+    wanted = [_Column(m, MACRO, f"Macro {m.in_words}", board.chance.get(m.name)) for m in board.metrics]
     if metric is not None:
         wanted = [column for column in wanted if column.metric is metric]
         wanted += [_Column(metric, finding, finding) for finding in board.findings]
@@ -252,7 +252,7 @@ def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, s
 
 def _apart(board: Standings) -> str:
     """The published rows of another data set, folded away."""
-    columns = [_Column(m, MACRO, f"Macro {m.title}") for m in board.metrics]
+    columns = [_Column(m, MACRO, f"Macro {m.in_words}") for m in board.metrics]
     columns = [c for c in columns if any(c.metric.name in row.figures for row in board.references)]
     if not columns:
         return ""

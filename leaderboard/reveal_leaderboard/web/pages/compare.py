@@ -180,8 +180,8 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated:
     words, unit = (_rated_points, "") if is_rated else (_points, " points")
     ends = "" if macro["low"] is None else f" ({words(macro['low'])} to {words(macro['high'])})"
     apart = "significant" if macro["told_apart"] else "not significant"
-    title = METRICS[str(macro["metric"])].title
-    headline = f"Macro {title}: A − B is {words(macro['value'])}{unit}{ends}, {apart}."
+    named = METRICS[str(macro["metric"])].in_words
+    headline = f"Macro {named}: A − B is {words(macro['value'])}{unit}{ends}, {apart}."
     if a.tier is None or b.tier is None or (a.tier != b.tier) == bool(macro["told_apart"]):
         return headline, counted
     why = (

@@ -100,7 +100,8 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
 
 def changes_view(old: ReleasedScore, new: ReleasedScore, titles: Mapping[str, str], names: Sequence[str]) -> str:
     """The macros of two versions side by side; `names` are the versions, the old one first."""
-    macros = [(title, old.figure(metric), new.figure(metric)) for metric, title in titles.items()]
+    words = {metric: METRICS[metric].in_words if metric in METRICS else title for metric, title in titles.items()}
+    macros = [(title, old.figure(metric), new.figure(metric)) for metric, title in words.items()]
     rows = [row for row in macros if row[1:] != (None, None)]
     return draw(PAGE, "changes", rows, list(names)) if rows else ""
 
