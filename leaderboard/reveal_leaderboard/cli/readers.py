@@ -174,7 +174,7 @@ def readers_status(data: Data) -> None:
     for n_votes, n_items in found.items_by_votes.items():
         typer.echo(f"{n_items:,} with {n_votes} vote{'s' * (n_votes != 1)}")
     if found.version:
-        typer.echo(f"lists changed {found.version} times: export with --reassigned")
+        typer.echo(f"lists changed {found.version} time{'s' * (found.version != 1)}: export with --reassigned")
 
 
 def readers_close(
@@ -224,7 +224,7 @@ def readers_export(
     typer.echo(f"{out}: {n_answers:,} answers")
     if reassigned is not None:
         version = export_assignments(readings, reassigned)
-        typer.echo(f"{reassigned}: the lists, changed {version} times")
+        typer.echo(f"{reassigned}: the lists, changed {version} time{'s' * (version != 1)}")
     elif readings.version() and readings.form == "votes":
         typer.secho("lists have changed: import-votes needs --reassigned, too", fg="yellow")
 
