@@ -18,7 +18,7 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
   :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
   and is the pooled one. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
-  findings' biases.
+  findings' biases. The macro of one finding has the interval of that finding.
 * Every other figure has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; on its own scale if it has no bounds, as a difference has none here. A macro of kappa, whose scale goes
   down to -1, has the same on its own scale.
@@ -223,6 +223,8 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
             shifted = np.where(is_single, shifted, plain)
         effective = np.where(evidence.enough, effective, inf)  # of no patient there is none
         ends = lowest + width * np.where(has_wilson, _wilson(shares, effective, quantiles), shifted)
+        if evidence.averaged is not None and len(evidence.averaged) == 1:
+            ends[:, 0] = ends[:, evidence.averaged[0]]
     else:
         reach = t_quantile(freedom) * errors
         ends = np.clip([values - bias - reach, values - bias + reach], low, high)  # a scale may end on one side
@@ -247,8 +249,10 @@ def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArr
     errors, freedom = standard_errors(evidence.left_out)
     n = len(evidence.left_out)
     bias = (n - 1) * (evidence.left_out.mean(axis=0) - values)
-    if evidence.averaged is not None and len(evidence.averaged):
-        errors[0], freedom[0], bias[0] = _of_mean(values, evidence, evidence.averaged)
+    averaged = evidence.averaged
+    if averaged is not None and len(averaged):
+        alone = [column[averaged[0]] for column in (errors, freedom, bias)]
+        errors[0], freedom[0], bias[0] = alone if len(averaged) == 1 else _of_mean(values, evidence, averaged)
     return np.clip(bias, -errors, errors), errors, freedom
 
 

@@ -212,6 +212,16 @@ def test_two_readers_who_never_agree_on_a_finding_have_an_interval_from_the_lowe
     assert found(got, "cohen_kappa", "all") == pytest.approx([-0.5, -0.5 + 1.5 * square / (11.25 + square)], abs=1e-9)
 
 
+def test_a_macro_of_one_finding_has_its_interval(rng: np.random.Generator) -> None:
+    called, truth = rng.random((2, 60, 1)) < 0.4
+    for metric, values in (("point_hit", rng.random(40) < 0.8), ("mask_iou", rng.random(40) ** 3)):
+        got = estimate_cases(metric, 1, np.asarray(values, float))
+        assert found(got, metric, "macro") == found(got, metric, "all")
+    for metric in ("f1", "cohen_kappa"):
+        got = estimate_labels(called, truth, labels=["COPD"])
+        assert found(got, metric, "macro") == found(got, metric, "COPD")
+
+
 def test_agreement_has_no_interval_where_a_rare_category_decides_or_nobody_differs() -> None:
     a = np.repeat([1, 0], [11, 29])
     for n_ones, printed in ((11, False), (12, True)):  # whom either reader calls present, 40 rated
