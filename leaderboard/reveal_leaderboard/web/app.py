@@ -81,8 +81,7 @@ class OwnMethods(Gate):
         super().__init__(app)
         self.owner = owner
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._match(scope) is not Match.PARTIAL:
             await self.app(scope, receive, send)
             return

@@ -63,16 +63,16 @@ log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Middleware for requests: `handle` does the work, and what is no request passes."""
+    """Middleware for requests: `_handle` does the work, and what is no request passes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        await (self.handle if scope["type"] == "http" else self.app)(scope, receive, send)
+        await (self._handle if scope["type"] == "http" else self.app)(scope, receive, send)
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         raise NotImplementedError
 
@@ -149,9 +149,7 @@ class SecureHeaders(Gate):
         if is_secure:
             self.headers["Strict-Transport-Security"] = "max-age=31536000"
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def stamped(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
@@ -271,9 +269,7 @@ class Problems(Gate):
     Frameworks answer some errors by themselves, in plain text or in JSON of their own: CORS, routing, Gradio.
     """
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         def is_foreign(start: Message) -> bool:
             kind = Headers(raw=start.get("headers", [])).get("content-type", "").partition(";")[0]
             return start["status"] >= 400 and kind not in (PROBLEM_TYPE, "text/html")
@@ -318,8 +314,7 @@ class SameOrigin(Gate):
         super().__init__(app)
         self.is_secure = is_secure
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scheme = "https" if self.is_secure else scope.get("scheme", "http")
         if scope["method"] not in SAFE_METHODS and _is_foreign(Headers(scope=scope), scheme):
             await send_problem(send, 403, "Requests from other sites' pages are refused.")
@@ -358,8 +353,7 @@ class BodyLimit(Gate):
         self.limit = limit
         self.grace_seconds, self.bytes_per_second = grace_seconds, bytes_per_second
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(self, receive)
         started = False
 
@@ -463,9 +457,7 @@ def error_page(status: int, title: str, detail: str) -> str:
 class ErrorPages(Gate):
     """Answers people with pages where programs are answered with problem documents (RFC 9457)."""
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(start: Message, body: bytes) -> None:
             await _send_page(start, body, send, has_body=scope["method"] != "HEAD")
 

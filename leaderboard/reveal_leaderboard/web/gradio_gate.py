@@ -69,8 +69,7 @@ class GradioGate(Gate):
         self.auth, self.functions = auth, functions
         self._sessions, self._files = _Sessions(), _Files()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         is_api = path.startswith(API)
         if _is_closed(scope["method"], path) or b"deep_link" in scope["query_string"]:

@@ -130,9 +130,7 @@ class LinkPreviews(Gate):
         super().__init__(app)
         self.services = services
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(start: Message, body: bytes) -> None:
             await self._send(scope, start, body, send)
 

@@ -87,8 +87,7 @@ class CountRequests(Gate):
         super().__init__(app)
         self._metrics, self._templates = metrics, frozenset(templates)
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and count how it ended."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
 
         async def watch(message: Message) -> None:

@@ -104,8 +104,7 @@ class RateLimit(Gate):
         self._buckets = _Buckets(clock)
         self._open: Counter[str] = Counter()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         address = _address(scope)
         if self._open[address] >= self.limits.open_requests:
             detail = f"There are {self.limits.open_requests} requests under way from your address already."
