@@ -64,7 +64,7 @@ PriceIn = Annotated[str | None, typer.Option(help="Price per million input token
 PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
 PriceCached = Annotated[str | None, typer.Option(help="Price per million cached input tokens, for the cost.")]
 
-_NO_INTERVAL = "no interval where a figure rests on too few patients: docs/statistics.md"
+_NO_INTERVAL = "no interval where too few patients are behind a figure, or it has no spread: docs/statistics.md"
 
 
 def write_tables(result: ShownTables | Comparisons, out: Path | None) -> None:

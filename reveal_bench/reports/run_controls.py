@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.evaluation.compare import ALPHA, Comparison, compare
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -63,9 +63,12 @@ class Controlled:
         found = self.difference
         if not self.n_answered:
             return "nothing answered"
-        if found is None or math.isnan(found.low):
+        has_interval = found is not None and not math.isnan(found.low)
+        if found is None or not (has_interval or found.p <= 1):
             return NOTHING
-        falls, rises = found.high < 0, found.low > 0
+        # Without any spread, such as that of the same answers, there is a p and no interval
+        is_shown = not found.low <= 0 <= found.high if has_interval else found.p <= ALPHA
+        falls, rises = is_shown and found.value < 0, is_shown and found.value > 0
         if CONTROLS[self.control].falls:
             return "falls, as it must" if falls else "no fall is shown"
         return "falls, as it must not" if falls else "rises" if rises else "no change is shown"
