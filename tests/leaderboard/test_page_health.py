@@ -38,7 +38,7 @@ def kept_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def world(kept_world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The same board for every test, with room on its disk and a worker for every benchmark."""
     kept = Kept(kept_world.store.engine)
-    kept_world.queue.beat_worker("one", [(IMAGES, "1.0.0"), (STUDIES, "1.0.0")], "rlimits, landlock-4", None, None)
+    kept_world.queue.beat_worker("one", [(IMAGES, "1.0.0"), (STUDIES, "1.0.0")], "rlimits, landlock-4", None)
     monkeypatch.setattr(Blobs, "room", lambda blobs: Room(500 * GB, 1000 * GB, False))
     yield kept_world
     kept.put_back()

@@ -120,7 +120,7 @@ def test_every_state_of_progress_is_told_in_words(
 def test_workers_that_were_not_seen_for_a_day_are_only_counted() -> None:
     now, hour = 1e6, 3600.0
     seen = {"new": now, "silent": now - 23 * hour, "gone": now - 25 * hour, "long gone": 0.0}
-    told = text_of(workers_view([WorkerRow(name, [], 0.0, at, None, "none", None) for name, at in seen.items()], now))
+    told = text_of(workers_view([WorkerRow(name, [], 0.0, at, "none", None) for name, at in seen.items()], now))
     assert [name in told for name in seen] == [True, True, False, False]
     assert "2 more, not seen for a day." in told
 

@@ -206,13 +206,11 @@ def test_the_expected_wait_is_turns_times_the_usual_time_over_living_workers(wor
 
 
 def test_workers_say_what_they_are(world: World) -> None:
-    world.queue.beat_worker("w1", [("a", "1")], "rlimits", "key", None)
-    world.queue.beat_worker("w1", [("a", "2")], "bubblewrap", "key", "j1")
+    world.queue.beat_worker("w1", [("a", "1")], "rlimits", "key")
+    world.queue.beat_worker("w1", [("a", "2")], "bubblewrap", "key")
     with world.store.read() as connection:
         [row] = world.queue.workers(connection)
-    assert (row.name, row.serves, row.confinement, row.receipt_key, row.job_id) == (
-        "w1", [["a", "2"]], "bubblewrap", "key", "j1",
-    )  # fmt: skip
+    assert (row.name, row.serves, row.confinement, row.receipt_key) == ("w1", [["a", "2"]], "bubblewrap", "key")
     assert row.started_at <= row.seen_at
 
 

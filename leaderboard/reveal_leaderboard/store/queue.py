@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Any
 
@@ -51,13 +51,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker: what it serves, how its children are confined, and what it works on."""
+    """A worker: what it serves, and how its children are confined."""
 
     name: str
     serves: list[list[str]]
     started_at: float
     seen_at: float
-    job_id: str | None
     confinement: str
     receipt_key: str | None
 
@@ -284,15 +283,13 @@ class Queue:
         serves: Sequence[tuple[str, str]],
         confinement: str,
         receipt_key: str | None = None,
-        job_id: str | None = None,
     ) -> None:
-        """Say that a worker lives, what it serves and what it works on."""
+        """Say that a worker lives, and what it serves."""
         with self.engine.begin() as connection:
             at = moment(connection)
             values: dict[str, Any] = {
                 "serves": [list(pair) for pair in serves],
                 "seen_at": at,
-                "job_id": job_id,
                 "confinement": confinement[:100],
                 "receipt_key": receipt_key,
             }
@@ -302,7 +299,8 @@ class Queue:
     @staticmethod
     def workers(connection: sa.Connection) -> list[WorkerRow]:
         """Every worker that was ever seen, the last seen first."""
-        query = sa.select(workers).order_by(workers.c.seen_at.desc(), workers.c.name)
+        columns = [workers.c[field.name] for field in fields(WorkerRow)]
+        query = sa.select(*columns).order_by(workers.c.seen_at.desc(), workers.c.name)
         return [WorkerRow(**row._mapping) for row in connection.execute(query)]
 
     def alive(self, connection: sa.Connection) -> list[WorkerRow]:

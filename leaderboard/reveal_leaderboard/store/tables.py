@@ -358,7 +358,7 @@ workers = sa.Table(
     sa.Column("serves", sa.JSON, nullable=False),
     _moment("started_at"),
     _moment("seen_at"),
-    _word("job_id", 32, nullable=True),
+    _word("job_id", 32, nullable=True),  # empty: workers never told it
     _word("confinement", 100),
     _word("receipt_key", 100, nullable=True),  # public half, base64
 )

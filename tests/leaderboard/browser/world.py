@@ -139,7 +139,7 @@ class World:
 
     def work(self, kind: str = "score", benchmark: str = IMAGES, version: str = "1.0.0") -> Any:
         """Lease the next job of a board, and check that it is of `kind`."""
-        self.queue.beat_worker("worker-1", [(benchmark, version)], "rlimits, landlock-4, seccomp", None, None)
+        self.queue.beat_worker("worker-1", [(benchmark, version)], "rlimits, landlock-4, seccomp", None)
         job = self.queue.claim("worker-1", served=[(benchmark, version)])
         if kind == "score" and job is not None and job.kind == "rank":  # it stood back long enough; the score asks anew
             self.queue.finish_result(job, document={"schema": 1, "metric": "", "entries": {}, "computed_for": []})
