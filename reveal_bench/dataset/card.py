@@ -74,7 +74,7 @@ def card_template(benchmark: Benchmark) -> str:
     """
     path = _template_path(benchmark)
     if not path.is_file():
-        raise ValueError(f"the benchmark {benchmark.name!r} needs a card: {_shown(path)} is missing")
+        raise ValueError(f"the benchmark {benchmark.name!r} needs a card: {template_name(benchmark)} is missing")
     asked = " ".join(filter(None, (KINDS[benchmark.kind].asked_in_words, benchmark.note)))
     values = {"form": benchmark.kind, "asked": asked}
     return PLACE.sub(lambda place: values.get(place[1], place[0]), path.read_text(encoding="utf-8"))
@@ -84,7 +84,9 @@ def _template_path(benchmark: Benchmark) -> Path:
     return bundled("dataset_cards") / f"{(benchmark.card or benchmark.name).removesuffix('.md')}.md"
 
 
-def _shown(path: Path) -> str:
+def template_name(benchmark: Benchmark) -> str:
+    """What messages call the card's template: one of ours by its place in the project, one's own by its path."""
+    path = _template_path(benchmark)
     return f"dataset_cards/{path.name}" if path.parent == bundled("dataset_cards") else str(path)
 
 
@@ -94,13 +96,14 @@ def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
     Raises
     ------
     ValueError
-        If the file is not a card: without a YAML block, a title or one of :data:`SECTIONS`.
+        If the file is not a card: without a YAML block, a title or one of :data:`SECTIONS`, or with a blank one.
     """
     if path.suffix != ".md" or not path.is_file():
         raise ArgumentError("card", "must be a Markdown file (.md)", path)
     _, body = front_matter(path.read_text(encoding="utf-8"))
     title = re.search(r"^# +(.+?) *$", body, flags=re.MULTILINE)
-    missing = [heading for heading in SECTIONS if heading not in sections(body)]
+    written = sections(body)
+    missing = [heading for heading in SECTIONS if not written.get(heading)]
     if title is None or missing:
         lacking = [*(["a title (# ...)"] if title is None else []), *(f"## {heading}" for heading in missing)]
         raise ArgumentError("card", "must have a title and every section of a card", f"{path} without {lacking[0]}")
@@ -207,8 +210,7 @@ def render_card(
     }
     unknown = {name for name in PLACE.findall(template) if name not in values}
     if unknown:
-        shown = _shown(_template_path(benchmark))
-        raise ValueError(f"{shown}: no value for the places {', '.join(sorted(unknown))}")
+        raise ValueError(f"{template_name(benchmark)}: no value for the places {', '.join(sorted(unknown))}")
     block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
     n_all = n_rows + (n_holdout or 0)
     block["size_categories"] = [next((name for limit, name in SIZE_CATEGORIES if n_all < limit), "1M<n<10M")]

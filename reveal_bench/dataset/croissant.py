@@ -17,7 +17,15 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Benchmark
-from reveal_bench.dataset.card import PLACE, SYNTHETIC_LICENCE, Config, card_template, front_matter, sections
+from reveal_bench.dataset.card import (
+    PLACE,
+    SYNTHETIC_LICENCE,
+    Config,
+    card_template,
+    front_matter,
+    sections,
+    template_name,
+)
 from reveal_bench.dataset.card_tables import column_meanings, config_meanings
 from reveal_bench.kinds import KINDS
 
@@ -165,7 +173,7 @@ def _rai(prose: Mapping[str, str], benchmark: Benchmark, synthetic: bool) -> dic
     empty = sorted(name for name, text in fields.items() if not text)
     if empty:
         places = ", ".join(f"{name} from {' and '.join(RAI[name])}" for name in empty)
-        raise ValueError(f"dataset_cards/{benchmark.name}.md: sections must hold prose for {places}")
+        raise ValueError(f"{template_name(benchmark)}: sections must hold prose for {places}")
     if not synthetic:
         return fields
     return {

@@ -127,7 +127,9 @@ def _of_reader(found: Annotations, reader: str) -> Annotations:
     if reader not in found.readers and len(by_own_id) == 1:
         [reader] = by_own_id
     if reader not in found.readers:
-        raise ArgumentError("reader", f"must be one of the file: {', '.join(found.readers) or 'it has none'}", reader)
+        raise ArgumentError(
+            "reader", f"must be one of the readers: {', '.join(found.readers) or 'there are none'}", reader
+        )
     return replace(
         found,
         drawings=tuple(one for one in found.drawings if one.reader == reader),

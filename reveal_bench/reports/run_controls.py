@@ -63,11 +63,10 @@ class Controlled:
         found = self.difference
         if not self.n_answered:
             return "nothing answered"
-        has_interval = found is not None and not math.isnan(found.low)
-        if found is None or not (has_interval or found.p <= 1):
+        if found is None or (math.isnan(found.low) and math.isnan(found.p)):
             return NOTHING
         # Without any spread, such as that of the same answers, there is a p and no interval
-        is_shown = not found.low <= 0 <= found.high if has_interval else found.p <= ALPHA
+        is_shown = found.p <= ALPHA if math.isnan(found.low) else not found.low <= 0 <= found.high
         falls, rises = is_shown and found.value < 0, is_shown and found.value > 0
         if CONTROLS[self.control].falls:
             return "falls, as it must" if falls else "no fall is shown"

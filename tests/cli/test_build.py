@@ -93,8 +93,11 @@ def test_a_card_of_ones_own_is_the_one_that_is_published(download: Path, tmp_pat
     assert validate_folder(tmp_path / "d", load=False) == []
     own.write_text(text)
     assert "must have title, author and year" in build(*words, "--overwrite", "--card", own, expect=1).stderr
-    own.write_text(text.replace("## Privacy", "## Secrets"))
-    assert "--card must have a title and every section" in build(*words, "--overwrite", "--card", own, expect=1).stderr
+    for wrong in ("## Secrets", "## Privacy\n\n## Secrets"):  # a section that is missing, a blank one
+        own.write_text(text.replace("## Privacy", wrong))
+        refused = build(*words, "--overwrite", "--card", own, expect=1).stderr
+        assert "--card must have a title and every section" in refused
+        assert "without ## Privacy" in refused.replace("\n", " ")
 
 
 def test_two_processes_build_at_least_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_what_cannot_be_converted_is_refused_before_anything_is_written(
     with pytest.raises(LintError, match=r"p\.jsonl has 1 error"):
         to_form("coco", world.folder, "released", tmp_path / "out", predictions=tmp_path / "p.jsonl")
     to_form("coco", world.folder, "released", tmp_path / "out")
-    with pytest.raises(ArgumentError, match="must be one of the file: ground_truth, got me"):
+    with pytest.raises(ArgumentError, match="must be one of the readers: ground_truth, got me"):
         from_form("coco", tmp_path / "out", world.folder, "released", tmp_path / "q.jsonl", reader="me")
     assert not (tmp_path / "q.jsonl").exists()
 
@@ -154,7 +154,7 @@ def test_references_of_one_reader_are_what_cocoeval_takes_for_the_truth(
     judged.accumulate()
     judged.summarize()
     assert judged.stats[0] == 1
-    with pytest.raises(ArgumentError, match="`reader` must be one of the file: ground_truth, human_benchmark"):
+    with pytest.raises(ArgumentError, match="`reader` must be one of the readers: ground_truth, human_benchmark"):
         to_form("coco", Path(folder), "released", tmp_path / "new", reader="me")
 
 
