@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.store.queue import ALIVE_SECONDS
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import (
     DELIVERY_STATES,
@@ -32,7 +33,6 @@ from reveal_leaderboard.store.tables import (
     submissions,
     workers,
 )
-from reveal_leaderboard.web.api.health import LIVE_SECONDS
 from reveal_leaderboard.web.gate import Gate
 
 RECENT_SECONDS = 24 * 3600.0
@@ -176,8 +176,9 @@ def _queue(connection: sa.Connection, now: float) -> Iterator[Metric]:
 
 
 def _workers(connection: sa.Connection, now: float) -> Iterator[Metric]:
-    query = sa.select(sa.func.count()).where(workers.c.seen_at >= now - LIVE_SECONDS)
-    yield _gauge("reveal_workers_alive", "Workers seen in the last minute.", connection.execute(query).scalar_one())
+    query = sa.select(sa.func.count()).where(workers.c.seen_at >= now - ALIVE_SECONDS)
+    n_alive = connection.execute(query).scalar_one()
+    yield _gauge("reveal_workers_alive", f"Workers seen in the last {ALIVE_SECONDS:g} seconds.", n_alive)
 
 
 def _durations(connection: sa.Connection, now: float) -> Iterator[Metric]:

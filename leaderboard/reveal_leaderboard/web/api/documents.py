@@ -16,9 +16,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from reveal_bench.entries.report import escape
 from reveal_bench.kinds import KINDS
+from reveal_leaderboard.accounts.credentials import MAX_TOKEN_DAYS, TOKEN_DAYS
 from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import Links, Model
+from reveal_leaderboard.store.queue import ALIVE_SECONDS
 
 ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
 """From the kind of who changed something, the part before the colon, to what is shown; "server" for all else."""
@@ -504,7 +506,7 @@ class TokenRequest(BaseModel):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,63}$", examples=["workstation"])]
     team_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}$")]
     scopes: Annotated[Sequence[Literal["read", "submit"]], Field(min_length=1, max_length=2)] = ("read", "submit")
-    days: Annotated[int, Field(ge=1, le=365, description="days until it expires")] = 90
+    days: Annotated[int, Field(ge=1, le=MAX_TOKEN_DAYS, description="days until it expires")] = TOKEN_DAYS
 
 
 class Health(Document):
@@ -520,5 +522,5 @@ class Readiness(Document):
     confinement: Annotated[str, Field(description="how this process is confined")]
     benchmarks: list[str]
     queued: int
-    live_workers: Annotated[int, Field(description="workers seen within 60 seconds")]
+    live_workers: Annotated[int, Field(description=f"workers seen within {ALIVE_SECONDS:g} seconds")]
     worker_confinement: list[str]

@@ -12,13 +12,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.auth import is_from_here
 from reveal_leaderboard.web.services import Services
 
-LIVE_SECONDS = 60.0
 LEAST_ROOM = 64 << 20
 """Bytes that the disk of uploads must have left."""
 NO_ROOM = "There is no room for uploads: their disk is nearly full or read-only."
@@ -41,8 +39,7 @@ def health_routes(services: Services) -> APIRouter:
         """Whether it can serve: the database answers, uploads have room; how many wait, and who works on them."""
         try:
             with services.store.read() as connection:
-                now = moment(connection)
-                live = [one for one in services.queue.workers(connection) if now - one.seen_at <= LIVE_SECONDS]
+                live = services.queue.alive(connection)
             n_waiting = services.store.count_waiting()
         except SQLAlchemyError:
             raise ProblemError("not-ready", confinement=services.confinement) from None

@@ -15,7 +15,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.accounts import TeamNameError
-from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
+from reveal_leaderboard.accounts.credentials import MAX_TOKEN_DAYS, TOKEN_DAYS, TokenError
 from reveal_leaderboard.accounts.invitations import INVITATION_DAYS
 from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
@@ -51,7 +51,7 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
     with gr.Accordion("Issue a token", open=False):
         with gr.Row():
             name = gr.Textbox(label="What it is for", placeholder="cluster nightly run", max_length=64, min_width=180)
-            days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=366, min_width=90)
+            days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=MAX_TOKEN_DAYS, min_width=90)
             scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
         issue = gr.Button("Issue the token")
     page.load(wire.show, None, listed, **QUIET)
