@@ -91,7 +91,7 @@ def api_page() -> str:
 
 def _function(name: str, function: Any) -> str:
     sections = _sections_of(function)
-    lines = [f"## `rb.{name}`", "", "```python", _call(name, function), "```", "", _as_markdown(sections[""]), ""]
+    lines = [f"## `rb.{name}`", "", "```text", _call(name, function), "```", "", _as_markdown(sections[""]), ""]
     if "Parameters" in sections:
         lines += [*_items(sections["Parameters"]), ""]
     if "Raises" in sections:

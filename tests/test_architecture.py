@@ -252,14 +252,6 @@ def test_the_picture_is_that_of_the_imports(monkeypatch: pytest.MonkeyPatch) -> 
     assert module.draw() == drawn, "run python docs/draw_architecture.py"
 
 
-def test_the_page_names_files_that_are_there() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    places = [*PACKAGES.values(), *(ROOT / part for part in ("", "docs"))]
-    named = {name for name in re.findall(r"`([\w/]+(?:\.py|\.toml|/))`", text) if "<" not in name}
-    assert len(named) > 40
-    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
-
-
 # What differs between kinds of benchmark is asked of the kind: no dispatch on it outside reveal_bench/kinds
 
 HOME = PACKAGES["reveal_bench"] / "kinds"

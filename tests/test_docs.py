@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import doctest
+import inspect
 import json
 import re
 import runpy
+import subprocess
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
@@ -15,11 +21,20 @@ import yaml
 from reveal_leaderboard.cli import app as board_app
 from typer.testing import CliRunner
 
+import reveal_bench
 from reveal_bench import api
 from reveal_bench.cli import app as bench_app
 from reveal_bench.cli.score import metrics
+from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from tests.conftest import ROOT
+from tests.markdown import SHELLS, Block, anchors, blocks, code_in_text, links, pages, words_of
+from tests.syntax import names_defined, problems_of_example
+
+
+def place_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
 
 MODULES = sorted(path.parent for path in (ROOT / "reveal_bench" / "evaluate_modules").glob("*/README.md"))
 
@@ -104,69 +119,271 @@ def test_readme_code_of_evaluate_modules_runs(folder: Path) -> None:
     assert (failed, tried > 2) == (0, True)
 
 
-GUIDES = [ROOT / name for name in ("README.md", "submissions/README.md", "leaderboard/README.md")]
-PAGES = [*GUIDES, *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAMS = {"reveal-bench": typer.main.get_command(bench_app), "reveal-leaderboard": typer.main.get_command(board_app)}
+USAGE_ERROR: Any = typer.BadParameter.__base__
+MAKE_TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+TOOLS = {"cd", "cp", "curl", "docker", "echo", "export", "inspect", "pip"}
+"""Other programs that blocks of the shell may start; a line of prose starts with none."""
 
 
-MAKE_TARGETS = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+def commands_below(command: Any) -> Iterator[Any]:
+    yield command
+    for name in getattr(command, "commands", {}):
+        yield from commands_below(command.commands[name])
 
 
-def typed_commands(page: Path) -> list[str]:
-    """Every command of ours on a page, in blocks and in the text, without what a shell or a comment adds."""
-    text = page.read_text(encoding="utf-8")
-    blocks = re.findall(r"(?ms)^```(?:sh|console|)\n(.*?)^```", text)
-    inline = re.findall(r"`((?:reveal-|make )[^`]+)`", re.sub(r"(?ms)^```.*?^```", "", text))
-    lines = "\n".join([*blocks, *(" ".join(code.split()) for code in inline)]).replace("\\\n", " ").splitlines()
-    ours = r"(?:\$ )?(?:[A-Z_]+=\S+ )*((?:reveal-(?:bench|leaderboard)|make) .*)"
-    found = (re.match(ours, line) for line in lines)
-    return [re.split(r"\s+#|\s*[|>&;](?:\s|$)", match[1])[0] for match in found if match]
+def command_of(program: str, words: list[str]) -> tuple[Any, list[str]]:
+    """Return the command that words begin with, and the words after it."""
+    command: Any = PROGRAMS[program]
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
-def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
-    for line in typed_commands(page):
-        program, *words = line.split()
-        if program == "make":
-            assert {word for word in words if "=" not in word} <= MAKE_TARGETS, f"{page.name}: {line}"
-            continue
-        command: Any = PROGRAMS[program]
-        while words and words[0] in getattr(command, "commands", {}):
-            command = command.commands[words.pop(0)]
-        known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
-        assert not hasattr(command, "commands") or not words or words[0] in known | {"..."}, line
-        options = {word.strip("[]").split("=")[0] for word in words if word.lstrip("[").startswith("--")}
-        assert options <= known | {"--"}, f"{page.name}: {line}: {sorted(options - known)}"
+def options_of(command: Any) -> set[str]:
+    return {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
 
 
-def test_commands_of_pages_are_found() -> None:
-    assert sum(len(typed_commands(page)) for page in PAGES) > 150
-    assert "reveal-bench lint   predictions.jsonl data/chexlocalize --split released" in typed_commands(
-        ROOT / "docs" / "commands.md"
+def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
+    """Return what is wrong with a command of ours, of make or of Python; one in a sentence may leave arguments out."""
+    program, *rest = words
+    if program == "make":
+        unknown = {word for word in rest if "=" not in word} - MAKE_TARGETS
+        return f"no targets {sorted(unknown)}" if unknown else None
+    if program == "python":
+        return problem_of_python(rest)
+    if program not in PROGRAMS:
+        return None if program in TOOLS else f"{program!r} is no program that pages may start"
+    command, rest = command_of(program, rest)
+    if hasattr(command, "commands"):
+        return None if rest in ([], ["..."], ["--help"]) else f"no command {rest[0]}"
+    if "--help" in rest:
+        return None
+    is_whole &= "..." not in rest
+    context = command.make_context(program, [], resilient_parsing=True)
+    try:
+        given, extra, _ = command.make_parser(context).parse_args([word.strip("[]") for word in rest if word != "..."])
+    except USAGE_ERROR as error:
+        return error.format_message()
+    required = [one.name for one in command.params if one.required and not one.envvar]
+    missing = [name for name in required if given.get(name) in (None, ())]
+    if extra or (missing and is_whole):
+        return f"unexpected {extra}, missing {missing}"
+    for name, hint in get_type_hints(inspect.unwrap(command.callback)).items():
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        if choices and not str(given.get(name)).isupper() and given.get(name) not in (None, *choices):
+            return f"{name}: {given[name]!r} is none of {', '.join(choices)}"
+    return None
+
+
+def problem_of_python(words: list[str]) -> str | None:
+    if words[:1] == ["-c"]:
+        return "; ".join(problems_of_example(words[1])) or None
+    place = words[1].replace(".", "/") if words[:1] == ["-m"] else words[0]
+    if (ROOT / place).exists() or (ROOT / f"{place}.py").exists() or words[1] in {"lmms_eval"}:
+        return None
+    return f"python: no file {place}"
+
+
+def problems_of_commands(block: Block) -> Iterator[str]:
+    checked = subprocess.run(
+        ["bash", "-n"], input="\n".join(block.commands), capture_output=True, text=True, check=False
     )
-    assert {"make demo", "make soak"} <= set(typed_commands(ROOT / "README.md"))  # in a block, and in the text
+    if checked.returncode:
+        yield checked.stderr
+        return
+    for line in block.commands:
+        for words in words_of(line):
+            problem = problem_of(words)
+            if problem:
+                yield f"{line}: {problem}"
 
 
-def anchors(page: Path) -> set[str]:
-    """What a link to a heading of the page ends in, as GitHub and the site both make it."""
-    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
-    headings = re.findall(r"(?m)^#+ (.+)$", text)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def problems_of_python(block: Block) -> list[str]:
+    text = block.text
+    if ">>> " in text:
+        text = "".join(example.source for example in doctest.DocTestParser().get_examples(text))
+    return problems_of_example(text, rb=reveal_bench)  # a page imports it once, in its first block
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def parse_csv(text: str) -> None:
+    widths = {len(row) for row in csv.reader(text.splitlines(), strict=True)}
+    if len(widths) != 1:
+        raise ValueError(f"rows of {sorted(widths)} cells")
+
+
+def parse_bibtex(text: str) -> None:
+    for entry in re.findall(r"(?ms)^@.*?(?=^@|\Z)", text):
+        if not re.match(r"@\w+\{[\w:-]+,\n +\w+ *= *[{\"\d]", entry) or entry.count("{") != entry.count("}"):
+            raise ValueError(f"no entry: {entry}")
+
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "json": json.loads,
+    "jsonl": lambda text: [json.loads(line) for line in text.splitlines()],
+    "yaml": yaml.safe_load,
+    "toml": tomllib.loads,
+    "csv": parse_csv,
+    "bibtex": parse_bibtex,
+}
+"""Language of a block -> what reads it; Python and the shell are checked further, and a text shows files or output."""
+
+
+def problems_of_block(block: Block) -> Iterable[str]:
+    if block.language in SHELLS:
+        return problems_of_commands(block)
+    if block.language == "python":
+        return problems_of_python(block)
+    if block.language == "text":
+        return re.findall(r"(?m)^(?:\$ |reveal-|make |pip |import |from \w+ import ).*", block.text)
+    if block.language not in PARSERS:
+        return [f"must say what it is in: python, {', '.join((*SHELLS, *PARSERS, 'text'))}, got {block.language!r}"]
+    try:
+        PARSERS[block.language](block.text)
+    except ValueError as error:
+        return [f"no {block.language}: {error}"]
+    return []
+
+
+@pytest.mark.parametrize("page", pages(), ids=place_of)
+def test_every_block_is_what_it_says(page: Path) -> None:
+    assert [f"{block}: {problem}" for block in blocks(page) for problem in problems_of_block(block)] == []
+
+
+def test_blocks_of_every_page_are_found() -> None:
+    """A search that finds nothing would pass."""
+    found = Counter(block.language for page in pages() for block in blocks(page))
+    assert found["sh"] + found["console"] > 60
+    assert found["python"] > 40
+    assert {"json", "yaml", "toml", "csv", "text"} <= set(found)
+    assert {place_of(page) for page in pages()} >= {"README.md", "docs/python.md", "dataset_cards/siim-acr.md"}
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "problem"),
+    [
+        ("sh", "make test    # all; make test PYTEST_ARGS=tests/test_masks.py make lint", None),
+        ("sh", "make test PYTEST_ARGS=tests/test_masks.py make lint    # ruff", "no targets ['make']"),
+        ("sh", "docs built as a site, with every link checked", "'docs' is no program that pages may start"),
+        ("sh", "reveal-bench score mine.jsonl", "missing ['folder']"),
+        ("sh", "reveal-bench score mine.jsonl data --interval percentile --luck 3", "--luck"),
+        ("sh", "reveal-bench baseline luck data --out x", "name: 'luck' is none of chance, location-prior, human"),
+        ("console", "$ reveal-bench metrics\nany output", None),
+        ("sh", "reveal-bench score 'mine.jsonl data", "unexpected EOF"),
+        ("python", "import reveal_bench as rb\nrb.score('a', 'b', resamples=3)", "unexpected keyword argument"),
+        ("python", "from reveal_bench.masks import encode_masks", "reveal_bench.masks has no encode_masks"),
+        ("python", "import reveal_bench as rb\nrb.score('a', 'b').to_word()", "has no to_word"),
+        ("python", "x = rb.load('a')\nx.cases, x.questions", "x has no questions"),
+        ("python", "x = rb.load('a'", "was never closed"),
+        ("csv", "a,b\n1,2,3", "rows of [2, 3] cells"),
+        ("bibtex", "@misc{name,\n  title = {A\n}", "no entry"),
+        ("text", "reveal-bench metrics", "reveal-bench metrics"),
+        ("", "anything", "must say what it is in"),
+    ],
+)
+def test_what_is_wrong_in_a_block_is_found(language: str, text: str, problem: str | None) -> None:
+    found = "; ".join(problems_of_block(Block(ROOT / "page.md", 1, language, text)))
+    assert (problem or "") in found
+    assert bool(found) == (problem is not None)
+
+
+# What sentences and tables name in backticks
+
+SOURCES = r"py|toml|ipynb|md|c|h|js|css|svg|html"
+PLACES = ("", "reveal_bench", "leaderboard/reveal_leaderboard", "leaderboard", "docs", "tests", "submissions")
+ELSEWHERE = {"NAME.py", "eval.py"}
+"""Files that are not of this repository: of a dataset repository, and of CheXlocalize."""
+
+
+def problem_of_path(code: str, page: Path) -> str | None:
+    """Return what is wrong with `folder/file.py`, `file.py::name` or `folder/<kind>/file.py`."""
+    name, _, defined = code.partition("::")
+    for written in [name.replace("<kind>", kind) for kind in KINDS] if "<kind>" in name else [name]:
+        found = [path for place in (page.parent, *(ROOT / part for part in PLACES)) for path in place.glob(written)]
+        if not found:
+            return f"no file {written}"
+        if defined and defined not in set().union(*map(names_defined, found)):
+            return f"{written} defines no {defined}"
+    return None
+
+
+def is_output(code: str) -> bool:
+    """Whether a page or figure is one that commands write: it is in no folder of this repository."""
+    folder = code.partition("/")[0] if "/" in code else None
+    return code.endswith((".html", ".svg")) and not any((ROOT / place / str(folder)).is_dir() for place in PLACES)
+
+
+def problem_of_code(code: str, page: Path) -> str | None:
+    """Return what is wrong with code in a sentence: a path, a command, an option or an expression of ours."""
+    if re.fullmatch(rf"[\w<>*./-]+\.(?:{SOURCES})(?:::[\w.]+)?", code) and code not in ELSEWHERE:
+        return None if is_output(code) else problem_of_path(code, page)
+    if page.name in OF_THE_CODE and re.fullmatch(r"(?:[\w<>-]+/)+", code):
+        return problem_of_path(code, page)
+    if re.match(r"(?:[A-Z_]+=\S+ )*(?:reveal-(?:bench|leaderboard)|make|python) ", code):
+        return next(filter(None, (problem_of(words, is_whole=False) for words in words_of(code))), None)
+    if re.fullmatch(r"--[\w-]+", code):
+        return None if code in OPTIONS else f"no command has the option {code}"
+    words = code.split()
+    homes = [command_of(name, words)[0] for name, program in PROGRAMS.items() if words[0] in program.commands]
+    if " --" in code and homes:  # short for a whole command: `score --readers`
+        unknown = {word for word in words if word.startswith("--")}.difference(*map(options_of, homes))
+        return f"no options {sorted(unknown)}" if unknown else None
+    if re.match(r"(?:rb|reveal_bench|reveal_leaderboard)\.", code):
+        return "; ".join(problems_of_example(code, rb=reveal_bench, reveal_bench=reveal_bench)) or None
+    return None
+
+
+OPTIONS = {name for program in PROGRAMS.values() for one in commands_below(program) for name in options_of(one)}
+OPTIONS |= {"--intervals-only", "--tiers-again"}  # of benchmarks/calibration.py
+OF_THE_CODE = {"architecture.md", "development.md"}
+"""Pages on which a folder in backticks is one of this repository."""
+
+
+TODAY = [page for page in pages() if page.name != "CHANGELOG.md"]  # which also names what was removed
+
+
+@pytest.mark.parametrize("page", TODAY, ids=place_of)
+def test_what_pages_name_in_backticks_exists(page: Path) -> None:
+    problems = {code: problem_of_code(code, page) for code in code_in_text(page)}
+    assert {code: problem for code, problem in problems.items() if problem} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("kinds/<kind>/lint.py", None),
+        ("kinds/<kind>/fusion.py", "no file kinds/localization/fusion.py"),
+        ("store/blobs.py::Blobs", None),
+        ("evaluation/score.py::score_folder", "evaluation/score.py defines no score_folder"),
+        ("reveal-bench score --csv", None),
+        ("reveal-bench scores", "no command scores"),
+        ("score --readers", None),
+        ("score --reader", "no options ['--reader']"),
+        ("--resample", "no command has the option --resample"),
+        ("rb.score(a, b, name='x')", None),
+        ("rb.grade(a)", "rb has no grade"),
+        ("reveal_bench.metrics.ordinal", None),
+    ],
+)
+def test_what_is_wrong_in_backticks_is_found(code: str, problem: str | None) -> None:
+    assert problem_of_code(code, ROOT / "docs" / "page.md") == problem
+
+
+@pytest.mark.parametrize("page", pages(), ids=place_of)
 def test_links_of_pages_lead_somewhere(page: Path) -> None:
     """In the repository; `make docs` checks those of the site."""
-    text = re.sub(r"(?ms)^```.*?^```|`[^`\n]+`", "", page.read_text(encoding="utf-8"))
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]*))?\)", text):
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        if re.match(r"\w+:", target):
+            continue
         place = page.parent / target if target else page
-        assert place.exists(), f"{page.name}: {target}"
-        assert not anchor or anchor in anchors(place), f"{page.name}: {target}#{anchor}"
+        assert place.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(place), f"{page.name}: {link}"
 
 
 def test_links_of_the_front_page_are_found() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(f"](docs/{name}" in text for name in ("real_data.md", "commands.md", "operating.md"))
+    front = links(ROOT / "README.md")
+    assert all(f"docs/{name}.md" in front for name in ("real_data", "commands", "operating"))
     assert "tests" in anchors(ROOT / "README.md")
     assert "reveal-cxr-and-sets-made-like-it" in anchors(ROOT / "docs" / "sources.md")  # links in sources.md
 

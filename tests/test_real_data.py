@@ -22,7 +22,7 @@ from tests.leaderboard.forked import Forked
 from tests.transcripts import Step, in_shell, plain, steps
 
 REAL = ROOT.parent / "shared" / "data" / "chestx_det" / "ChestX_Det_test.json"
-STEPS = steps((ROOT / "docs" / "real_data.md").read_text(encoding="utf-8"), after="# From a download to a board")
+STEPS = steps(ROOT / "docs" / "real_data.md", "From a download to a board, on real data")
 
 
 def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, str]]:

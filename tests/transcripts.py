@@ -1,4 +1,4 @@
-"""Console transcripts in Markdown: parse them, run their commands, compare what they print.
+"""Console transcripts in Markdown: run their commands, compare what they print.
 
 A line that begins with ``$ `` is a command, run by the shell; one that ends in ``&`` is started and left running. What
 follows, up to the next command, is what it prints; ``...`` there stands for anything within a line, and alone on a line
@@ -13,6 +13,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.markdown import block_below
 
 _PROGRESS = re.compile(r"(?m)^[^:\n]+: [\d,]+(?: of [\d,]+ \(\d+ %\))?[^\n]* after \d+ s\n")
 
@@ -38,10 +40,9 @@ def plain(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def steps(markdown: str, *, after: str) -> list[Step]:
-    """The steps of the first console block after the text `after`."""
-    block = markdown.split(after, 1)[1].split("```console\n", 1)[1].split("```", 1)[0]
-    parts = re.split(r"(?m)^\$ ", block)[1:]
+def steps(page: Path, heading: str) -> list[Step]:
+    """Return the steps of the first console block below a heading."""
+    parts = re.split(r"(?m)^\$ ", block_below(page, heading, "console"))[1:]
     return [Step(*(part.split("\n", 1) if "\n" in part else (part, ""))) for part in parts]
 
 

@@ -33,9 +33,11 @@ from tests.leaderboard.conftest import free_port, running, wait_until
 from tests.leaderboard.databases import database_url, on_both
 from tests.leaderboard.filled_board import FilledBoard, filled
 from tests.leaderboard.receiver import SECRET, Receiver, receiving
+from tests.markdown import block_below
 
 __all__ = ["database_url", "filled"]
 
+GUIDE = ROOT / "docs" / "operating.md"
 SERVER = "https://board.example.org"
 ALL = ("scored", "withdrawn", "flagged")
 
@@ -344,19 +346,24 @@ def test_who_has_the_key_sends_and_names_the_server(filled: FilledBoard, tmp_pat
 
 
 def test_the_settings_and_the_message_of_the_guide_are_right(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    (table,) = re.findall(r"```toml\n(\[webhooks.*?)```", text, re.DOTALL)
+    table = block_below(GUIDE, "Webhooks", "toml")
     (tmp_path / "own.toml").write_text(table)
     assert load_settings(tmp_path / "own.toml").webhooks == {"chat": Webhook("https://chat.example.org/board", ALL)}
-    (message,) = re.findall(r'```json\n(\{"type".*?)```', text, re.DOTALL)
-    assert set(json.loads(message)["data"]) == {"event", "benchmark", "version", "entry", "team", "model"}
+    message = json.loads(block_below(GUIDE, "Webhooks", "json"))
+    assert set(message["data"]) == {
+        "event",
+        "benchmark",
+        "version",
+        "entry",
+        "team",
+        "model",
+    }
 
 
 def test_the_receiver_of_the_guide_takes_what_is_signed_and_nothing_else(
     filled: FilledBoard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "webhook-signature" in block]
+    code = block_below(GUIDE, "Webhooks", "python")
     port = free_port()
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     assert "8790" in code

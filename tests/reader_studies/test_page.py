@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -17,26 +16,27 @@ from reveal_bench.cli import app
 from reveal_bench.reader_studies.analysis import Difference
 from reveal_bench.reader_studies.study import figures_of, read_study
 from tests.conftest import ROOT
+from tests.markdown import blocks
 from tests.transcripts import plain, steps
 
-PAGE = (ROOT / "docs" / "readers.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "readers.md"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("readers")
-    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```", PAGE)
+    (code,) = blocks(PAGE, "python")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        exec(code, {})
+        exec(code.text, {})
     return path
 
 
 def test_the_transcript_is_what_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "120")
-    sections = ("# Reader studies", "## A system beside readers", "## Planning a study", "## How far readers agree")
-    found = [step for section in sections for step in steps(PAGE, after=section)]
+    headings = ("Reader studies", "A system beside readers", "Planning a study", "How far readers agree")
+    found = [step for heading in headings for step in steps(PAGE, heading)]
     assert len(found) == 6
     for step in found:
         done = CliRunner().invoke(app, shlex.split(step.command)[1:], catch_exceptions=False)

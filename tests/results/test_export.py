@@ -71,7 +71,7 @@ def test_facts_of_a_run_folder(tmp_path: Path) -> None:
 
 def test_the_transcript_of_the_page(signed: Path) -> None:
     (signed.parent / "board.key").write_text(public(KEY) + "\n")
-    for step in steps((ROOT / "docs" / "results.md").read_text(), after="## An example"):
+    for step in steps(ROOT / "docs" / "results.md", "An example"):
         printed = call(*shlex.split(step.command)[1:], cwd=signed.parent).stdout
         assert step.matches(printed), f"$ {step.command}\n{plain(printed)}"
 

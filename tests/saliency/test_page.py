@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 import reveal_bench as rb
 from tests.cli.test_score import call
 from tests.conftest import ROOT
+from tests.markdown import blocks
 from tests.saliency.torch_env import PYTHON, needs_torch
 
-PAGE = (ROOT / "docs" / "saliency.md").read_text(encoding="utf-8")
-PLAIN, WITH_TORCH = re.findall(r"(?ms)^```python\n(.*?)^```", PAGE)
+PLAIN, WITH_TORCH = (block.text for block in blocks(ROOT / "docs" / "saliency.md", "python"))
 
 
 def test_the_example_makes_maps_and_scores_them(twin_of, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

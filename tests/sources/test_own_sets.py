@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,19 +28,14 @@ from reveal_bench.predictions import lint_findings
 from reveal_bench.sources import BuildError, own_boxes
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import read
+from tests.conftest import ROOT
+from tests.markdown import block_below
 from tests.sources.reveal_trees import KEY, write_film, write_tree
 
-DOCS = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "sources.md"
 FINDINGS = ("Rib fracture", "Lines and tubes", "Pneumothorax", "No finding")
 
-
-def example(heading, form):
-    """The first block of a form below a heading of docs/sources.md."""
-    section = re.split(rf"^#+ {heading}$", DOCS, flags=re.MULTILINE)[1]
-    return re.search(rf"```{form}\n(.*?)```", section, re.DOTALL)[1]
-
-
-TABLE, MAPPING = (example("Findings of your own", form) for form in ("csv", "yaml"))
+TABLE, MAPPING = (block_below(PAGE, "Findings of your own", form) for form in ("csv", "yaml"))
 
 
 def run(*arguments):
@@ -122,7 +116,7 @@ def test_what_is_wrong_with_own_findings_is_named(tmp_path, change, problem):
         read(root, id_key=KEY)
 
 
-READERS, READERS_MAPPING = (example("Several readers", form) for form in ("csv", "yaml"))
+READERS, READERS_MAPPING = (block_below(PAGE, "Several readers", form) for form in ("csv", "yaml"))
 READERS_MAPPING += "other_studies: left out\n"
 
 
@@ -290,7 +284,7 @@ def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
         Vocabulary.of(["COPD"], {"Edema": {}})
 
 
-BOXES, BOX_MAPPING = (example("Boxes of your own", form) for form in ("csv", "yaml"))
+BOXES, BOX_MAPPING = (block_below(PAGE, "Boxes of your own", form) for form in ("csv", "yaml"))
 COCO = {
     "images": [{"id": i, "file_name": f"film{i}.png"} for i in (1, 2, 3)],
     "categories": [{"id": 1, "name": "nodule"}, {"id": 2, "name": "PTX"}],
