@@ -401,17 +401,6 @@ SOURCES: dict[str, tuple[Source, Benchmark]] = {
 """Name of a source -> its row, and the benchmark that is built of it."""
 
 
-def hub_task(benchmark: str, split: str) -> str:
-    """Id of the task that is a split of a benchmark, on the Hugging Face Hub.
-
-    Examples
-    --------
-    >>> hub_task("reveal-cxr", "holdout")
-    'reveal_cxr_holdout'
-    """
-    return f"{benchmark}_{split}".replace("-", "_")
-
-
 def bundled(name: str) -> Path:
     """Folder of the project's data files: "dataset_cards" or "submissions".
 

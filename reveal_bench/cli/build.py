@@ -202,6 +202,7 @@ def build(
     from reveal_bench.dataset.card import with_card
     from reveal_bench.dataset.citation import render_citation
     from reveal_bench.dataset.holdout import HOLDOUT
+    from reveal_bench.dataset.origin import describe_origin
     from reveal_bench.scale.build import TaskBuild
     from reveal_bench.sources import BuildError
 
@@ -209,7 +210,9 @@ def build(
     builder = _builder(root, source, mapping)
     of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
     if card is not None:
-        render_citation(with_card(BENCHMARKS[builder.benchmark], card), version=version, synthetic=False)
+        own = with_card(BENCHMARKS[builder.benchmark], card)
+        render_citation(own, version=version, synthetic=False)
+        describe_origin(own, synthetic=False)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=cores(workers))
     _check_private("--log", log, out, holdout)

@@ -9,10 +9,11 @@ Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its
 
 ``eval.yaml``: what the Hub reads to list a dataset as a benchmark.
 
-Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A split of the
-main config is scored at home with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone.
-The file asks for nothing by itself, and says so: the Hub lists a benchmark once its maintainers have put the framework
-and the repository on their lists.
+Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A task is one
+metric of one split, since the Hub ranks the values of a task in one list. A split of the main config is scored at home
+with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone. The file asks for nothing by
+itself, and says so: the Hub lists a benchmark once its maintainers have put the framework and the repository on their
+lists.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.benchmarks import Benchmark, bundled, hub_task
+from reveal_bench.benchmarks import Benchmark, bundled
 from reveal_bench.dataset import card_tables
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.hub_tasks import hub_metrics, hub_task
 from reveal_bench.kinds.tally import Tally
+from reveal_bench.metrics import METRICS
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -212,6 +215,7 @@ def render_card(
     if unknown:
         raise ValueError(f"{template_name(benchmark)}: no value for the places {', '.join(sorted(unknown))}")
     block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
+    block.pop("croissant", None)  # read by reveal_bench.dataset.origin, and no field of the Hub's
     n_all = n_rows + (n_holdout or 0)
     block["size_categories"] = [next((name for limit, name in SIZE_CATEGORIES if n_all < limit), "1M<n<10M")]
     return _front_matter(_synthetic_terms(block) if synthetic else block, configs) + body
@@ -328,7 +332,7 @@ INPUTS = "holdout_inputs"
 
 
 def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version: str) -> str:
-    """Text of ``eval.yaml``: one task per split of the main config and of the holdout's inputs.
+    """Text of ``eval.yaml``: one task per metric and split of the main config and of the holdout's inputs.
 
     Parameters
     ----------
@@ -337,15 +341,16 @@ def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version
     import yaml
 
     tasks = [
-        {"id": hub_task(benchmark.name, split), "config": config.name, "split": split}
+        {"id": hub_task(benchmark.name, split, metric), "config": config.name, "split": split}
         for config in configs
         if config.default or config.name == INPUTS
         for split in config.splits
+        for metric in hub_metrics(benchmark, released_only=config.name == INPUTS)
     ]
-    metric = f"; primary metric {benchmark.metrics[0]}" if benchmark.metrics else ""
+    scales = ", ".join(METRICS[metric].scale for metric in hub_metrics(benchmark))
     document = {
         "name": benchmark.title,
-        "description": f"{KINDS[benchmark.kind].question} Version {version}{metric}.",
+        "description": f"{KINDS[benchmark.kind].question} Version {version}. Values are never in percent: {scales}.",
         "evaluation_framework": FRAMEWORK,
         "tasks": tasks,
     }

@@ -16,18 +16,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from reveal_bench.benchmarks import Benchmark
-from reveal_bench.dataset.card import SYNTHETIC_LICENCE, card_template, front_matter
-from reveal_bench.dataset.croissant import SPDX, citation
+from reveal_bench.dataset.card import SYNTHETIC_LICENCE, card_template, front_matter, sections
 
 CITATION, ZENODO = "CITATION.cff", ".zenodo.json"
 TYPES = {"article": "article", "inproceedings": "conference-paper"}
 PROGRAM_AUTHORS = [{"name": "The reveal-bench authors"}]
+SPDX = {
+    "apache-2.0": "Apache-2.0", "cc0-1.0": "CC0-1.0", "cc-by-4.0": "CC-BY-4.0", "cc-by-nc-4.0": "CC-BY-NC-4.0",
+    "cc-by-sa-4.0": "CC-BY-SA-4.0", "cc-by-nc-sa-4.0": "CC-BY-NC-SA-4.0", "mit": "MIT",
+}  # fmt: skip
+"""The Hub's name of a licence -> SPDX's."""
 
+_BIBTEX = re.compile(r"^```bibtex\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^@(\w+)\{\w+,$(.*?)^\}$", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*=\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _ACCENT = re.compile(r"\{\\(['`^\"~])(\w)\}")
 _COMBINING = {"'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303"}
 _ARXIV = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})")
+
+
+def bibtex(template: str) -> str:
+    """Return the BibTeX entries of the template's section "Citation", or "" if it has none."""
+    _, body = front_matter(template)
+    return "\n".join(text.strip() for text in _BIBTEX.findall(sections(body).get("Citation", "")))
 
 
 def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
@@ -75,7 +86,7 @@ def _in_one(author: dict[str, str]) -> str:
 def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, Any] | None:
     """The content of ``CITATION.cff``, None where the card's template cites nothing."""
     template = card_template(benchmark)
-    works = list(_works(citation(template)))
+    works = list(cited_works(bibtex(template)))
     if not works:
         return None
     document = {
@@ -113,9 +124,15 @@ def _licence(template: str, synthetic: bool) -> dict[str, str]:
     return {"license-url": block["license_link"]} if "license_link" in block else {}
 
 
-def _works(bibtex: str) -> Iterator[dict[str, Any]]:
-    """The entries of a BibTeX text as works of a citation file."""
-    for kind, body in _ENTRY.findall(bibtex):
+def cited_works(entries: str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a BibTeX text as works of a citation file.
+
+    Raises
+    ------
+    ValueError
+        If an entry has no title, author or year.
+    """
+    for kind, body in _ENTRY.findall(entries):
         entry = {name.lower(): _plain(text) for name, text in _FIELD.findall(body)}
         if not {"title", "author"} <= entry.keys() or not entry.get("year", "").isdigit():
             raise ValueError(f"an entry of the card's citation must have title, author and year in braces, got {entry}")

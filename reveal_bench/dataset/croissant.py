@@ -3,7 +3,8 @@
 Written for Croissant 1.1 and its RAI vocabulary 1.0 (MLCommons). Every Parquet file is a FileObject with its sha256;
 the files of one config are a FileSet, its rows a RecordSet whose fields follow the config's Features; `<config>_splits`
 lists the splits, and the field `split` is read from a file's name. Prose comes from the sections of the card's
-template, so that it is written once. The text depends on the folder alone: it has no date and no address.
+template, so that it is written once; page, creators, date and use conditions are in
+:mod:`reveal_bench.dataset.origin`. The same folder and card always give the same text.
 
 The prose of a card template, section by section, without its tables: what Croissant's descriptions are made of.
 """
@@ -27,6 +28,8 @@ from reveal_bench.dataset.card import (
     template_name,
 )
 from reveal_bench.dataset.card_tables import column_meanings, config_meanings
+from reveal_bench.dataset.citation import SPDX, bibtex
+from reveal_bench.dataset.origin import describe_origin
 from reveal_bench.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`{\[])")
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
-_CODE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^```\w*\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def section_prose(template: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -45,13 +48,6 @@ def section_prose(template: str, values: Mapping[str, str]) -> dict[str, str]:
     """
     _, body = front_matter(template)
     return {heading: _plain(text, values) for heading, text in sections(body).items()}
-
-
-def citation(template: str) -> str:
-    """The BibTeX entries of the template's section "Citation", or "" if it has none."""
-    _, body = front_matter(template)
-    blocks = _CODE.findall(sections(body).get("Citation", ""))
-    return "\n".join(text.strip() for language, text in blocks if language == "bibtex")
 
 
 def _plain(text: str, values: Mapping[str, str]) -> str:
@@ -81,11 +77,11 @@ RAI = {
     "rai:dataReleaseMaintenancePlan": ("Maintenance",),
 }
 """RAI field -> sections of the card that say it."""
-SPDX = {
-    "apache-2.0": "Apache-2.0", "cc0-1.0": "CC0-1.0", "cc-by-4.0": "CC-BY-4.0", "cc-by-nc-4.0": "CC-BY-NC-4.0",
-    "cc-by-sa-4.0": "CC-BY-SA-4.0", "cc-by-nc-sa-4.0": "CC-BY-NC-SA-4.0", "mit": "MIT",
-}  # fmt: skip
-"""The Hub's name of a licence -> SPDX's."""
+REQUIRED = (
+    "@context", "@type", "conformsTo", "description", "license", "name", "url", "creator", "datePublished",
+    "distribution",
+)  # fmt: skip
+"""Fields that every dataset must have: specification 1.1, "Required" and "Modified and Added Properties"."""
 DATA_TYPES = {
     "string": "sc:Text", "bool": "sc:Boolean", "int8": "cr:Int8", "int16": "cr:Int16", "int32": "cr:Int32",
     "int64": "cr:Int64", "float32": "cr:Float32", "float64": "cr:Float64",
@@ -103,6 +99,9 @@ CONTEXT: Json = {
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
     "dct": "http://purl.org/dc/terms/",
+    "duo": "http://purl.obolibrary.org/obo/DUO_",
+    "odrl": "http://www.w3.org/ns/odrl/2/",
+    "prov": "http://www.w3.org/ns/prov#",
     "conformsTo": "dct:conformsTo",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
@@ -111,7 +110,7 @@ CONTEXT: Json = {
     "description": {"@container": "@language"},
     **{term: f"cr:{term}" for term in _TERMS.split()},
 }
-"""The context that the specification gives for version 1.1."""
+"""The context that the specification gives for version 1.1, with its vocabularies of use conditions and provenance."""
 
 
 def render_croissant(
@@ -144,7 +143,8 @@ def render_croissant(
         "name": title,
         "description": _description(prose, synthetic),
         "license": _licence(block, synthetic),
-        "citeAs": citation(template),
+        **describe_origin(benchmark, synthetic=synthetic),
+        "citeAs": bibtex(template),
         "version": version,
         "inLanguage": block.get("language", ["en"]),
         "keywords": [*block.get("tags", ()), *(["synthetic"] if synthetic else [])],

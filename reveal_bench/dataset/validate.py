@@ -41,6 +41,7 @@ from reveal_bench.dataset.validate_card import (
     load_problems,
     mlcroissant_problems,
     read_promise,
+    required_problems,
 )
 from reveal_bench.dataset.validate_rows import (
     DrawnMasks,
@@ -178,7 +179,7 @@ def validate_folder(
         mlcroissant, if it is installed
     progress : called with (what is checked, rows done, rows in all)
     warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split, or that
-        are withheld without any hash
+        are withheld without any hash, and facts for Croissant that only the dataset's makers know
     reader : what reads tables and hashes files, such as :class:`reveal_bench.scale.validate.TaskReader`; without
         influence on what is found
 
@@ -215,6 +216,7 @@ def validate_folder(
         check.problems += eval_problems(opened, promise)
         check.problems += citation_problems(opened)
         check.problems += croissant_problems(opened, promise, sums)
+        check.problems += required_problems(opened, check.warnings)
     if holdout is not None or not opened.is_private:
         private = None if holdout is None else Path(holdout)
         check.problems += find_leaks(opened.path, private, pictures=check.pictures)

@@ -10,6 +10,7 @@ import json
 import logging
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, read_yaml, sections
 from reveal_bench.dataset.citation import CITATION, ZENODO
-from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
+from reveal_bench.dataset.croissant import CONFORMS_TO, RAI, REQUIRED
+from reveal_bench.dataset.origin import describe_origin
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, TableFile
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.sources.source import Problem
@@ -137,6 +139,9 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
             yield Problem(EVAL, None, name, "must exist", repr(document.get(name)))
     if not tasks:
         yield Problem(EVAL, None, "tasks", "must name at least one", "none")
+    for task_id, n in Counter(task_id for task_id, _, _ in tasks).items():
+        if n > 1:
+            yield Problem(EVAL, task_id, "tasks", "must have an id that no other task has", f"{n} of them")
     for task_id, config, split in tasks:
         if split not in promise.rows.get(config, {}):
             yield Problem(EVAL, task_id, "tasks", "must name a config and a split of the card", f"{config}, {split}")
@@ -197,6 +202,33 @@ def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[st
         yield Problem(
             CROISSANT, None, "conformsTo", f"must be {', '.join(CONFORMS_TO)}", str(document.get("conformsTo"))
         )
+
+
+MAKERS_FIELDS = ("url", "creator", "datePublished")
+
+
+def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterator[Problem]:
+    """``croissant.json`` must have every field that Croissant 1.1 requires.
+
+    Parameters
+    ----------
+    warnings : gets the fields that only the makers of the dataset know, and that no card of ours can have
+    """
+    if not _is_json(folder.path / CROISSANT):
+        return  # croissant_problems says so
+    document = json.loads((folder.path / CROISSANT).read_text(encoding="utf-8"))
+    known = describe_origin(folder.benchmark, synthetic=folder.info.synthetic)
+    for name in REQUIRED:
+        if document.get(name):
+            continue
+        is_makers = name in MAKERS_FIELDS and name not in known
+        remedy = f"give `{name}` in the block `croissant` of your card, and build with --card"
+        rule = f"must exist, as Croissant 1.1 requires: {remedy if is_makers else 'build the folder again'}"
+        problem = Problem(CROISSANT, None, name, rule, repr(document.get(name)))
+        if is_makers:
+            warnings.append(problem)
+        else:
+            yield problem
 
 
 def mlcroissant_problems(folder: Path) -> Iterator[Problem]:

@@ -97,6 +97,18 @@ class Metric:
         is_name = self.title.startswith(("Cohen", "Dice", "Gwet", "Hamming", "Hausdorff"))
         return self.title if is_name or not self.title[1:2].islower() else self.title[:1].lower() + self.title[1:]
 
+    @property
+    def scale(self) -> str:
+        """The title with the range of its values.
+
+        Examples
+        --------
+        >>> METRICS["f1"].scale, METRICS["cohen_kappa"].scale, METRICS["false_alarms"].scale
+        ('F1 as a fraction from 0 to 1', "Cohen's kappa from -1 to 1", 'False alarms per image from 0 up')
+        """
+        fraction = " as a fraction" if (self.low, self.high) == (0, 1) else ""
+        return f"{self.title}{fraction} from {self.low:g} {'up' if self.high == inf else f'to {self.high:g}'}"
+
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON has it: a range without an upper end has `high` None."""
         fields = asdict(self)

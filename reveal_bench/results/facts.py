@@ -79,6 +79,11 @@ class Figure:
         return f"{self.title}, macro average" if self.is_macro else f"{self.title}, {self.finding}"
 
     @property
+    def scale(self) -> str | None:
+        """The metric's title with the range of its values, which are never in percent."""
+        return METRICS[self.metric].scale if self.metric in METRICS else None
+
+    @property
     def count(self) -> str:
         """What is behind the number, in words."""
         if self.n is None:

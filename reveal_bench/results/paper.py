@@ -122,4 +122,5 @@ def _model(result: Result) -> str:
 
 def _notes(result: Result, figure: Figure) -> list[str]:
     first = result.place if figure.method is None else f"{result.place}; interval: {figure.method}"
-    return [first, *([] if result.caveat is None else [result.caveat[0].upper() + result.caveat[1:]])]
+    scale = [] if figure.scale is None else [f"Scale: {figure.scale}"]
+    return [first, *scale, *([] if result.caveat is None else [result.caveat[0].upper() + result.caveat[1:]])]

@@ -4,8 +4,9 @@ The record (https://github.com/evaleval/every_eval_ever) has the form of version
 Counts of a receipt are bands, which the schema's whole numbers cannot hold: they stand as text in the score's details.
 
 The Hub's form is that of https://huggingface.co/docs/hub/eval-results as `huggingface_hub` writes it. One file holds
-one number, the headline figure, as a fraction. The task is the one of that split in the dataset's ``eval.yaml``. A
-``verifyToken`` is made by the Hub's own jobs alone: there is none here, and the receipt stands in the notes.
+one number, the headline figure, as a fraction. Its task is that of the split and the metric in the dataset's
+``eval.yaml``; a metric without a task is refused. A ``verifyToken`` is made by the Hub's own jobs alone: there is none
+here, and the receipt is in the notes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from math import isinf
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.benchmarks import hub_task
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.kinds.hub_tasks import hub_metrics, hub_task
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.facts import Figure, Result
 
@@ -161,7 +163,7 @@ def eval_results(
     Raises
     ------
     ValueError
-        If an argument is not of its form, or there is no such figure.
+        If an argument is not of its form, there is no such figure, or its metric is no task of ``eval.yaml``.
     """
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
@@ -170,15 +172,20 @@ def eval_results(
         raise ArgumentError("dataset", "must be 'organization/name' of a dataset on the Hub", repr(dataset))
     if revision is not None and not _REVISION.fullmatch(revision):
         raise ArgumentError("revision", "must be a commit, 40 hexadecimal digits", repr(revision))
+    figure = result.headline(metric)
+    benchmark = BENCHMARKS.get(result.benchmark)
+    tasks = hub_metrics(benchmark) if benchmark is not None else (figure.metric,)
+    if figure.metric not in tasks:
+        raise ArgumentError("metric", f"must have a task in eval.yaml: {', '.join(tasks)}", figure.metric)
     entry = EvalResultEntry(
         dataset_id=dataset,
-        task_id=hub_task(result.benchmark, result.split),
-        value=float(result.headline(metric).value),
+        task_id=hub_task(result.benchmark, result.split, figure.metric),
+        value=float(figure.value),
         dataset_revision=revision,
         date=result.time,
         source_url=url,
         source_name=None if url is None else _source(result),
-        notes=_notes(result, metric),
+        notes=_notes(result, figure),
     )
     return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, width=120, allow_unicode=True)
 
@@ -187,10 +194,18 @@ def _source(result: Result) -> str:
     return "reveal-bench score" if result.receipt is None else f"leaderboard entry {result.submission}"
 
 
-def _notes(result: Result, metric: str | None) -> str:
-    figure = result.headline(metric)
+def _notes(result: Result, figure: Figure) -> str:
     ends = result.interval(figure)
     interval = None if ends is None else f"95 % interval {' to '.join(ends)}"
     signed = None if result.receipt is None else f"receipt {result.receipt.hash}"
-    parts = (figure.what, interval, f"n {figure.count}", result.place, figure.signature, signed, result.caveat)
+    parts = (
+        figure.what,
+        figure.scale,
+        interval,
+        f"n {figure.count}",
+        result.place,
+        figure.signature,
+        signed,
+        result.caveat,
+    )
     return "; ".join(part for part in parts if part)

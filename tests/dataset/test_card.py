@@ -8,7 +8,8 @@ from reveal_bench.benchmarks import BENCHMARKS, bundled
 from reveal_bench.dataset import card
 from reveal_bench.dataset.card import PLACE, SECTIONS, Config, front_matter, private_card, render_card, sections
 from reveal_bench.dataset.card_tables import column_meanings, config_meanings
-from reveal_bench.dataset.croissant import citation, section_prose
+from reveal_bench.dataset.citation import bibtex
+from reveal_bench.dataset.croissant import section_prose
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from tests.dataset.card_folders import FINDINGS, findings_folder, localization_folder, tasks_folder
@@ -71,13 +72,13 @@ def test_the_yaml_block_is_what_the_hub_wants(template):
     assert restricted == bool(block.get("extra_gated_prompt") and block.get("extra_gated_fields"))
 
 
-def test_a_template_has_prose_for_the_rai_fields_and_a_citation(template):
+def test_a_template_has_prose_for_the_rai_fields_and_a_bibtex(template):
     text = template.read_text()
     prose = section_prose(text, {"title": "T", "version": "1"})
     empty = [heading for heading in ("Collection", "Annotation", "Privacy", "Known holes") if not prose[heading]]
     assert empty == []
     assert "{{" not in "".join(prose.values())
-    assert citation(text).startswith("@") != template.stem.startswith("own-")  # a set of one's own has no paper yet
+    assert bibtex(text).startswith("@") != template.stem.startswith("own-")  # a set of one's own has no paper yet
 
 
 @pytest.mark.parametrize("synthetic", [False, True])

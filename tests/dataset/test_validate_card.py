@@ -83,8 +83,13 @@ def test_synthetic_data_must_say_so(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("split: released", "split: relaesed", [("eval.yaml", "reveal_cxr_released", "tasks")]),
-        ("config: multilabel", "config: multi", [("eval.yaml", "reveal_cxr_released", "tasks")]),
+        (
+            "f1\n  config: multilabel\n  split: released",
+            "f1\n  config: multilabel\n  split: relaesed",
+            [("eval.yaml", "reveal_cxr_released_f1", "tasks")],
+        ),
+        ("f1\n  config: multilabel", "f1\n  config: multi", [("eval.yaml", "reveal_cxr_released_f1", "tasks")]),
+        ("released_precision", "released_f1", [("eval.yaml", "reveal_cxr_released_f1", "tasks")]),
         ("evaluation_framework: reveal-bench\n", "", [("eval.yaml", "None", "evaluation_framework")]),
         ("tasks:", "task:", [("eval.yaml", "None", "tasks")]),
         ("  config:", "  konfig:", [("eval.yaml", "None", "tasks")]),

@@ -13,7 +13,10 @@ import yaml
 from huggingface_hub import parse_eval_result_entries
 from markdown_it import MarkdownIt
 
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.card import Config, render_eval_yaml
 from reveal_bench.evaluation.receipts import ReceiptError
+from reveal_bench.kinds import KINDS
 from reveal_bench.results.facts import Result, of_receipt, of_score, read_result
 from reveal_bench.results.paper import latex_table, markdown_table
 from reveal_bench.results.registries import eval_results, every_eval_ever
@@ -71,7 +74,7 @@ def record(result: Result, **options: Any) -> dict[str, Any]:
 def test_eval_results_are_in_the_form_of_the_hub(result: Result, url: str | None) -> None:
     (entry,) = yaml.safe_load(eval_results(result, dataset="lab/data", revision="0f" * 20, url=url))
     jsonschema.Draft7Validator(EVAL_RESULTS).validate([entry])
-    task = f"{result.benchmark.replace('-', '_')}_{result.split}"
+    task = f"{result.benchmark.replace('-', '_')}_{result.split}_{result.headline().metric}"
     assert entry["dataset"] == {"id": "lab/data", "task_id": task, "revision": "0f" * 20}
     assert entry.get("source", {}).get("url") == url
     assert "verifyToken" not in entry
@@ -84,8 +87,8 @@ def test_eval_results_of_a_receipt_say_what_was_released() -> None:
     (entry,) = yaml.safe_load(eval_results(of_receipt(signed), dataset="lab/data"))
     assert (entry["value"], entry["date"]) == (0.47, "2026-11-22T05:00:00Z")
     assert entry["notes"] == (
-        "Hit rate, macro average; 95 % interval 0.42 to 0.52; n 5 findings; CheXlocalize 1.0.0, split holdout, "
-        f"public part; {SIGNATURE}; receipt {signed['hash']}"
+        "Hit rate, macro average; Hit rate as a fraction from 0 to 1; 95 % interval 0.42 to 0.52; n 5 findings; "
+        f"CheXlocalize 1.0.0, split holdout, public part; {SIGNATURE}; receipt {signed['hash']}"
     )
 
 
@@ -98,11 +101,31 @@ def test_eval_results_of_a_receipt_say_what_was_released() -> None:
             {"dataset": "lab/data", "metric": "auroc"},
             "`metric` must be one with a figure of macro: point_hit.*, got auroc",
         ),
+        (
+            {"dataset": "lab/data", "metric": "grid_chance"},
+            "`metric` must have a task in eval.yaml: point_hit, grid_hit, mask_iou, mask_iou_all, got grid_chance",
+        ),
     ],
 )
 def test_eval_results_refuse(options: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        eval_results(BOTH[0], **options)
+        eval_results(of_receipt(receipt(figure(), figure(metric="grid_chance"))), **options)
+
+
+def test_two_metrics_of_one_split_have_a_task_each_and_it_is_in_eval_yaml() -> None:
+    benchmark = BENCHMARKS["chexlocalize"]
+    inputs = Config("holdout_inputs", {"holdout": (1, 1)}, KINDS["localization"].features(benchmark))
+    tasks = yaml.safe_load(render_eval_yaml(benchmark, [inputs], version="1.0.0"))["tasks"]
+    result = of_receipt(receipt(figure(), figure(metric="grid_hit", value="0.3")))
+    entries = [
+        yaml.safe_load(eval_results(result, dataset="lab/data", metric=metric))[0]
+        for metric in ("point_hit", "grid_hit")
+    ]
+    assert [entry["dataset"]["task_id"] for entry in entries] == [
+        "chexlocalize_holdout_point_hit",
+        "chexlocalize_holdout_grid_hit",
+    ]
+    assert {entry["dataset"]["task_id"] for entry in entries} < {task["id"] for task in tasks}
 
 
 def test_a_figure_is_named_by_title_too() -> None:

@@ -1,0 +1,33 @@
+"""Tasks of a benchmark on the Hugging Face Hub: one metric of one split each, as the Hub ranks a task in one list."""
+
+from __future__ import annotations
+
+from reveal_bench.benchmarks import Benchmark
+from reveal_bench.kinds import KINDS
+from reveal_bench.metrics import METRICS
+
+
+def hub_task(benchmark: str, split: str, metric: str) -> str:
+    """Return the id of a task.
+
+    Examples
+    --------
+    >>> hub_task("reveal-cxr", "holdout", "f1")
+    'reveal_cxr_holdout_f1'
+    """
+    return f"{benchmark}_{split}_{metric}".replace("-", "_")
+
+
+def hub_metrics(benchmark: Benchmark, *, released_only: bool = False) -> tuple[str, ...]:
+    """Return the metrics that are tasks: the benchmark's own where higher is better, as the Hub ranks.
+
+    Parameters
+    ----------
+    released_only : only those that a leaderboard shows of its holdout
+    """
+    released = KINDS[benchmark.kind].released
+    return tuple(
+        name
+        for name in benchmark.metrics or released
+        if METRICS[name].better == "higher" and (name in released or not released_only)
+    )
