@@ -39,6 +39,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["entries", "", "metrics", "", ""],
         ["", "benchmarks", "", "masks", "dicom"],
         ["findings", "", "geometry", "kernels", ""],
+        ["", "", "", "numpy_kernels", ""],
     ],
 }
 """Package -> its rooms from top to bottom, each in its column; :data:`EVERYBODY` is not drawn."""

@@ -8,11 +8,15 @@ foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width
 array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
 
 The loops are ``_kernels.c``, a shared library that is compiled when the package is installed (``.ci/hatch_build.py``).
+Where it does not load, :mod:`reveal_bench.numpy_kernels` returns the same results more slowly, after a warning. The
+environment variable ``REVEAL_KERNELS=numpy`` chooses it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench import numpy_kernels
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.numpy_kernels import Bytes, Ends, Floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,18 +65,18 @@ class Loops:
 
     Raises
     ------
+    OSError
+        If `library` is missing or does not load.
     ImportError
-        If `library` is missing, or compiled of another version.
+        If it was compiled from another version of the loops.
     """
 
     def __init__(self, library: Path) -> None:
-        rule = "the compiled loops must lie in the package: install reveal-bench, or in a checkout install it again"
-        try:
-            self._library = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise ImportError(f"{rule}; {error}") from error
-        if self._library.version() != VERSION:
-            raise ImportError(f"{rule}; {library} is of another version")
+        self._library = ctypes.CDLL(str(library))
+        version = self._library.version()
+        if version != VERSION:
+            remedy = "Install reveal-bench again (in a checkout: `pip install --editable .`)"
+            raise ImportError(f"{library}: version must be {VERSION}, got {version}. {remedy}")
 
     def __getattr__(self, name: str) -> _Loop:
         loop = _Loop(getattr(self._library, name), _ARGUMENTS[name])
@@ -103,13 +109,29 @@ class _Loop:
             raise MemoryError("no memory for the loops over masks")
 
 
-loops = Loops(_LIBRARY)
+def choose_loops(library: Path) -> Any:
+    """Return the compiled loops; the same loops in numpy, after a warning, if they do not load or are not wanted.
 
-OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
+    Raises
+    ------
+    ImportError
+        If the library was compiled from another version, which is a mistake and not a property of the machine.
+    """
+    chosen = os.environ.get("REVEAL_KERNELS", "")
+    if chosen not in ("", "numpy"):
+        raise ImportError(f"REVEAL_KERNELS must be empty or 'numpy', got {chosen!r}")
+    reason = "REVEAL_KERNELS=numpy"
+    if not chosen:
+        try:
+            return Loops(library)
+        except OSError as error:
+            reason = f"{error}. Installing reveal-bench again compiles it"
+    warnings.warn(f"reveal-bench uses slow numpy loops (same results): {reason}", RuntimeWarning, stacklevel=2)
+    return numpy_kernels
 
-Ends = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
+
+loops = choose_loops(_LIBRARY)
+
 Counts = Floats
 
 
@@ -132,8 +154,9 @@ def decode_strings(
 ) -> tuple[Ends, IntArray, Bytes, IntArray]:
     """Decode COCO strings to run ends. Returns (ends, run_offsets, status, place); a bad string has no runs.
 
-    `place` is a character position for TRUNCATED, BAD_CHARACTER and TOO_LONG, the sum of the runs for UNDERFLOW, their
-    number for TOO_MANY_RUNS, and the run's number otherwise.
+    `status` is a :class:`~reveal_bench.numpy_kernels.Status`. `place` is a character position for TRUNCATED,
+    BAD_CHARACTER and TOO_LONG, the sum of the runs for UNDERFLOW, their number for TOO_MANY_RUNS, and the run's number
+    otherwise.
     """
     ends = np.empty(n_runs.sum(), np.int32)
     run_offsets, place = np.empty(len(offsets), np.int64), np.zeros(len(n_runs), np.int64)
@@ -285,7 +308,7 @@ def map_ends(laid: Laid) -> tuple[Floats, int]:
     """The least and largest value (2,), and the index of the first pixel with the largest, in row-major order."""
     ends, place = np.empty(2, np.float32), np.zeros(1, np.int64)
     loops.map_ends(*laid.arrays(), ends, place)
-    return ends, int(place[0])
+    return ends + np.float32(0), int(place[0])  # never -0: equal zeros may come in any order
 
 
 def level_counts(laid: Laid, ends: Floats) -> IntArray:

@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import IntArray
+from reveal_bench.numpy_kernels import Status
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -226,19 +227,18 @@ def _size_problem(rle: Rle) -> MaskProblem | None:
 
 
 def _string_problem(rle: Rle, status: int, place: int) -> MaskProblem:
-    kernels = _kernels()
     height, width = rle.size
     total = f"must sum to height x width = {height} x {width} = {height * width}"
-    character = repr(rle.counts[place]) if status == kernels.BAD_CHARACTER else ""
+    character = repr(rle.counts[place]) if status == Status.BAD_CHARACTER else ""
     rule, message = {
-        kernels.BAD_CHARACTER: ("rle-alphabet", f"may hold only '0' to 'o', got {character} at position {place}"),
-        kernels.TRUNCATED: ("rle-truncated", f"ends in the middle of a run, at position {place}"),
-        kernels.TOO_LONG: ("rle-code", f"has a run code of more than 7 characters, at position {place}"),
-        kernels.NEGATIVE_RUN: ("rle-negative-run", f"has a negative run, run {place}"),
-        kernels.OVERFLOW: ("rle-overflow", f"{total}, run {place} exceeds it"),
-        kernels.TOO_MANY_RUNS: ("rle-runs", f"may have at most {MAX_RUNS} runs, got {place}"),
-        kernels.UNDERFLOW: ("rle-sum", f"{total}, got {place}"),
-    }[status]
+        Status.BAD_CHARACTER: ("rle-alphabet", f"may hold only '0' to 'o', got {character} at position {place}"),
+        Status.TRUNCATED: ("rle-truncated", f"ends in the middle of a run, at position {place}"),
+        Status.TOO_LONG: ("rle-code", f"has a run code of more than 7 characters, at position {place}"),
+        Status.NEGATIVE_RUN: ("rle-negative-run", f"has a negative run, run {place}"),
+        Status.OVERFLOW: ("rle-overflow", f"{total}, run {place} exceeds it"),
+        Status.TOO_MANY_RUNS: ("rle-runs", f"may have at most {MAX_RUNS} runs, got {place}"),
+        Status.UNDERFLOW: ("rle-sum", f"{total}, got {place}"),
+    }[Status(status)]
     return MaskProblem(rule, "rle.counts", f"`counts` {message}")
 
 

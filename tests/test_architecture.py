@@ -24,6 +24,7 @@ BASE = {
     "geometry",
     "masks",
     "kernels",
+    "numpy_kernels",
     "benchmarks",
     "files",
     "arrays",

@@ -1,9 +1,12 @@
-"""The compiled loops over masks, marks and heat maps against plain Python, numpy and OpenCV."""
+"""The loops over masks, marks and heat maps, compiled and in numpy, against plain Python, OpenCV and each other."""
 
 from __future__ import annotations
 
+import inspect
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -11,11 +14,42 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, ImageDraw
 
-from reveal_bench import kernels
+from reveal_bench import kernels, numpy_kernels
 from reveal_bench.masks import PackedMasks, Rle, encode_mask, measure_masks, pack_masks, parse_masks
 from reveal_bench.metrics.heat_maps import laid_over
 from tests.conftest import ROOT, random_masks
 from tests.test_masks import hard_masks
+
+LIBRARY = Path(kernels.__file__).with_name("libkernels.so")
+COMPILED = kernels.Loops(LIBRARY)
+FUNCTIONS = {
+    name: function
+    for name, function in inspect.getmembers(kernels, inspect.isfunction)
+    if not name.startswith("_") and function.__module__ == kernels.__name__ and name != "choose_loops"
+}
+
+
+@pytest.fixture(autouse=True)
+def both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call in this file runs the compiled and the numpy loop, and the results must have the same bytes."""
+    for name, function in FUNCTIONS.items():
+        monkeypatch.setattr(kernels, name, compared(function, monkeypatch))
+
+
+def compared(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    def run(*arguments: Any) -> Any:
+        results = []
+        for loops in (numpy_kernels, COMPILED):
+            monkeypatch.setattr(kernels, "loops", loops)
+            results.append(function(*arguments))
+        in_numpy, compiled = (result if isinstance(result, tuple) else (result,) for result in results)
+        for one, other in zip(in_numpy, compiled, strict=True):
+            assert (type(one), np.shape(one)) == (type(other), np.shape(other)), function.__name__
+            assert np.asarray(one).dtype == np.asarray(other).dtype
+            assert np.asarray(one).tobytes() == np.asarray(other).tobytes(), (function.__name__, one, other)
+        return results[1]
+
+    return run
 
 
 def decoded(rle: Rle) -> str | list[int]:
@@ -103,14 +137,63 @@ def test_a_loop_refuses_what_it_would_misread() -> None:
         kernels.loops.mask_areas(ends)
 
 
-def test_a_library_that_is_missing_or_of_another_version_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ImportError, match=r"install reveal-bench.*libkernels\.so"):
-        kernels.Loops(tmp_path / "libkernels.so")
-    monkeypatch.setattr(kernels, "VERSION", kernels.VERSION + 1)
-    with pytest.raises(ImportError, match="is of another version"):
-        kernels.Loops(Path(kernels.__file__).with_name("libkernels.so"))
+def test_each_compiled_loop_has_a_numpy_loop() -> None:
+    for name, kinds in kernels._ARGUMENTS.items():
+        assert len(inspect.signature(getattr(numpy_kernels, name)).parameters) == len(kinds), name
+
+
+def test_numpy_is_used_with_a_warning_if_no_library_loads(tmp_path: Path) -> None:
+    damaged = tmp_path / "libkernels.so"
+    for problem in ("No such file|cannot open shared object file", "file too short|invalid ELF header"):
+        with pytest.warns(RuntimeWarning, match=rf"slow numpy loops \(same results\): .*({problem}).*compiles it"):
+            assert kernels.choose_loops(damaged) is numpy_kernels
+        damaged.touch()
+
+
+def test_numpy_is_used_if_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVEAL_KERNELS", "numpy")
+    with pytest.warns(RuntimeWarning, match="REVEAL_KERNELS=numpy"):
+        assert kernels.choose_loops(LIBRARY) is numpy_kernels
+    monkeypatch.setenv("REVEAL_KERNELS", "fast")
+    with pytest.raises(ImportError, match="REVEAL_KERNELS must be empty or 'numpy', got 'fast'"):
+        kernels.choose_loops(LIBRARY)
+
+
+def test_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "VERSION", 8)
+    with pytest.raises(ImportError, match=r"libkernels\.so: version must be 8, got 7\. Install reveal-bench again"):
+        kernels.choose_loops(LIBRARY)
+
+
+def test_pixels_and_cells_are_those_of_the_masks(rng: np.random.Generator) -> None:
+    masks = random_masks(rng, 150) + hard_masks(rng, 150)
+    packed = pack_masks([encode_mask(mask) for mask in masks])
+    arrays = packed.ends, packed.offsets
+    which = rng.integers(0, len(masks), 500)
+    x, y = (rng.integers(0, packed.sizes[which, axis]) for axis in (1, 0))
+    inside = kernels.contains(*arrays, which, x * packed.sizes[which, 0] + y)
+    assert inside.tolist() == [bool(masks[i][v, u]) for i, u, v in zip(which, x, y, strict=True)]
+    deepest = kernels.deepest_pixels(*arrays, packed.sizes, np.arange(len(masks)))
+    assert (deepest[:, 0] >= 0).tolist() == [bool(mask.any()) for mask in masks]
+    for n in (1, 3, 14):
+        hits = kernels.hit_cells(*arrays, packed.sizes, n)
+        assert not hits[packed.areas == 0].any()
+    for i, mask in enumerate(masks):
+        start, stop = packed.offsets[i : i + 2].tolist()
+        cell = 2 * min(mask.shape) - 1  # sixths of a pixel, so that edges of cells lie inside pixels
+        edges = 1 + cell * np.arange(4)
+        areas = kernels.coverage(packed.ends, start, stop, len(mask), edges, edges)
+        fine = np.kron(mask, np.ones((6, 6), np.int64))[1 : edges[-1], 1 : edges[-1]]
+        np.testing.assert_array_equal(areas, fine.reshape(3, cell, 3, cell).sum((1, 3)))
+        rows = kernels.filtered_rows(packed.ends[start:stop], *mask.shape)
+        bits = np.unpackbits(rows[:, 1:].cumsum(0, dtype=np.uint8), axis=1)[:, : mask.shape[1]]
+        np.testing.assert_array_equal(bits, mask)
+
+
+def test_characters_are_counted(rng: np.random.Generator) -> None:
+    for size in (0, 1, 5000, 40_000):
+        text = rng.integers(60, 70, size).astype(np.uint8).tobytes()
+        assert kernels.count_characters(text, b"@Az") == [text.count(one) for one in (b"@", b"A", b"z")]
 
 
 def test_the_source_distribution_holds_what_compiles_them() -> None:
