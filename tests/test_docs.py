@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import doctest
 import inspect
@@ -13,8 +14,11 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+import pandas as pd
 import pytest
 import typer
 import yaml
@@ -23,11 +27,14 @@ from typer.testing import CliRunner
 
 import reveal_bench
 from reveal_bench import api
+from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.cli import app as bench_app
 from reveal_bench.cli.score import metrics
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
-from tests.conftest import ROOT
+from tests.conftest import ROOT, World
+from tests.dataset.card_folders import study
 from tests.markdown import SHELLS, Block, anchors, blocks, code_in_text, links, pages, words_of
 from tests.syntax import names_defined, problems_of_example
 
@@ -108,6 +115,9 @@ def test_evaluate_modules_are_ready_for_the_hub(folder: Path) -> None:
     code = (folder / f"{folder.name}.py").read_text(encoding="utf-8")
     for line in re.findall(r"^ *(?:import|from) .*$", code, re.MULTILINE):
         assert re.fullmatch(r"import [\w.]+|from typing import Any", line), line
+    (wrapper,) = [node for node in ast.parse(code).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    methods = [node.name for node in wrapper.body if isinstance(node, ast.FunctionDef)]
+    assert methods == ["_info", "read", "_compute"]  # thin: everything else is in reveal_bench.metrics
 
 
 @pytest.mark.parametrize("folder", MODULES, ids=lambda folder: folder.name)
@@ -285,6 +295,42 @@ def test_what_is_wrong_in_a_block_is_found(language: str, text: str, problem: st
     found = "; ".join(problems_of_block(Block(ROOT / "page.md", 1, language, text)))
     assert (problem or "") in found
     assert bool(found) == (problem is not None)
+
+
+@pytest.fixture
+def desk(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The working folder is one with the files that examples name; returns what else they name."""
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    Path("data/chexlocalize").symlink_to(world.folder)
+    Path("reveal_bench").symlink_to(ROOT / "reveal_bench")
+    boxes = [
+        {"image_id": image, "finding": finding, "x1": 0.1, "y1": 0.2, "x2": 0.5, "y2": 0.6}
+        for image, finding in reveal_bench.load(world.folder).manifest.asked_pairs()
+    ]
+    for name, cell in (("predictions.jsonl", "C4"), ("theirs.jsonl", "D4")):
+        lines = ({"image_id": row["image_id"], "finding": row["finding"], "cell": cell} for row in boxes)
+        Path(name).write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    records = [study(tmp_path / "pictures", i, ("Pleural effusion",)) for i in range(3)]
+    build_folder({"test": records}, tmp_path / "studies", BENCHMARKS["reveal-cxr"])
+    studies = reveal_bench.load(tmp_path / "studies")
+    labels = ["Effusion" if label == "Pleural effusion" else label for label in studies.manifest.labels]
+    return {
+        "boxes_frame": pd.DataFrame(boxes),
+        "studies": studies,
+        "study_ids": list(studies.manifest.studies),
+        "model": SimpleNamespace(pathologies=labels),
+        "probabilities": np.full((3, len(labels)), 0.25),
+    }
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_python_of_the_first_pages_runs(page: str, desk: dict[str, Any]) -> None:
+    """Block after block, as a reader would; other pages' examples have tests of their own, or need a model."""
+    pytest.importorskip("evaluate", reason="the extra [evaluate] is not installed: see README")
+    for block in blocks(ROOT / page, "python"):
+        exec(compile(block.text, str(block), "exec"), desk)
+    assert {row["metric"] for row in desk["result"].records} == {"point_hit", "grid_hit", "grid_chance"}
 
 
 # What sentences and tables name in backticks
