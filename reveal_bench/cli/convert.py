@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from reveal_bench.results.checklists import Recorded
     from reveal_bench.results.facts import Result
 
-
+Deployment = Literal["self_deployed", "externally_managed", "unknown"]
+Availability = Literal["open_weights", "closed_weights", "unknown"]
 ExchangeForm = Literal["table", "coco", "cvat", "label-studio", "fiftyone", "dicom-seg", "dicom-sr"]
 """What annotations can be written as and read from: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
 
@@ -137,12 +137,32 @@ def export(
     revision: Annotated[str | None, typer.Option(help="Commit of that repository (eval-results).")] = None,
     url: Annotated[str | None, typer.Option(help="Where the result is shown (eval-results, every-eval-ever).")] = None,
     organization: Annotated[str | None, typer.Option(help="Who ran the evaluation (every-eval-ever).")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Dataset folder, for its card (claim, tripod-llm).")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Dataset folder, for its card (claim, tripod-llm) or its cases.")
+    ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder of the predictions (claim, tripod-llm).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write the record to, by the registry's layout (every-eval-ever).")
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Prediction file, to write its cases too; needs --folder and --out (every-eval-ever)."),
+    ] = None,
+    developer: Annotated[str | None, typer.Option(help="Who made the model (every-eval-ever).")] = None,
+    deployment: Annotated[
+        Deployment, typer.Option(help="Who ran the model: you, or a service (every-eval-ever).")
+    ] = "unknown",
+    availability: Annotated[Availability, typer.Option(help="Weights of the model (every-eval-ever).")] = "unknown",
 ) -> None:
     """Print a result to publish: model page, record, table row or checklist facts; invalid receipts are refused."""
-    from reveal_bench.results import checklists, paper, registries
+    from reveal_bench.results import checklists, hub_results, paper
+    from reveal_bench.results.every_eval_ever import Evaluation, every_eval_ever, made_at
     from reveal_bench.results.facts import read_result
+
+    if to != "every-eval-ever" and (out is not None or predictions is not None):
+        raise typer.BadParameter("--out and --predictions are for --to every-eval-ever")
+    if predictions is not None and (folder is None or out is None):
+        raise typer.BadParameter("--predictions needs --folder and --out")
 
     result = read_result(file, model=model, trusted_key=None if key is None else read_key(key))
     if result.receipt is not None and key is None:
@@ -151,12 +171,14 @@ def export(
         case "eval-results":
             if dataset is None:
                 raise typer.BadParameter("--dataset is needed: the repository that the result is shown at")
-            text = registries.eval_results(result, dataset=dataset, metric=metric, revision=revision, url=url)
+            text = hub_results.eval_results(result, dataset=dataset, metric=metric, revision=revision, url=url)
         case "every-eval-ever":
-            record = registries.every_eval_ever(
-                result, at=time.time(), organization=organization, dataset=dataset, url=url
-            )
-            text = json.dumps(record, indent=2)
+            at = made_at(result, file)
+            evaluation = Evaluation(at, organization, url, dataset, developer, deployment, availability)
+            record = every_eval_ever(result, evaluation, folder=folder, predictions=predictions)
+            if out is not None and "unknown" in (deployment, availability):
+                terminal.warn(["the record says `unknown` of the model: give --deployment and --availability"])
+            text = json.dumps(record.document, indent=2) if out is None else "\n".join(map(str, record.write(out)))
         case "latex":
             text = paper.latex_table(result, metric)
         case "markdown":

@@ -24,8 +24,8 @@ from reveal_leaderboard.web.pages.board_view import View
 from reveal_bench.evaluation.receipts import verify_receipt
 from reveal_bench.kinds.tasks.records import TaskAnswer
 from reveal_bench.predictions import answers_to_jsonl
+from reveal_bench.results.every_eval_ever import Evaluation, every_eval_ever
 from reveal_bench.results.facts import of_receipt
-from reveal_bench.results.registries import every_eval_ever
 from tests.leaderboard.elements import text_of
 from tests.leaderboard.task_world import (
     BENCHMARK,
@@ -91,7 +91,7 @@ def test_from_the_upload_to_the_board(room: Room) -> None:
     headline = of_receipt(receipt).headline()
     assert (headline.metric, float(headline.value)) == ("rubric_mean", shown_value.value)
     assert headline.count == f"{shown_value.n} criteria"
-    Draft7Validator(EVERY_EVAL_EVER).validate(every_eval_ever(of_receipt(receipt), at=0))
+    Draft7Validator(EVERY_EVAL_EVER).validate(every_eval_ever(of_receipt(receipt), Evaluation(0)).document)
 
 
 def test_tasks_without_an_answer_score_one(room: Room) -> None:

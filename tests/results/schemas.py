@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -43,66 +45,23 @@ def _object(required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required.split(), "properties": properties}
 
 
-_SOURCES = [
-    _object("dataset_name source_type url", dataset_name=_TEXT, source_type={"const": "url"}, url={"type": "array"}),
-    _object(
-        "dataset_name source_type", dataset_name=_TEXT, source_type={"const": "hf_dataset"}, hf_repo=_TEXT,
-        hf_split=_TEXT, samples_number={"type": "integer"}, additional_details=_TEXTS,
-    ),
-    _object("dataset_name source_type", dataset_name=_TEXT, source_type={"const": "other"}, additional_details=_TEXTS),
-]  # fmt: skip
+def _closed(schema: Any) -> Any:
+    """The schema with every object closed whose properties it lists, so that no name in it can be misspelt."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: _closed(part) for name, part in schema.items()}
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed
 
-_METRIC = _object(
-    "lower_is_better", evaluation_description=_TEXT, metric_id=_TEXT, metric_name=_TEXT, metric_kind=_TEXT,
-    metric_unit=_TEXT, lower_is_better={"type": "boolean"}, score_type={"enum": ["binary", "continuous", "levels"]},
-    min_score={"type": "number"}, max_score={"type": "number"}, additional_details=_TEXTS,
-) | {
-    "if": {"properties": {"score_type": {"const": "levels"}}},
-    "then": {"required": ["level_names", "has_unknown_level"]},
-    "else": {
-        "if": {"properties": {"score_type": {"const": "continuous"}}},
-        "then": {"required": ["min_score", "max_score"]},
-    },
-}  # fmt: skip
 
-_NUMBER: dict[str, Any] = {"type": "number"}
-_UNCERTAINTY = _object(
-    "",
-    standard_error=_object("value", value=_NUMBER, method=_TEXT),
-    confidence_interval=_object(
-        "lower upper", lower=_NUMBER, upper=_NUMBER, method=_TEXT,
-        confidence_level={"type": "number", "minimum": 0, "maximum": 1},
-    ),
-    standard_deviation=_NUMBER, num_samples={"type": "integer"}, num_bootstrap_samples={"type": "integer"},
-) | {"additionalProperties": False}  # fmt: skip
-
-EVERY_EVAL_EVER: dict[str, Any] = _object(
-    "schema_version evaluation_id retrieved_timestamp source_metadata model_info eval_library evaluation_results",
-    schema_version={"const": "0.2.2"},
-    evaluation_id=_TEXT,
-    evaluation_timestamp=_TEXT,
-    retrieved_timestamp={"type": "string", "pattern": r"^\d+$"},
-    source_metadata=_object(
-        "source_type source_organization_name evaluator_relationship", source_name=_TEXT,
-        source_type={"enum": ["documentation", "evaluation_run"]}, source_organization_name=_TEXT,
-        source_organization_url=_TEXT, source_organization_logo_url=_TEXT,
-        evaluator_relationship={"enum": ["first_party", "third_party", "collaborative", "other"]},
-        additional_details=_TEXTS,
-    ),
-    eval_library=_object("name version", name=_TEXT, version=_TEXT, additional_details=_TEXTS),
-    model_info=_object("name id", name=_TEXT, id=_TEXT, developer=_TEXT, additional_details=_TEXTS),
-    evaluation_results={
-        "type": "array",
-        "items": _object(
-            "evaluation_name source_data metric_config score_details", evaluation_result_id=_TEXT,
-            evaluation_name=_TEXT, source_data={"oneOf": _SOURCES}, evaluation_timestamp=_TEXT, metric_config=_METRIC,
-            score_details=_object("score", score=_NUMBER, details=_TEXTS, uncertainty=_UNCERTAINTY),
-        ),
-    },
-    detailed_evaluation_results={"type": "object"},
-) | {"additionalProperties": False}  # fmt: skip
-"""``eval.schema.json`` of evaleval/every_eval_ever, version 0.2.2: what a record of ours can have of it, required as
-there. Uncertainty is closed here, so that no name in it can be misspelt."""
+_REGISTRY = Path(__file__).parent / "every_eval_ever"
+EVERY_EVAL_EVER: dict[str, Any] = _closed(json.loads((_REGISTRY / "eval.schema.json").read_text(encoding="utf-8")))
+"""``eval.schema.json`` of every-eval-ever 0.3.0 (MIT, see the LICENSE beside it), closed."""
+CASE: dict[str, Any] = _closed(json.loads((_REGISTRY / "instance_level_eval.schema.json").read_text(encoding="utf-8")))
+"""``instance_level_eval.schema.json`` of the same, closed."""
 
 _PEOPLE: dict[str, Any] = {
     "type": "array",

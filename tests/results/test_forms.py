@@ -18,10 +18,10 @@ from reveal_bench.dataset.card import Config, render_eval_yaml
 from reveal_bench.evaluation.receipts import ReceiptError
 from reveal_bench.kinds import KINDS
 from reveal_bench.results.facts import Result, of_receipt, of_score, read_result
+from reveal_bench.results.hub_results import eval_results
 from reveal_bench.results.paper import latex_table, markdown_table
-from reveal_bench.results.registries import eval_results, every_eval_ever
 from tests.evaluation.test_receipts import KEY, STRANGER, make, public
-from tests.results.schemas import EVAL_RESULTS, EVERY_EVAL_EVER
+from tests.results.schemas import EVAL_RESULTS
 
 HOSTILE = "A|B <img src=x> [l](http://e.org) *b* 50% of_{x} \\input{y} $z$ ~ ^ #1 & `c`"
 SIGNATURE = "point_hit|b:1000|seed:0|unit:patient|v:1"
@@ -61,12 +61,6 @@ SCORE: dict[str, Any] = {
 }  # fmt: skip
 
 BOTH = [of_receipt(receipt()), of_score(SCORE, "Model A")]
-
-
-def record(result: Result, **options: Any) -> dict[str, Any]:
-    made = every_eval_ever(result, at=1_800_000_000.7, **options)
-    jsonschema.Draft7Validator(EVERY_EVAL_EVER).validate(made)
-    return made
 
 
 @pytest.mark.parametrize("result", BOTH, ids=["receipt", "score"])
@@ -132,43 +126,6 @@ def test_a_figure_is_named_by_title_too() -> None:
     assert BOTH[0].headline("hit RATE") == BOTH[0].headline("point_hit")
 
 
-def test_the_record_of_a_receipt() -> None:
-    signed = receipt(figure(), figure(finding="Edema", n="60-119"), figure(metric="grid_hit", low=None, high=None))
-    made = record(of_receipt(signed), organization="Example board", dataset="lab/data", url="https://board.example.org")
-    assert made["evaluation_id"] == "chexlocalize/Model A/1800000000"
-    assert made["source_metadata"]["additional_details"]["receipt_sha256"] == signed["hash"]
-    macro, edema, bare = made["evaluation_results"]
-    assert macro["score_details"]["uncertainty"] == {
-        "confidence_interval": {
-            "lower": 0.42, "upper": 0.52, "confidence_level": 0.95,
-            "method": "percentile bootstrap, 1000 resamples of patients, seed 0",
-        },
-        "num_bootstrap_samples": 1000,
-    }  # fmt: skip
-    assert edema["score_details"]["details"]["n"] == "60-119", "a band, which is not a number"
-    assert "uncertainty" not in bare["score_details"]
-    assert bare["metric_config"]["metric_name"] == "Grid hit rate"
-    assert macro["source_data"]["hf_repo"] == "lab/data"
-
-
-def test_the_record_of_a_score_document() -> None:
-    made = record(of_score(SCORE, "Model A"))
-    assert [entry["evaluation_result_id"] for entry in made["evaluation_results"]] == ["f1/macro", "f1/Edema"]
-    assert made["evaluation_results"][0]["score_details"]["score"] == 0.61249
-    uncertainty = made["evaluation_results"][1]["score_details"]["uncertainty"]
-    assert (uncertainty["num_samples"], uncertainty["num_bootstrap_samples"]) == (90, 500)
-    method = "bias-corrected and accelerated bootstrap, 500 resamples of studies, seed 3"
-    assert uncertainty["confidence_interval"]["method"] == method
-    assert made["source_metadata"]["source_organization_name"] == "not recorded"
-    with pytest.raises(ValueError, match="`model` must be given"):
-        every_eval_ever(of_score(SCORE), at=0)
-
-
-def test_a_chance_rate_that_is_neither_better_nor_worse_is_in_the_record() -> None:
-    (entry,) = record(of_receipt(receipt(figure(metric="grid_chance"))))["evaluation_results"]
-    assert entry["metric_config"]["additional_details"]["better"] == "neither"
-
-
 def test_markdown_row() -> None:
     signed = receipt(figure(value="0.5", low="0.40", high="0.65"))
     lines = markdown_table(of_receipt(signed)).splitlines()
@@ -211,8 +168,7 @@ def test_figures_of_another_submission_are_said_to_be() -> None:
     held = of_receipt(receipt(shown_of="ab" * 16))
     said = f"figures are those of submission {'ab' * 16}"
     (entry,) = yaml.safe_load(eval_results(held, dataset="lab/data"))
-    note = record(held)["source_metadata"]["additional_details"]["note"]
-    for text in (entry["notes"], note, markdown_table(held), latex_table(held)):
+    for text in (entry["notes"], markdown_table(held), latex_table(held)):
         assert said in text
 
 
