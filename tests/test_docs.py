@@ -438,3 +438,24 @@ def test_every_page_of_the_docs_is_on_the_site() -> None:
     site = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))
     listed = re.findall(r"'([\w.]+\.(?:md|ipynb))'", str(site["nav"]))
     assert {path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb")} <= set(listed)
+
+
+def test_the_page_about_speed_says_what_was_measured() -> None:
+    measured = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))["results"]
+    ratios = [row["ratio"] for row in measured if "ratio" in row]
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    stated = re.findall(r"(?m)^\| .* \| ([\d.]+)[^|]*\|$", page)
+    assert len(stated) == 17
+    for text in stated:
+        half_a_digit = 0.05 if "." in text else 0.5
+        assert min(abs(ratio - float(text)) for ratio in ratios) <= half_a_digit + 1e-9, text
+
+
+def test_versions_that_pages_name_are_those_of_the_tests() -> None:
+    """docs/publishing.md says which clients it was tested with."""
+    pinned = dict(
+        re.findall(r"(?m)^([\w-]+)==(\d+\.\d+)", (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8"))
+    )
+    page = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"`(huggingface_hub|datasets)` (\d+\.\d+)", page))
+    assert stated == {name: pinned[name] for name in ("huggingface_hub", "datasets")}
