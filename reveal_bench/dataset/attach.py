@@ -32,10 +32,11 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.build import replace_targets, workplace
 from reveal_bench.dataset.holdout import check_apart, check_name
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
+from reveal_bench.dataset.preview import PREVIEW
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.dataset.validate_rows import is_name_of
 from reveal_bench.kinds.images import Developed, PictureFile
-from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.rows import Row, of_any_length
 from reveal_bench.sources.pictures import GREY_OF_16_BITS, develop
 from reveal_bench.sources.source import BuildError, Problem
 
@@ -417,16 +418,17 @@ def _rows_of(folder: DatasetFolder, config: str, split: str) -> Iterator[Row]:
 
 
 def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
-    """(config, split, Features) of every table but the main one, the inputs and the manifest."""
+    """(config, split, Features) of every table but the main one, the inputs, the manifest and the preview."""
     import pyarrow.parquet as pq
     from datasets import Features
 
     seen = set()
     for table in tables_of(folder):
         place = (table.config, table.split)
-        if table.config not in (folder.kind.config, INPUTS, MANIFEST) and place not in seen:
+        if table.config not in (folder.kind.config, INPUTS, MANIFEST, PREVIEW) and place not in seen:
             seen.add(place)
-            yield *place, Features.from_arrow_schema(pq.read_schema(table.path))
+            written = Features.from_arrow_schema(pq.read_schema(table.path))
+            yield *place, Features({name: of_any_length(feature) for name, feature in written.items()})
 
 
 def _input_row(entry: Row, folder: DatasetFolder) -> Row:

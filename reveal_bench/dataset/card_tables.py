@@ -37,6 +37,7 @@ COLUMNS = {
     "spacing_mm": "row and column spacing in mm, where known",
     "spacing_source": "which header field the spacing is from",
     "labels": "findings that are present",
+    "reference": "what the picture of a preview shows, in words: the numbers are those on the picture",
     "manufacturer": "of the equipment, normalised spelling, where all radiographs of the study share it",
     "model": "of the equipment, normalised spelling, where all radiographs of the study share it",
     "image_facts": "per radiograph: id, size, view, equipment, exposure, spacing, hashes, pixel pipeline",
@@ -76,6 +77,7 @@ the model that answered, which CONFIGS says."""
 
 CONFIGS = {
     "masks": "ground-truth masks as pictures, to look at: one row per image and finding; scores use the run lengths",
+    "preview": "small pictures with the reference drawn on them, to look at: never a model's input; first rows only",
     "holdout_inputs": "the holdout as a model sees it: the columns of the main config, every reference empty",
     "labels": "the labels with definitions and codes",
     "ratings": "readers' scores of models' answers, one row per task, model and reader",

@@ -11,11 +11,13 @@ came out of it, as the public manifests say, unless the private folders are give
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.dataset.preview import PREVIEW
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Row
@@ -314,10 +316,16 @@ def _schemas(folder: DatasetFolder) -> dict[tuple[str, str], str]:
     import pyarrow.parquet as pq
 
     return {
-        (table.config, column.name): " ".join(str(column.type).split())
+        (table.config, column.name): _type_text(column.type)
         for table in tables_of(folder)
+        if table.config != PREVIEW
         for column in pq.read_schema(table.path)
     }
+
+
+def _type_text(kind: object) -> str:
+    """A column's type; lists of fixed length, which format 1 had, are not told from others."""
+    return re.sub(r">\[\d+\]", ">", " ".join(str(kind).split()).replace("fixed_size_list<", "list<"))
 
 
 def _column_changes(before: DatasetFolder, after: DatasetFolder) -> list[tuple[str, str, str | None, str | None]]:
@@ -338,6 +346,8 @@ def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
     counts: dict[tuple[str, str], int] = {}
     for number, folder in enumerate(folders):
         for table in tables_of(folder):
+            if table.config == PREVIEW:
+                continue  # made from the rows
             is_closed = folder.info.splits.get(table.split, {}).get("references") == "private"
             if table.config == MANIFEST and (number > 0 or not is_closed):
                 continue  # the main config of the split has as many

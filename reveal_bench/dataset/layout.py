@@ -17,11 +17,12 @@ from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.card import Config, private_card, render_card, render_eval_yaml
 from reveal_bench.dataset.citation import CITATION, ZENODO, render_citation, render_zenodo
 from reveal_bench.dataset.croissant import render_croissant
+from reveal_bench.dataset.preview import PREVIEW, preview_features, preview_rows
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
 from reveal_bench.kinds.kind import Kind
-from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.rows import Row, parquet_schema
 from reveal_bench.kinds.tally import Tally
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class FolderWriter:
 
     def shards(self, config: str, split: str, features: Features) -> ShardWriter:
         """Shards of a split of some config; they are listed on the card once :meth:`close_shards` has them."""
-        schema = features.arrow_schema
+        schema = parquet_schema(features)
         return self._writer(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
 
     def close_shards(self, config: str, split: str, shards: ShardWriter, features: Features) -> None:
@@ -195,7 +196,7 @@ class FolderWriter:
 
     def add_table(self, config: str, split: str, features: Features, rows: Iterable[Row]) -> None:
         """Write a small table as a split of a config of its own."""
-        folder, schema = self.folder / config, features.arrow_schema
+        folder, schema = self.folder / config, parquet_schema(features)
         shards = ShardWriter(folder, split, schema, max_shard_bytes=self.max_shard_bytes)
         tally = self._tallies.get(split)
         for row in rows:
@@ -227,6 +228,8 @@ class FolderWriter:
             splits=self._splits,
         )
         self._write(FOLDER_INFO, info.to_json())
+        if self.embed:
+            self._add_previews()
         if is_private:
             self._write("README.md", self._private_card())
             sums = self._sums()
@@ -247,6 +250,14 @@ class FolderWriter:
         listing = {"algorithm": "sha256", "files": dict(sorted(sums.items()))}
         self._write(CHECKSUMS, json.dumps(listing, indent=2) + "\n")
         return info
+
+    def _add_previews(self) -> None:
+        """Write the config `preview` of the splits with public references."""
+        for split, entry in self._splits.items():
+            if entry["references"] == "public":
+                rows = list(preview_rows(self.folder, split, self.kind))
+                if rows:
+                    self.add_table(PREVIEW, split, preview_features(self.kind), rows)
 
     def _write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
+from reveal_bench.dataset.preview import PREVIEW, preview_features
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import Kind
@@ -115,7 +116,11 @@ def tables_of(folder: DatasetFolder) -> list[TableFile]:
 def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -> dict[str, Features]:
     """Features that each config must have: those of its kind, and for other tables what the card promises."""
     kind = folder.kind
-    features = {kind.config: kind.features(folder.benchmark), INPUTS: kind.features(folder.benchmark)}
+    features = {
+        kind.config: kind.features(folder.benchmark),
+        INPUTS: kind.features(folder.benchmark),
+        PREVIEW: preview_features(kind),
+    }
     if kind.side_config is not None:
         features[kind.side_config] = kind.side_features(folder.benchmark)
     return {**promised, **features, **kind.further_features()}

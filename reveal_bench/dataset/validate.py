@@ -19,6 +19,7 @@ from typing import Any
 
 from reveal_bench.dataset.layout import CHECKSUMS
 from reveal_bench.dataset.leaks import find_leaks
+from reveal_bench.dataset.preview import ALLOWED_DIFFERENCE, PREVIEW, difference, preview_rows
 from reveal_bench.dataset.tables import (
     INPUTS,
     MANIFEST,
@@ -51,7 +52,7 @@ from reveal_bench.dataset.validate_rows import (
     value_faults,
 )
 from reveal_bench.files import file_sha256
-from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.kinds.folder import FOLDER_INFO, FORMAT
 from reveal_bench.kinds.rows import Fault, Row
 from reveal_bench.kinds.tally import Tally
 from reveal_bench.kinds.tasks.rows import rating_faults
@@ -195,6 +196,9 @@ def validate_folder(
     opened = open_folder(Path(folder))
     reader = reader or Reader()
     problems, sums = _checksums(opened.path, reader)
+    if opened.info.format != FORMAT:
+        rule = f"must be {FORMAT}, which every reader of Parquet reads: build the folder again, with --previous"
+        return [*problems, Problem(FOLDER_INFO, None, "schema", rule, str(opened.info.format))]
     promise, faults = read_promise(opened.path)
     problems += file_problems(opened, sums, promise.patterns)
     features = expected_features(opened, promise.features)
@@ -311,7 +315,11 @@ class _Check:
                 self._in_info(split, "references", "must be 'public' or 'private'", repr(entry.get("references")))
         for (config, split), tables in by_place.items():
             self._strays(config, split, tables)
-            if config not in (MANIFEST, kind.config) and (config, split) not in unsound:
+            if config == PREVIEW:
+                own = {table.name for table in by_place.get((kind.config, split), ())}
+                if (config, split) not in unsound and not any(problem.file in own for problem in self.problems):
+                    self._preview(split, tables)
+            elif config not in (MANIFEST, kind.config) and (config, split) not in unsound:
                 self._side(config, split, tables, sum(n_rows[table] for table in tables))
         shown = {split for config, split in by_place if config == kind.side_config}
         if any(config == kind.side_config for config, _ in by_place):
@@ -418,7 +426,7 @@ class _Check:
     def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
         """References of a split that is private here, or unknown, must not lie in a public folder."""
         splits = self.folder.info.splits
-        if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, "ratings"):
+        if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
             return
         is_private_here = not self.folder.is_private and splits.get(split, {}).get("references") == "private"
         if split not in splits or (is_private_here and config not in (MANIFEST, INPUTS)):
@@ -437,6 +445,28 @@ class _Check:
                 n_done += len(batch)
                 if self.progress is not None:
                     self.progress(f"{config}/{split}", n_done, n_rows)
+
+    def _preview(self, split: str, tables: list[TableFile]) -> None:
+        """Pictures to look at: those that the rows of the folder give."""
+        kind = self.folder.kind
+        made = list(preview_rows(self.folder.path, split, kind))
+        rows = [(table, row) for table in tables for batch in read_table(table) for row in batch]
+        if len(rows) != len(made):
+            rule = f"must have a row for each of the first {len(made)} radiographs of the split"
+            self.problems.append(Problem(tables[0].name, None, PREVIEW, rule, f"{len(rows)} rows"))
+        for (table, row), expected in zip(rows, made, strict=False):
+            for name in row.keys() - {"image"}:
+                if row[name] != expected[name]:
+                    self.problems.append(
+                        Problem(table.name, row[kind.key], name, f"must be {expected[name]!r}", repr(row[name]))
+                    )
+            try:
+                n_levels = difference((row["image"] or {}).get("bytes") or b"", expected["image"]["bytes"])
+            except ValueError:
+                n_levels = 255.0
+            if n_levels > ALLOWED_DIFFERENCE:
+                rule = "must be the radiograph with its reference, as `build` draws it"
+                self.problems.append(Problem(table.name, row[kind.key], "image", rule, "another picture"))
 
     def _side_row(self, config: str, row: Row, table: TableFile, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
         kind, findings = self.folder.kind, self.folder.benchmark.findings

@@ -23,7 +23,7 @@ import numpy as np
 
 from reveal_bench.dataset.tables import IDS, INPUTS, TableFile
 from reveal_bench.kinds.localization.records import READERS
-from reveal_bench.kinds.rows import Fault, Row
+from reveal_bench.kinds.rows import LENGTHS, MAY_BE_NULL, Fault, Row
 from reveal_bench.masks import Rle, parse_masks
 from reveal_bench.sources.pictures import ORIGINAL, without_metadata
 from reveal_bench.sources.source import Problem
@@ -70,8 +70,14 @@ def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fa
 
 
 def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
-    if value is None and feature.length == -1 and not may_lack:
+    from datasets import List
+
+    name = place.rpartition(".")[2]
+    if value is None and name not in MAY_BE_NULL and not may_lack:
         yield place, "must be a list, empty where there is nothing", "null"
+    length = None if isinstance(feature.feature, List) else LENGTHS.get(name)
+    if value is not None and length is not None and len(value) != length:
+        yield place, f"must have {length} entries", f"{len(value)}"
     for entry in value or ():
         if entry is None and _is_entry(feature.feature):
             yield place, "must have no null among its entries", "null"

@@ -12,6 +12,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import Vocabulary, terms_of
 
 FOLDER_INFO = "manifest/benchmark.json"
+FORMAT = 2
+"""Version of the form of a dataset folder. Tables of format 1 have lists of fixed length: where such a list is null,
+pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""
 _ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
 
@@ -20,7 +23,7 @@ DEFAULT_SPLIT = "released"
 class FolderInfo:
     """``manifest/benchmark.json`` of a dataset folder; `synthetic` says that all of it was drawn by a program.
 
-    What its `findings` are also called is written as `terms`, where they have any.
+    What its `findings` are also called is written as `terms`, where they have any, and the `format` as `schema`.
     """
 
     benchmark: str
@@ -30,11 +33,12 @@ class FolderInfo:
     grid: int
     findings: tuple[str, ...]
     splits: Mapping[str, Mapping[str, Any]]
+    format: int = FORMAT
 
     def to_json(self) -> str:
         """The file's text."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps({"schema": 1, **fields, **terms_of(self.findings)}, indent=2) + "\n"
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "format"}
+        return json.dumps({"schema": self.format, **fields, **terms_of(self.findings)}, indent=2) + "\n"
 
 
 def read_folder_info(folder: Path) -> FolderInfo:
@@ -54,8 +58,10 @@ def read_folder_info(folder: Path) -> FolderInfo:
         raise ValueError(f"{path}: must be JSON: {error}") from None
     if not isinstance(raw, dict):
         raise ValueError(f"{path}: must hold one JSON object, got {type(raw).__name__}")
-    if raw.pop("schema", None) != 1:
-        raise ValueError(f"{path}: `schema` must be 1: the folder was built by another version of reveal-bench")
+    raw["format"] = raw.pop("schema", None)
+    if raw["format"] not in (1, FORMAT):
+        rule = f"`schema`, the format of the folder, must be 1 or {FORMAT}"
+        raise ValueError(f"{path}: {rule}, got {raw['format']!r}: a newer version of reveal-bench built the folder")
     terms = raw.pop("terms", {})
     if set(raw) != set(FolderInfo.__dataclass_fields__):
         raise ValueError(f"{path}: the fields must be {sorted(FolderInfo.__dataclass_fields__)}, got {sorted(raw)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyIm
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from datasets import Features
 
 Row = dict[str, Any]
 Fault = tuple[str, str, str]
@@ -43,7 +45,7 @@ def image_facts_features() -> dict[str, Any]:
     return {
         **{name: Value(kinds.get(name, "string")) for name in IMAGE_FACTS},
         "view": ClassLabel(names=list(VIEWS)),
-        "spacing_mm": List(Value("float64"), length=2),
+        "spacing_mm": List(Value("float64")),
         "spacing_source": ClassLabel(names=list(SPACING_SOURCES)),
     }
 
@@ -56,6 +58,47 @@ def image_facts_row(image: StudyImage) -> Row:
         "spacing_mm": None if image.spacing_mm is None else list(image.spacing_mm),
         "spacing_source": code_of(SPACING_SOURCES, image.spacing_source, "spacing_source"),
     }
+
+
+LENGTHS = {
+    "bbox_xywh": 4,
+    "boxes_xywh": 4,
+    "extra_boxes_xywh": 4,
+    "polygons": 2,
+    "size": 2,
+    "spacing_mm": 2,
+}
+"""Column, or field of one -> how many numbers its lists of numbers have. The schema cannot say so: a list of fixed
+length that is null is read by pyarrow 26 and newer alone."""
+MAY_BE_NULL = ("bbox_xywh", "spacing_mm")
+"""Lists that are null where nothing is known."""
+
+
+def parquet_schema(features: Features) -> pa.Schema:
+    """Schema with which rows of `features` are written, in words that `datasets` 2.21 and newer understand.
+
+    ``List``, which came with `datasets` 4.0, is written as a JSON list of its one feature, which every version reads.
+    """
+    schema = features.arrow_schema
+    metadata = {"info": {"features": _listed(features.to_dict())}}
+    return schema.with_metadata({"huggingface": json.dumps(metadata)})
+
+
+def _listed(feature: Any) -> Any:
+    if not isinstance(feature, dict):
+        return feature
+    if feature.get("_type") == "List":
+        return [_listed(feature["feature"])]
+    return {name: _listed(inner) for name, inner in feature.items()}
+
+
+def of_any_length(feature: Any) -> Any:
+    """`feature` with lists of any length for those of fixed length, which format 1 had."""
+    from datasets import List
+
+    if isinstance(feature, dict):
+        return {name: of_any_length(inner) for name, inner in feature.items()}
+    return List(of_any_length(feature.feature)) if isinstance(feature, List) else feature
 
 
 def image_cell(picture: Developed | None) -> Row | None:

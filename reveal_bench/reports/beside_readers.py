@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.dataset.drawings import Drawing
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.decrease import excludes_zero, in_printed_order
 from reveal_bench.evaluation.shapes import FEATURES, Shape
@@ -19,7 +20,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.reports.figures import Point, dots, in_percent
-from reveal_bench.reports.films import Drawing, Example, Shown, legend_of, make_film
+from reveal_bench.reports.films import Example, Shown, legend_of, make_film
 from reveal_bench.reports.page import Form
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (

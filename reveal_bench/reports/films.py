@@ -1,8 +1,6 @@
 """Example rows of a dataset report, and their radiographs: smaller, with what was drawn on them.
 
-Drawings are a layer of their own that can be switched off. A finding of a picture has a number and a colour of
-:data:`PALETTE` (Okabe and Ito's, told apart by colour-blind eyes); the number stands on the picture too, so that
-nothing rests on the colour alone. The ground truth is filled, other readers are lines; points are rings.
+Drawings are a layer of their own that can be switched off (:mod:`reveal_bench.dataset.drawings`).
 
 For every finding at least one row is shown, for every category of tasks two: the first ones in the order of the files,
 so that a report of the same folder is the same report. Pictures are read for them alone.
@@ -16,60 +14,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from reveal_bench.dataset.drawings import Drawing, draw_layer
 from reveal_bench.dataset.tables import DatasetFolder, TableFile
 from reveal_bench.kinds.findings.records import AGREEMENTS
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Row
 from reveal_bench.kinds.tasks.records import CATEGORIES, TAGS
-from reveal_bench.masks import Rle, decode_mask, pack_masks, shrink_mask
+from reveal_bench.masks import Rle
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
-    from PIL import ImageDraw
 
-PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 READER_NAMES = {
     "ground_truth": "ground truth",
     "human_benchmark": "benchmark readers",
     "individual": "individual readers",
 }
 SIDE_PX = 640
-FILL_ALPHA = 80
-TAG_PX = 17
-
-
-@dataclass
-class Drawing:
-    """What one reader (or several of one kind) drew for one finding, in pixels of the full picture.
-
-    Attributes
-    ----------
-    number : of the finding on this picture, from 1
-    is_reference : ground truth, drawn filled
-    """
-
-    number: int
-    finding: str
-    reader: str
-    is_reference: bool
-    rles: list[Rle] = field(default_factory=list)
-    boxes: list[Sequence[float]] = field(default_factory=list)
-    points: list[tuple[float, float]] = field(default_factory=list)
-
-    @property
-    def colour(self) -> str:
-        """Of the finding."""
-        return PALETTE[(self.number - 1) % len(PALETTE)]
-
-    @property
-    def what(self) -> str:
-        """Such as "mask, 2 points"."""
-        counts = (("mask", len(self.rles)), ("box", 0 if self.rles else len(self.boxes)), ("point", len(self.points)))
-        plural = {"mask": "masks", "box": "boxes", "point": "points"}
-        return ", ".join(name if n == 1 else f"{n} {plural[name]}" for name, n in counts if n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +86,7 @@ def make_film(data: bytes | None, width: int, height: int, drawings: Sequence[Dr
         picture = _uri(small, "JPEG", quality=80)
     layer = None
     if drawings:
-        canvas = Image.new("RGBA", size)
-        for drawing in drawings:
-            canvas = _drawn(canvas, drawing, size, (width, height))
-        tags: list[tuple[float, float]] = []
-        for drawing in drawings:
-            _tag(canvas, drawing, tags, (width, height))
-        layer = _uri(canvas, "PNG", optimize=True)
+        layer = _uri(draw_layer(drawings, size, (width, height)), "PNG", optimize=True)
     return Film(picture, layer, *size)
 
 
@@ -138,79 +94,6 @@ def _uri(image: PILImage.Image, kind: str, **options: Any) -> str:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
-
-
-def _drawn(canvas: PILImage.Image, drawing: Drawing, size: tuple[int, int], full: tuple[int, int]) -> PILImage.Image:
-    from PIL import Image, ImageColor, ImageDraw
-
-    colour = ImageColor.getrgb(drawing.colour)[:3]
-    for mask in (shrink_mask(decode_mask(rle), size) for rle in drawing.rles):
-        layer = Image.new("RGBA", size, (*colour, 0))
-        layer.putalpha(_alpha(mask, filled=drawing.is_reference))
-        canvas = Image.alpha_composite(canvas, layer)
-    pen = ImageDraw.Draw(canvas)
-    fx, fy = size[0] / full[0], size[1] / full[1]
-    if not drawing.rles:
-        for x, y, wide, high in drawing.boxes:
-            corners = (x * fx, y * fy, (x + wide) * fx, (y + high) * fy)
-            _box(pen, corners, colour, 3 if drawing.is_reference else 1)
-    for x, y in drawing.points:
-        for radius, shade, width in ((8, (0, 0, 0, 255), 5), (7, (*colour, 255), 3)):  # a ring
-            ends = x * fx - radius, y * fy - radius, x * fx + radius, y * fy + radius
-            pen.ellipse(ends, outline=shade, width=width)
-    return canvas
-
-
-def _box(
-    pen: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], colour: tuple[int, int, int], width: int
-) -> None:
-    left, top, right, bottom = corners
-    pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline=(0, 0, 0, 255), width=width + 2)
-    pen.rectangle((left, top, right, bottom), outline=(*colour, 255), width=width)
-
-
-def _alpha(mask: Any, *, filled: bool) -> PILImage.Image:
-    """A line of two pixels around the mask, and its filling if it has one."""
-    from PIL import Image
-
-    inner = mask.copy()
-    for _ in range(2):
-        padded = np.pad(inner, 1)
-        inner = inner & padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
-    alpha = np.where(mask & ~inner, 255, np.where(mask, FILL_ALPHA if filled else 0, 0))
-    return Image.fromarray(alpha.astype(np.uint8))
-
-
-def _tag(canvas: PILImage.Image, drawing: Drawing, tags: list[tuple[float, float]], full: tuple[int, int]) -> None:
-    """The finding's number inside its mask or box, or beside its point; beside the `tags` that are there already."""
-    from PIL import ImageDraw, ImageFont
-
-    if not drawing.is_reference and drawing.rles:
-        return
-    width, height = canvas.size
-    x, y = _tag_place(drawing, canvas.size, full)
-    x, y = min(max(x, 10), width - 10), min(max(y, 10), height - 10)
-    for _ in tags:
-        if not any(abs(x - other_x) < TAG_PX and abs(y - other_y) < TAG_PX for other_x, other_y in tags):
-            break
-        x = x + TAG_PX if x + 2 * TAG_PX < width else TAG_PX
-    tags.append((x, y))
-    ImageDraw.Draw(canvas).text(
-        (x, y), str(drawing.number), font=ImageFont.load_default(size=16), anchor="mm", fill=(255, 255, 255, 255),
-        stroke_width=3, stroke_fill=(0, 0, 0, 255),
-    )  # fmt: skip
-
-
-def _tag_place(drawing: Drawing, size: tuple[int, int], full: tuple[int, int]) -> tuple[float, float]:
-    fx, fy = size[0] / full[0], size[1] / full[1]
-    if drawing.rles:
-        deepest = pack_masks(drawing.rles[:1]).deepest_xy([0])[0]
-        return (float(deepest[0]) + 0.5) * fx, (float(deepest[1]) + 0.5) * fy
-    if drawing.boxes:
-        x, y, _, _ = drawing.boxes[0]
-        return x * fx + 12, y * fy + 12
-    x, y = drawing.points[0]
-    return x * fx + 18, y * fy
 
 
 TASKS_PER_CATEGORY = 2

@@ -249,7 +249,7 @@ def phrase_features() -> Features:
             "image_id": Value("string"),
             "label": ClassLabel(names=list(MS_CXR_FINDINGS)),
             "phrase": Value("string"),
-            "bbox_xywh": List(Value("float64"), length=4),
+            "bbox_xywh": List(Value("float64")),
         }
     )
 

@@ -369,7 +369,7 @@ def sentence_features() -> Features:
     """Features of the config ``sentences``: a row per sentence, in the order of the report."""
     from datasets import Features, List, Value
 
-    text, boxes = Value("string"), List(List(Value("float64"), length=4))
+    text, boxes = Value("string"), List(List(Value("float64")))
     return Features(
         {
             "image_id": text,

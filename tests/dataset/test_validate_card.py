@@ -35,7 +35,11 @@ def rewrite(folder, name, old, new):
         ("Not for clinical use", "For clinical use", [("README.md", "None", "notice")]),
         ("\n## Summary\n", "\n## Summary\n\n{{n_images}}\n", [("README.md", "None", "places")]),
         ("  default: true\n", "", [("README.md", "None", "configs")]),
-        ("num_examples: 1\n", "num_examples: 8\n", [("README.md", "multilabel", "released")]),
+        (
+            "num_examples: 1\n",
+            "num_examples: 8\n",
+            [("README.md", "multilabel", "released"), ("README.md", "preview", "released")],
+        ),
     ],
 )
 def test_a_card_with_a_fault(folder, old, new, expected):

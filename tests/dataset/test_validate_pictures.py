@@ -57,6 +57,8 @@ def test_an_empty_mask_has_no_box(folder):
         ("manifest", "img0", "asked"),
         ("manifest", "test", "n_asked"),
         ("masks", "img0", "mask[Edema]"),
+        ("preview", "img0", "image"),
+        ("preview", "img0", "reference"),
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.dataset.build import build_folder
+from reveal_bench.dataset.drawings import PALETTE, Drawing
 from reveal_bench.dataset.tables import open_folder
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.reports import dataset as page
@@ -22,7 +23,7 @@ from reveal_bench.reports.dataset import (
     wilson_interval,
     write_report,
 )
-from reveal_bench.reports.films import PALETTE, Chosen, Drawing, drawings_of, make_film
+from reveal_bench.reports.films import Chosen, drawings_of, make_film
 from reveal_bench.reports.page import Lines, Table, Text
 from reveal_bench.reports.style import NARROW, WIDE
 from tests.dataset.card_folders import (

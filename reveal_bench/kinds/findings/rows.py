@@ -85,7 +85,7 @@ def study_features(findings: Sequence[str]) -> Features:
             "image_ids": List(Value("string")),
             "views": List(ClassLabel(names=list(VIEWS))),
             "labels": List(ClassLabel(names=list(findings))),
-            "label_vector": List(Value("int8"), length=len(findings)),
+            "label_vector": List(Value("int8")),
             "agreement": ClassLabel(names=list(AGREEMENTS)),
             "n_agree_all": Value("int8"),
             "manufacturer": Value("string"),

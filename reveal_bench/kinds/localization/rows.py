@@ -88,12 +88,12 @@ def localization_features(findings: Sequence[str]) -> Features:
                 {
                     "label": label,
                     "reader": reader,
-                    "rle": {"size": List(Value("int32"), length=2), "counts": Value("string")},
-                    "polygons": List(List(List(Value("float64"), length=2))),
-                    "bbox_xywh": List(Value("float64"), length=4),
+                    "rle": {"size": List(Value("int32")), "counts": Value("string")},
+                    "polygons": List(List(List(Value("float64")))),
+                    "bbox_xywh": List(Value("float64")),
                     "n_instances": Value("int32"),
                     "area_px": Value("int64"),
-                    "boxes_xywh": List(List(Value("float64"), length=4)),
+                    "boxes_xywh": List(List(Value("float64"))),
                     "reader_id": Value("string"),
                 }
             ),
@@ -102,7 +102,7 @@ def localization_features(findings: Sequence[str]) -> Features:
             "source_sha256": Value("string"),
             "pixel_sha256": Value("string"),
             "pixel_pipeline": Value("string"),
-            "spacing_mm": List(Value("float64"), length=2),
+            "spacing_mm": List(Value("float64")),
             "spacing_source": ClassLabel(names=list(SPACING_SOURCES)),
         }
     )

@@ -58,7 +58,7 @@ def task_features() -> Features:
 
     text = Value("string")
     scores = {name: Value("int8") for name in QUESTION_SCORES}
-    box = {"label": text, "bbox_xywh": List(Value("float64"), length=4), "image_id": text}
+    box = {"label": text, "bbox_xywh": List(Value("float64")), "image_id": text}
     return Features(
         {
             "task_id": text,
