@@ -113,4 +113,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf site $(VENV) $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) $(COCO) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site $(VENV) .venv-readers $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) $(COCO) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,205 @@
+"""Which libraries read a dataset folder, and whether all of them read the same.
+
+    python benchmarks/readers.py [--folders DIR] [--venvs DIR] [--only WORD]
+
+Builds a folder of every source and kind from phantom downloads (or takes those in `--folders`), makes a virtual
+environment for each reader from the package index (kept in `--venvs`), and lets each read every column of every table
+and decode every picture. A reader counts as reading a folder if its values have the same hash as those of the newest
+pyarrow. Prints a Markdown table; exits with 1 if a reader fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+HERE = Path(__file__).parent
+COMMAND = Path(sys.executable).with_name("reveal-bench")
+READ = HERE / "read_folders.py"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Packages of a virtual environment, and the ways in which they read (see `read_folders.py`)."""
+
+    packages: str
+    ways: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.packages.split()[0].replace("==", " ")
+
+
+DATASETS = ("plain", "stream", "parquet", "columns")
+READERS = (
+    Reader("pyarrow==26.0.*", ("pyarrow",)),  # the first one: what the others are compared with
+    Reader("pyarrow==25.0.*", ("pyarrow",)),
+    Reader("pyarrow==22.0.*", ("pyarrow",)),
+    Reader("pyarrow==20.0.*", ("pyarrow",)),
+    Reader("pyarrow==18.1.* numpy<2.3", ("pyarrow",)),
+    Reader("pyarrow==16.1.* numpy<2", ("pyarrow",)),
+    Reader("pyarrow==14.0.* numpy<2", ("pyarrow",)),
+    Reader("datasets==5.2.* pyarrow==26.0.*", DATASETS),
+    Reader("datasets==4.0.* pyarrow==18.1.* numpy<2.3", DATASETS),
+    Reader("datasets==3.6.* pyarrow==16.1.* numpy<2", DATASETS),
+    Reader("datasets==2.21.* pyarrow==15.0.* numpy<2", DATASETS),
+    Reader("polars", ("polars",)),
+    Reader("duckdb", ("duckdb",)),
+    Reader("pandas pyarrow==26.0.*", ("pandas",)),
+    Reader("pandas<2.2 pyarrow==14.0.* numpy<2", ("pandas",)),
+)
+DETECTION = ("chestx-det", "vindr-cxr")
+"""Styles that are built as detection, too."""
+OWN_FINDINGS = """\
+table: labels.csv
+study_key: {column: study, matches: file}
+patient_key: {column: patient}
+pictures: true
+findings: [Rib fracture, Pneumothorax, {name: No finding, stands_alone: true}]
+labels:
+  wide: {fracture: Rib fracture, ptx: Pneumothorax, normal: No finding}
+"""
+OWN_BOXES = """\
+boxes: boxes.csv
+image: {column: image, matches: file}
+xywh: [x, y, w, h]
+coordinates: pixels
+images: all pictures
+finding: {column: finding}
+findings: [Nodule, Effusion]
+"""
+
+
+def run(command: str, folder: Path) -> None:
+    done = subprocess.run(shlex.split(f"{COMMAND} {command}"), cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{command}: {done.stdout}{done.stderr}")
+
+
+def build_folders(root: Path) -> None:
+    """A folder of every source and kind, in folders of `root`."""
+    worlds = tomllib.loads((HERE / "unchanged.toml").read_text(encoding="utf-8"))["worlds"]
+    jobs = [(style, *options) for style, options in worlds.items()]
+    jobs.append(("chexpert-labels", "--images 12", ""))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda job: build_phantom(root, *job), jobs))
+    for name, mapping in (("own-findings", OWN_FINDINGS), ("own-boxes", OWN_BOXES)):
+        build_own(root / name, mapping)
+
+
+def build_phantom(root: Path, style: str, phantom: str, build: str) -> None:
+    folder = root / style
+    folder.mkdir(parents=True, exist_ok=True)
+    run(f"phantom download --style {style} --seed 3 {phantom}", folder)
+    run(f"build download --out data --holdout private --seed 7 {build}", folder)
+    if style in DETECTION:
+        run(f"build download --task detection --out detection {build.replace('--holdout-split train', '')}", folder)
+
+
+def build_own(folder: Path, mapping: str) -> None:
+    """Twelve grey pictures with a table of labels and one of boxes."""
+    download = folder / "download"
+    download.mkdir(parents=True)
+    grey = np.random.default_rng(0).integers(0, 255, (12, 48, 64), np.uint8)
+    labels, boxes = [["study", "patient", "fracture", "ptx", "normal"]], [["image", "finding", "x", "y", "w", "h"]]
+    for number, pixels in enumerate(grey):
+        Image.fromarray(pixels).save(download / f"image{number}.png")
+        labels.append([f"image{number}", f"P{number}", number % 2, number % 3 // 2, int(number % 6 in (0, 4))])
+        if number % 3:
+            boxes.append([f"image{number}.png", ("Nodule", "Effusion")[number % 2], 4, 5, 10 + number, 9])
+    for name, rows in (("labels.csv", labels), ("boxes.csv", boxes)):
+        if name in mapping:
+            with (download / name).open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows(rows)
+    (download / "mapping.yaml").write_text(mapping, encoding="utf-8")
+    run("build download --id-key key --out data --holdout private --seed 7", folder)
+
+
+def dataset_folders(root: Path) -> list[Path]:
+    return sorted(path.parents[1] for path in root.rglob("manifest/benchmark.json"))
+
+
+def environment(venvs: Path, reader: Reader) -> Path:
+    """The Python of a virtual environment with the packages of a reader and Pillow, made if it is missing."""
+    folder = venvs / reader.packages.replace(" ", "_").replace("*", "x").replace("<", "lt").replace("=", "")
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pillow"]
+        subprocess.run([*install, *reader.packages.split()], check=True)
+        (folder / "ready").touch()
+    return python
+
+
+def read(python: Path, way: str, folders: list[Path]) -> Iterator[dict[str, str]]:
+    """What a reader says of each folder: {"folder", "digest"} or {"folder", "error"}, and first its version."""
+    with tempfile.TemporaryDirectory() as cache:
+        done = subprocess.run(
+            [str(python), str(READ), way, *map(str, folders)],
+            env={"PATH": "/usr/bin:/bin", "HF_HOME": cache, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        yield {"folder": "", "error": done.stderr.strip().splitlines()[-1] if done.stderr else "no output"}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+def table(root: Path, venvs: Path, only: str) -> int:
+    """Print the table; 1 if something was not read."""
+    folders = dataset_folders(root)
+    expected: dict[str, str] = {}
+    n_failed = 0
+    print(f"{len(folders)} folders: {', '.join(str(path.relative_to(root)) for path in folders)}\n")
+    print("| reader | versions | way | folders read whole | what failed |\n|---|---|---|---|---|")
+    for reader in READERS:
+        if only not in reader.packages and reader is not READERS[0]:
+            continue
+        python = environment(venvs, reader)
+        for way in reader.ways:
+            versions, failed, n_read = "", [], 0
+            for said in read(python, way, folders):
+                if "versions" in said:
+                    versions = said["versions"]
+                elif "error" in said:
+                    failed.append(f"{said['folder']}: {said['error'][:90]}")
+                elif expected.setdefault(said["folder"], said["digest"]) != said["digest"]:
+                    failed.append(f"{said['folder']}: other values")
+                else:
+                    n_read += 1
+            n_failed += n_read != len(folders)
+            words = "; ".join(failed[:2]) + (f" and {len(failed) - 2} more" if len(failed) > 2 else "")
+            print(f"| {reader.name} | {versions} | {way} | {n_read} of {len(folders)} | {words} |", flush=True)
+    return int(n_failed > 0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Which libraries read a dataset folder.")
+    parser.add_argument("--folders", type=Path, help="folder that has dataset folders somewhere in it")
+    parser.add_argument("--venvs", type=Path, default=HERE.parent / ".venv-readers", help="where environments are kept")
+    parser.add_argument("--only", default="", help="readers whose packages contain this text, and the first one")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = (args.folders or Path(folder)).resolve()
+        if not dataset_folders(root):
+            build_folders(root)
+        return table(root, args.venvs.resolve(), args.only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
