@@ -190,6 +190,7 @@ def _show(publication: Publication) -> None:
     info = publication.info
     what = f"{info.benchmark} {info.version}" + (" (synthetic)" if info.synthetic else "")
     kind = "holdout, private" if publication.is_holdout else "private" if publication.private else "PUBLIC"
+    kind += ", gated: access is asked for" if publication.gated else ""
     typer.echo(f"{publication.folder}: {what}, no problems -> {publication.repo_id} ({kind}), tag {publication.tag}")
     n_files: Counter[str] = Counter()
     n_bytes: Counter[str] = Counter()

@@ -4,7 +4,7 @@ Stages of :func:`publish`
 -------------------------
 1. every check of :mod:`reveal_bench.dataset.hub_checks`, without network;
 2. the repository: it is made if it is missing; an existing one must have the visibility asked for, and hold nothing or
-   an earlier version of the same benchmark;
+   an earlier version of the same benchmark; it is gated if the card has gate texts (``extra_gated_*``);
 3. one commit of what changed, card included, above the commit that was read in 2; files that are no longer in the
    folder go, ``.gitattributes`` stays;
 4. what the Hub now serves is compared with what was checked, file by file;
@@ -56,19 +56,32 @@ _PLACEHOLDERS = {KEPT, "README.md", "LICENSE", ".gitignore"}
 
 
 def opened(repository: Repository, publication: Publication) -> State:
-    """The state of the repository, which is made if it is missing, with the visibility asked for."""
+    """The state of the repository, which is made if it is missing, with the visibility asked for, and gated if so.
+
+    It is gated before any file is sent; a repository without files shows nothing while it is not.
+    """
     state = repository.state()
     if state is None:
         repository.create(private=publication.private)
-        state = repository.state()
-        if state is None:
-            raise HubError(f"{repository.url} was made, but this token may not read it")
+        state = _seen(repository)
     if state.private != publication.private:
         must, got = ("private", "public") if publication.private else ("public", "private")
         raise _refused(
             publication,
             [Problem(repository.url, None, "visibility", f"must be {must}, as asked; it is never changed here", got)],
         )
+    if publication.gated and not state.gated:
+        repository.gate()
+        state = _seen(repository)
+        if not state.gated:
+            raise HubError(f"{repository.url} must be gated, as the card says, and the Hub did not gate it")
+    return state
+
+
+def _seen(repository: Repository) -> State:
+    state = repository.state()
+    if state is None:
+        raise HubError(f"{repository.url} was made, but this token may not read it")
     return state
 
 

@@ -150,6 +150,7 @@ class Publication:
     private : visibility that the repository must have
     is_holdout : whether these are the references of a holdout
     retires_holdout : whether rows that were private in an earlier version may be in it
+    gated : whether people must ask for access, as the card has texts to ask them with (``extra_gated_*``)
     """
 
     folder: Path
@@ -161,6 +162,7 @@ class Publication:
     files: Mapping[str, str]
     n_bytes: int
     retires_holdout: bool = False
+    gated: bool = False
 
 
 def prepare(
@@ -205,7 +207,9 @@ def prepare(
         "folder": lambda: iter(validate_folder(folder, holdout=holdout, load=load, progress=progress)),
     }
     publication = _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
-    return replace(publication, retires_holdout=retire_holdout)
+    block, _ = front_matter(_card(folder))
+    gated = any(name.startswith("extra_gated_") for name in block)
+    return replace(publication, retires_holdout=retire_holdout, gated=gated)
 
 
 def prepare_holdout(

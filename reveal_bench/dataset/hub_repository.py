@@ -138,11 +138,13 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A repository now: visibility, the commit of `main` (None before the first), and tag -> commit."""
+    """A repository now: visibility, the commit of `main` (None before the first), tag -> commit, and whether access to
+    it must be asked for."""
 
     private: bool
     head: str | None
     tags: Mapping[str, str]
+    gated: bool = False
 
 
 class Repository:
@@ -178,12 +180,18 @@ class Repository:
             except RepositoryNotFoundError:
                 return None
         heads = {branch.name: branch.target_commit for branch in refs.branches}
-        return State(bool(info.private), heads.get("main"), {tag.name: tag.target_commit for tag in refs.tags})
+        tags = {tag.name: tag.target_commit for tag in refs.tags}
+        return State(bool(info.private), heads.get("main"), tags, bool(info.gated))
 
     def create(self, *, private: bool) -> None:
         """Make the repository, empty."""
         with self._errors():
             self._api.create_repo(self.repo_id, repo_type="dataset", private=private)
+
+    def gate(self) -> None:
+        """Make access something that people ask for and a maintainer grants."""
+        with self._errors():
+            self._api.update_repo_settings(self.repo_id, repo_type="dataset", gated="manual")
 
     def files(self, revision: str) -> dict[str, RemoteFile]:
         """Every file at a commit, by its path."""
