@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_leaderboard.cli.admin import admin, audit, backup, restore, webhooks
+from reveal_leaderboard.cli.health import add_health
 from reveal_leaderboard.cli.process import (
     Host,
     Port,
@@ -45,6 +46,7 @@ app.command()(restore)
 app.command()(audit)
 app.command()(webhooks)
 add_readers(app)
+add_health(app)
 log = logging.getLogger("reveal_leaderboard")
 
 
