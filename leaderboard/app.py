@@ -1,12 +1,17 @@
-"""Entry of the Hugging Face Space: fetches the folders, then keeps one server and one worker running.
+"""Entry of the Hugging Face Space: downloads the datasets, then keeps a server running, and for a demo also a worker.
 
 Conventions
 -----------
-Everything comes from the Space's settings (README.md says how to fill them in). This process alone gets the token of
-the holdout; it downloads the folders and hands the token on to nobody. The server is started without any token or key
-of a webhook and takes away its own right to open anything but the public folders and the board's data; the worker is
-started without the secrets of signing in. On a Space both run as the same user, so without Landlock nothing would keep
-them apart: then this refuses to start.
+Everything comes from the Space's settings (README.md says how to fill them in). A Space keeps no file across a restart,
+so it is one of two things:
+
+- a *server*: database and uploads are elsewhere (``REVEAL_DATABASE``, ``REVEAL_BLOBS``), and so is the worker with the
+  holdouts and the vault;
+- a *demo* (``REVEAL_HOLDOUTS``): server and worker run here, and a restart loses everything. Only this process gets the
+  holdouts' token. Both run as the same user, so only Landlock keeps the server from the holdouts: without it, a demo
+  does not start.
+
+The server never gets a token of the Hub or a key of a webhook, and the worker never gets the secrets of signing in.
 """
 
 from __future__ import annotations
@@ -20,10 +25,16 @@ from pathlib import Path
 
 TOKENS = ("HF_HOLDOUT_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 SIGN_IN = ("OAUTH_CLIENT_SECRET", "OAUTH_CLIENT_ID", "REVEAL_METRICS_TOKEN")
+SPACE = ("SPACE_ID", "SPACE_HOST", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET")
+STORES = {
+    "REVEAL_DATABASE": "postgresql+psycopg://",
+    "REVEAL_BLOBS": "s3://",
+    "AWS_ACCESS_KEY_ID": "",
+    "AWS_SECRET_ACCESS_KEY": "",
+}
+"""Where a server keeps everything: settings, and how their values begin."""
 PUBLIC_FILES = ["*.json", "*.md", "manifest/*"]
-"""What the server needs of a public dataset: what is asked, not the pictures."""
-
-Download = Callable[[str, str, Path, "str | None", "list[str] | None"], None]
+"""What the server needs of a public dataset: the questions, not the images."""
 
 
 class SpaceError(ValueError):
@@ -38,6 +49,18 @@ class Source:
     revision: str
     name: str = ""
     split: str = "holdout"
+
+
+@dataclass(frozen=True)
+class Access:
+    """The setting that names datasets, the setting of the token that reads them, and the token."""
+
+    setting: str
+    token_setting: str
+    token: str | None
+
+
+Download = Callable[[Source, Access, Path, "list[str] | None"], None]
 
 
 def sources(text: str, setting: str, *, named: bool) -> list[Source]:
@@ -63,42 +86,70 @@ def sources(text: str, setting: str, *, named: bool) -> list[Source]:
 
 
 def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str, Sequence[str]]:
-    """Fetch the folders below `home`; the commands of the server and the worker.
+    """Download the datasets below `home`; return the command of the server, and for a demo also that of the worker.
 
     Raises
     ------
     SpaceError
-        If a setting is missing or wrong.
+        If a setting is missing or wrong, or a dataset cannot be downloaded.
     """
-    for name in ("SPACE_ID", "SPACE_HOST", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET"):
+    for name in SPACE:
         if not environ.get(name):
             raise SpaceError(f"{name} must be set: this runs as a Space with `hf_oauth: true` only")
     public = sources(environ.get("REVEAL_PUBLIC", ""), "REVEAL_PUBLIC", named=False)
-    private = sources(environ.get("REVEAL_HOLDOUTS", ""), "REVEAL_HOLDOUTS", named=True)
-    token = environ.get("HF_HOLDOUT_TOKEN")
-    if not token:
-        raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads the private holdout datasets and no more")
-    data = Path(environ.get("REVEAL_DATA") or "/data")
-    if not data.is_dir():
-        raise SpaceError(f"REVEAL_DATA must be a folder on the Space's persistent storage, got {data}")
-    serve = ["--data", str(data / "board"), "--auth", "huggingface", "--host", "0.0.0.0", "--port", _port(environ)]
+    _check_stores(environ)
+    data = str(home / "board")
+    serve = ["--data", data, "--auth", "huggingface", "--host", "0.0.0.0", "--port", environ.get("PORT") or "7860"]
     serve += ["--proxies", "1"]
+    access = Access("REVEAL_PUBLIC", "HF_TOKEN", environ.get("HF_TOKEN", "").strip() or None)
     for number, source in enumerate(public):
         folder = home / "public" / str(number)
-        download(source.repo_id, source.revision, folder, environ.get("HF_TOKEN"), PUBLIC_FILES)
+        download(source, access, folder, PUBLIC_FILES)
         serve += ["--benchmark", f"{folder}:{source.split}"]
-    work = ["--data", str(data / "board"), "--vault", str(data / "vault")]
+    keys = tuple(name for name in environ if name.startswith("REVEAL_WEBHOOK_"))
+    commands = {"server": _command("serve", serve, TOKENS + keys)}
+    if is_demo(environ):
+        work = ["--data", data, "--vault", str(home / "vault"), *_holdouts(environ, home, download)]
+        commands["worker"] = _command("worker", work, TOKENS + SIGN_IN)
+    return commands
+
+
+def is_demo(environ: Mapping[str, str]) -> bool:
+    """Return True if the Space scores what it receives, and keeps nothing."""
+    return bool(environ.get("REVEAL_HOLDOUTS"))
+
+
+def _check_stores(environ: Mapping[str, str]) -> None:
+    """Require a database and a bucket for a server, and neither for a demo. No value is shown: it may be a secret."""
+    for name, start in STORES.items():
+        value = environ.get(name, "")
+        if is_demo(environ):
+            if value and start:
+                raise SpaceError(
+                    f"{name} must not be set with REVEAL_HOLDOUTS: a Space would lose the worker's vault at a restart, "
+                    "so run the worker on another machine and unset REVEAL_HOLDOUTS"
+                )
+        elif not value:
+            raise SpaceError(
+                f"{name} must be set, since a Space keeps no files (or set REVEAL_HOLDOUTS for a demo that keeps none)"
+            )
+        elif not value.startswith(start):
+            raise SpaceError(f"{name} must start with {start}, got another address")
+
+
+def _holdouts(environ: Mapping[str, str], home: Path, download: Download) -> list[str]:
+    """Download the private datasets; return the worker's options."""
+    private = sources(environ["REVEAL_HOLDOUTS"], "REVEAL_HOLDOUTS", named=True)
+    token = environ.get("HF_HOLDOUT_TOKEN", "").strip()
+    if not token:
+        raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads the private holdout datasets and no more")
     (home / "holdouts").mkdir(mode=0o700, exist_ok=True)
+    options = []
     for number, source in enumerate(private):
         folder = home / "holdouts" / str(number)
-        download(source.repo_id, source.revision, folder, token, None)
-        work += ["--holdout", f"{source.name}={folder}"]
-    keys = tuple(name for name in environ if name.startswith("REVEAL_WEBHOOK_"))
-    return {"server": _command("serve", serve, TOKENS + keys), "worker": _command("worker", work, TOKENS + SIGN_IN)}
-
-
-def _port(environ: Mapping[str, str]) -> str:
-    return environ.get("PORT") or "7860"
+        download(source, Access("REVEAL_HOLDOUTS", "HF_HOLDOUT_TOKEN", token), folder, None)
+        options += ["--holdout", f"{source.name}={folder}"]
+    return options
 
 
 def _command(role: str, options: Sequence[str], without: Sequence[str]) -> list[str]:
@@ -106,25 +157,70 @@ def _command(role: str, options: Sequence[str], without: Sequence[str]) -> list[
     return ["env", *hidden, sys.executable, "-m", "reveal_leaderboard", role, *options]
 
 
-def fetch(repo_id: str, revision: str, folder: Path, token: str | None, patterns: list[str] | None) -> None:
-    """Download a dataset repository at a revision; without a token only what everybody may read."""
+def fetch(source: Source, access: Access, folder: Path, patterns: list[str] | None) -> None:
+    """Download a dataset repository at a revision, anonymously without a token.
+
+    Raises
+    ------
+    SpaceError
+        If that fails.
+    """
     from huggingface_hub import snapshot_download
 
-    snapshot_download(
-        repo_id, repo_type="dataset", revision=revision, local_dir=folder, token=token or False, allow_patterns=patterns
+    try:
+        snapshot_download(
+            source.repo_id,
+            repo_type="dataset",
+            revision=source.revision,
+            local_dir=folder,
+            token=access.token or False,
+            allow_patterns=patterns,
+        )
+    except Exception as error:  # the Hub's client has many; their texts may quote the token
+        raise SpaceError(explain(error, source, access)) from None
+
+
+def explain(error: BaseException, source: Source, access: Access) -> str:
+    """Return one sentence on a failed download: setting, repository, revision, remedy; never the token."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
     )
+
+    if isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
+        error = error.__cause__
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    is_absent = isinstance(error, RepositoryNotFoundError) or (status == 401 and access.token is None)
+    subject = f"{access.setting} names {source.repo_id}@{source.revision}"
+    reader = access.token_setting if access.token else "an anonymous visitor"
+    if isinstance(error, RevisionNotFoundError):
+        return f"{subject}, but the dataset has no such revision: name one of its tags, branches or commits"
+    if isinstance(error, GatedRepoError):
+        return f"{subject}, a gated dataset: accept its terms and set {access.token_setting} to that account's token"
+    if is_absent:
+        remedy = f"correct the name, or set {access.token_setting} to a token that reads it"
+        return f"{subject}, but there is no such dataset or {reader} cannot read it: {remedy}"
+    if status == 401:
+        return f"{subject}, but the Hub refuses the token in {access.token_setting}: replace it with a valid one"
+    if status == 403:
+        return f"{subject}, but {reader} may not read it: set {access.token_setting} to a token that may"
+    cause = f"HTTP {status}" if status else type(error).__name__
+    return f"{subject}, but the download failed ({cause}): check that the Hub is reachable, then restart the Space"
 
 
 def main() -> None:
-    """Fetch, start, and look after both until the Space is stopped."""
+    """Download, start, and restart what dies until the Space is stopped."""
     from reveal_leaderboard.custody.confinement import landlock_abi
     from reveal_leaderboard.worker.supervisor import Supervisor
 
     try:
-        if landlock_abi() < 1 and os.environ.get("REVEAL_UNCONFINED") != "accepted":
+        if is_demo(os.environ) and landlock_abi() < 1 and os.environ.get("REVEAL_UNCONFINED") != "accepted":
             raise SpaceError(
-                "this kernel has no Landlock, so nothing would keep the server from the holdout: run the worker "
-                "elsewhere (README.md), or set REVEAL_UNCONFINED to `accepted`"
+                "REVEAL_HOLDOUTS must be unset where the kernel has no Landlock, since nothing would keep the server "
+                "from the holdouts: run the worker elsewhere (README.md), or set REVEAL_UNCONFINED to `accepted`"
             )
         commands = plan(os.environ, Path.home(), fetch)
     except SpaceError as error:
