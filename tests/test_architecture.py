@@ -15,7 +15,7 @@ import pytest
 
 from reveal_bench.kinds import KINDS
 from tests.conftest import ROOT
-from tests.syntax import imports_of, tree_of
+from tests.syntax import imports_of, names_defined, tree_of
 
 PACKAGES = {"reveal_bench": ROOT / "reveal_bench", "reveal_leaderboard": ROOT / "leaderboard" / "reveal_leaderboard"}
 
@@ -210,6 +210,36 @@ def test_every_file_says_what_it_is_and_is_as_long_as_its_subject() -> None:
             doc = ast.get_docstring(tree_of(path))
             assert doc, path
             assert doc.count("Conventions\n---") <= 1, f"{path}: one docstring, not several"
+
+
+REFERENCE = re.compile(r":(?:mod|func|class|data|meth|attr):`(?:[^`<]*<)?~?([\w.]+)(?:\(\))?>?`")
+
+
+def is_defined(full: str) -> bool:
+    """Whether a dotted name leads to a module of ours, or to what one defines or hands on."""
+    module, _, rest = full.rpartition(".")
+    while module and module not in modules():
+        module, _, last = module.rpartition(".")
+        rest = f"{last}.{rest}"
+    if full in modules() or not module:
+        return full in modules()
+    path, name = modules()[module], rest.split(".")[0]
+    handed_on = {imported.rpartition(".")[2] for imported, _ in imports_of(path)} if path.name == "__init__.py" else ()
+    return name in names_defined(path) or name in handed_on
+
+
+def test_references_in_docstrings_lead_somewhere() -> None:
+    wrong = []
+    for name, path in modules().items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for target in REFERENCE.findall(path.read_text(encoding="utf-8")):
+            full = package + target if target.startswith(".") else target
+            if full.split(".")[0] in PACKAGES and not is_defined(full):
+                wrong.append(f"{name}: {full}")
+    assert wrong == []
+    assert is_defined("reveal_bench.masks.encode_mask")
+    assert not is_defined("reveal_bench.masks.encode_masks")
+    assert not is_defined("reveal_leaderboard.custody.cases")
 
 
 def test_no_file_has_the_marks_of_a_merge() -> None:

@@ -5,8 +5,8 @@ Layout
 ::
 
     README.md                                  card; YAML `configs`, `dataset_info`
-    <config>/<split>-00000-of-000NN.parquet    main config with references and pictures, see :mod:`.kinds`; `masks`,
-                                               the masks as pictures; further tables such as `labels`, `ratings`
+    <config>/<split>-00000-of-000NN.parquet    main config with references and pictures, see :mod:`reveal_bench.kinds`;
+                                               `masks`, the masks as pictures; further tables such as `labels`
     holdout_inputs/holdout-*.parquet           inputs of the holdout without references: pictures, when they are
                                                embedded, and the prompts of tasks
     manifest/<split>.parquet                   what is asked: ids, views, sizes, findings

@@ -35,7 +35,7 @@ class WatchedExecutor(LocalPipelineExecutor):
 
     Parameters
     ----------
-    step, tasks, logs : as of :data:`reveal_bench.scale.tasks.MakeExecutor`
+    step, tasks, logs : as of :data:`reveal_bench.scale.engine.MakeExecutor`
     idle : processes that wait for tasks; those that are started wait there for the next stage
     """
 

@@ -5,7 +5,7 @@ Conventions
 * The *parse child* sees one uploaded file and the public manifest. It answers a lint report and, if that is clean,
   writes the predictions as canonical arrays (:mod:`.canonical`).
 * The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
-  (:mod:`.cases`) and answers what may be shown. *Rank* children see rows of the vault alone.
+  (:func:`.custody.cases_file`) and answers what may be shown. *Rank* children see rows of the vault alone.
 
 A child is forked from a warm *template* (:mod:`.template`), confines itself (:mod:`.jail`) and answers once. Files are
 handed to it open, so it need open none. What it answers is checked before use, and every way it can end is one of a few
@@ -14,7 +14,7 @@ fixed outcomes that depend on nothing but what was uploaded.
 >>> with Custody(scratch) as custody:                                              # doctest: +SKIP
 ...     parsed = custody.parse(upload, manifest, name="model.jsonl", canonical=folder / "canonical.npz")
 ...     outcome = custody.score(folder / "canonical.npz", holdout, "holdout", policy=policy, vault=vault,
-...                             submission_id="abc", version="1.0", salt=salt)
+...                             submission_id="abc")
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pictures of a result: badge, card and figure, all of :class:`..picture.Picture`.
+"""The pictures of a result: badge, card and figure, all of :class:`reveal_leaderboard.web.picture.Picture`.
 
 Scales run from 0 to 100 %, of coefficients from -1 to 1, of ratings from 1 to 5. Their colours are those of the light
 pages, as a picture does not know on which ground it will stand.
