@@ -119,7 +119,7 @@ class Example(ast.NodeVisitor):
             self.problems.append(f"{ast.unparse(node.value)} has no {node.attr}")
 
     def _resolve(self, node: ast.expr) -> Any:
-        """Return the object of ours that a name or attribute stands for."""
+        """Return the object of ours that a name or attribute refers to."""
         if isinstance(node, ast.Name):
             return self.known.get(node.id)
         owner = self._resolve(node.value) if isinstance(node, ast.Attribute) else None
