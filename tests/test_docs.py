@@ -427,6 +427,13 @@ def test_links_of_pages_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(place), f"{page.name}: {link}"
 
 
+@pytest.mark.parametrize("page", pages(), ids=place_of)
+def test_an_empty_line_ends_every_table(page: Path) -> None:
+    """Else the site makes rows of what follows, though GitHub does not."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))
+    assert re.findall(r"(?m)^ *\|.*\|\n(?! *\||\n|\Z).+", text) == []
+
+
 def test_links_of_the_front_page_are_found() -> None:
     front = links(ROOT / "README.md")
     assert all(f"docs/{name}.md" in front for name in ("real_data", "commands", "operating"))

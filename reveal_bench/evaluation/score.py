@@ -43,7 +43,7 @@ _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
 
 class LintError(ValueError):
-    """The prediction file has errors: the message has the first, `report` holds them all."""
+    """The prediction file has errors: the message has the first five, `report` holds them all."""
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
