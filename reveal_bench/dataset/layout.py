@@ -8,7 +8,7 @@ most about 500 MB. The number of shards is in their names, so they get their nam
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,15 +118,6 @@ def row_bytes(value: Any) -> int:
             return 8 * sum(map(len, value))  # the points of a contour, thousands in a row
         return sum(row_bytes(inner) for inner in value)
     return 8
-
-
-def read_rows(shards: Sequence[Path]) -> Iterator[Row]:
-    """The rows of `shards` in order, a few in memory at a time."""
-    import pyarrow.parquet as pq
-
-    for shard in shards:
-        for batch in pq.ParquetFile(shard).iter_batches(batch_size=8):
-            yield from batch.to_pylist()
 
 
 CHECKSUMS = "CHECKSUMS.json"

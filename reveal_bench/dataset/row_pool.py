@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench import __version__
 from reveal_bench.benchmarks import Benchmark
-from reveal_bench.dataset.layout import read_rows, row_bytes
+from reveal_bench.dataset.layout import row_bytes
 from reveal_bench.dicom import PIPELINE
 from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
@@ -245,6 +246,8 @@ def _make(record: Record, build: BuildOf) -> Made:
 
 
 PART_RECORDS = 32
+ROWS_AT_ONCE = 8
+"""That are read: their pictures may take megabytes each."""
 PART_BYTES = 16 << 20
 
 
@@ -304,7 +307,8 @@ class Spool:
         """Every row with the findings asked of it, in the order of the records."""
         for index in sorted(self.folder.glob("*.json")):
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
-            yield from zip(read_rows([index.with_suffix(".parquet")]), asked, strict=True)
+            rows = read_rows(index.with_suffix(".parquet"), at_once=ROWS_AT_ONCE)
+            yield from zip(rows, asked, strict=True)
 
     def facts(self, columns: Sequence[str]) -> list[Row]:
         """Those columns of every row."""
@@ -312,7 +316,8 @@ class Spool:
 
     def side_rows(self) -> Iterator[Row]:
         """Every row of the side table."""
-        yield from read_rows(sorted(self.folder.glob("*-side.parquet")))
+        for path in sorted(self.folder.glob("*-side.parquet")):
+            yield from read_rows(path, at_once=ROWS_AT_ONCE)
 
     def _path(self, number: int, ending: str) -> Path:
         return self.folder / f"{number:06d}{ending}"

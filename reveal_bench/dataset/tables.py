@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.dataset.preview import PREVIEW, preview_features
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_batches, read_folder_info
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.source import Problem
@@ -185,12 +185,12 @@ def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[l
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(table.path) as file:
-        names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
-        if names == []:
+    if columns is not None:
+        present = pq.read_schema(table.path).names
+        columns = [name for name in columns if name in present]
+        if not columns:
             return
-        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
-            yield batch.to_pylist()
+    yield from read_batches(table.path, columns, at_once=BATCH_ROWS)
 
 
 DESCRIPTIONS = {

@@ -15,6 +15,7 @@ FOLDER_INFO = "manifest/benchmark.json"
 FORMAT = 2
 """Version of the form of a dataset folder. Tables of format 1 have lists of fixed length: where such a list is null,
 pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""
+_OLD_PYARROW = "Expected all lists to be of size="
 _ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
 
@@ -105,13 +106,32 @@ def read_rows(
     leave_out: Collection[str] = (),
     at_once: int = _ROWS_AT_ONCE,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one Parquet file; a few of them are held at a time.
+    """Yield the rows of one Parquet file; see :func:`read_batches`."""
+    for batch in read_batches(path, columns, leave_out=leave_out, at_once=at_once):
+        yield from batch
+
+
+def read_batches(
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    at_once: int = _ROWS_AT_ONCE,
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of one Parquet file, a few at a time.
 
     Parameters
     ----------
     columns : to read; all by default
     leave_out : columns, or fields of them such as ``annotations.polygons``, that are not read
     at_once : rows that are held
+
+    Raises
+    ------
+    OSError, pyarrow.ArrowException
+        If the file is damaged.
+    ValueError
+        If pyarrow is too old for a table of format 1.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -120,8 +140,14 @@ def read_rows(
         if leave_out:
             leaves = [file.schema.column(i).path for i in range(len(file.schema))]
             columns = [leaf for leaf in leaves if not any(_is_part(leaf, left) for left in leave_out)]
-        for batch in file.iter_batches(at_once, columns=columns, use_threads=False):
-            yield from batch.to_pylist()
+        try:
+            for batch in file.iter_batches(at_once, columns=columns, use_threads=False):
+                yield batch.to_pylist()
+        except pa.ArrowInvalid as error:
+            if _OLD_PYARROW not in str(error):
+                raise
+            remedy = "install pyarrow 26 or newer, or build the folder again"
+            raise ValueError(f"{path}: pyarrow {pa.__version__} cannot read tables of format 1: {remedy}") from error
     pa.default_memory_pool().release_unused()  # Arrow keeps tens of MiB of what it decoded into
 
 

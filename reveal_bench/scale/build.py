@@ -21,8 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, read_rows, row_bytes
+from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, row_bytes
 from reveal_bench.dataset.row_pool import BuildOf, Made, RowPool, Spool
+from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import Done, TaskEngine
 from reveal_bench.scale.storage import Storage
@@ -189,7 +190,7 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
         place.storage.fetch(work.rows, rows)
         shards = ShardWriter(folder, work.split, work.schema, max_shard_bytes=1 << 62)
         pictures = PictureReader(place.storage)
-        for row in read_rows([rows]):
+        for row in read_rows(rows):  # their pictures are references
             for picture in pictures_of(row):
                 picture["bytes"] = pictures.read(Reference.from_bytes(picture["bytes"]))
             shards.add(row)

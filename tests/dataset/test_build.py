@@ -13,12 +13,13 @@ import pytest
 from PIL import Image
 
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.dataset.layout import ShardWriter, read_rows
+from reveal_bench.dataset.layout import ShardWriter
 from reveal_bench.dataset.validate import validate_folder
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, read_rows
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
 from reveal_bench.sources.source import BuildError, Problem
 from tests.conftest import files_of
+from tests.dataset.card_folders import rows_of
 
 
 def png(width=30, height=20, value=90):
@@ -50,7 +51,7 @@ def test_records_come_back_as_they_went_in(tmp_path, benchmark, record):
     build_folder({"test": iter(records)}, tmp_path / "out", benchmark)
     back = read_localization(tmp_path / "out", "test")
     assert back == [replace(r, image=None, image_name=None) for r in records]
-    rows = list(read_rows(sorted((tmp_path / "out" / "localization").glob("*.parquet"))))
+    rows = rows_of(tmp_path / "out", "localization/")
     assert [row["image"]["bytes"] for row in rows] == [r.image for r in records]
     assert validate_folder(tmp_path / "out") == []
 
@@ -204,7 +205,7 @@ def test_shards_by_size_and_groups_of_a_hundred(tmp_path):
     # 250 rows are groups of 100, 100 and 50; a group of 100 rows is 100 kB and fills a shard
     assert [path.name for path in shards] == [f"test-0000{i}-of-00003.parquet" for i in range(3)]
     assert [pq.read_metadata(path).num_rows for path in shards] == [100, 100, 50]
-    assert [row["image"]["bytes"][0] for row in read_rows(shards)] == list(range(250))
+    assert [row["image"]["bytes"][0] for shard in shards for row in read_rows(shard)] == list(range(250))
 
 
 def test_the_card_counts_what_was_built(tmp_path, benchmark, record):

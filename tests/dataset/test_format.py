@@ -16,6 +16,7 @@ from reveal_bench.dataset.attach import attach_images
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.diff import diff_folders
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, read_folder_info
 from reveal_bench.kinds.localization.records import Annotation
 from reveal_bench.kinds.rows import LENGTHS
@@ -159,6 +160,18 @@ def test_pixels_attached_to_format_1_give_format_2(old, tmp_path):
     assert read_folder_info(tmp_path / "out").format == 2
     assert validate_folder(tmp_path / "out", load=False) == []
     assert len(rows_of(tmp_path / "out", "preview/released")) == 2
+
+
+def test_a_pyarrow_that_cannot_read_format_1_says_so(old, monkeypatch):
+    """pyarrow 25.0 and older raise this where a list of fixed length is null."""
+
+    def fail(*_, **__):
+        raise pa.ArrowInvalid("Expected all lists to be of size=2 but index 1 had size=0")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", fail)
+    rule = r"released-00000-of-00001\.parquet: pyarrow .* cannot read tables of format 1: install pyarrow 26 or newer"
+    with pytest.raises(ValueError, match=rule):
+        KINDS["localization"].read_records(old, "released")
 
 
 def test_a_newer_format_is_refused(tmp_path):

@@ -15,13 +15,13 @@ from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
-from reveal_bench.dataset.layout import read_rows
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.records import StudyRecord, age_band, read_studies
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.kinds.tasks.records import Rating, ReferenceBox, TaskRecord, read_ratings, read_tasks
 from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
 from reveal_bench.sources.source import BuildError, Extra
+from tests.dataset.card_folders import rows_of
 
 FINDINGS, TASKS = BENCHMARKS["reveal-cxr"], BENCHMARKS["rexecution"]
 
@@ -113,7 +113,7 @@ def test_studies_come_back(tmp_path, pictures, pixels):
     }  # fmt: skip
     back = read_studies(tmp_path / "out", "released")
     assert [in_essence(record) for record in back] == [in_essence(record) for record in records]
-    (row, _) = read_rows(sorted((tmp_path / "out" / "multilabel").glob("*.parquet")))
+    (row, _) = rows_of(tmp_path / "out", "multilabel/")
     assert row["label_vector"] == [0, 0, 1, 1] + [0] * 8  # Cardiomegaly and COPD are the third and fourth label
     assert [facts["source_sha256"] is None for facts in row["image_facts"]] == [False, False]
     is_here = pixels == "embed"
@@ -131,7 +131,7 @@ def test_the_holdout_of_studies_has_pictures_and_no_answers(tmp_path, pictures):
     records = [study(pictures, i) for i in range(8)]
     public, private = tmp_path / "public", tmp_path / "private"
     build_folder({"test": records}, public, FINDINGS, holdout=private, holdout_split="test", synthetic=True)
-    rows = list(read_rows(sorted((public / "holdout_inputs").glob("*.parquet"))))
+    rows = rows_of(public, "holdout_inputs/")
     assert len(rows) == 4
     for row in rows:
         assert (row["labels"], row["label_vector"], row["agreement"], row["n_agree_all"]) == ([], None, None, None)
@@ -281,7 +281,7 @@ def test_sixteen_bits_become_eight(tmp_path, pictures):
     picture = PictureFile(pictures / "deep.png", "deep.png", "deep.png", kind="png16")
     record = study(pictures, 0, images=(StudyImage("deep", "PA", 2, 2, picture=picture),))
     build_folder({"test": [record]}, tmp_path / "out", FINDINGS, synthetic=True)
-    (row,) = read_rows(sorted((tmp_path / "out" / "multilabel").glob("*.parquet")))
+    (row,) = rows_of(tmp_path / "out", "multilabel/")
     (tmp_path / "back.png").write_bytes(row["images"][0]["bytes"])
     # (v - 1000) * 255 / 4000: 0, 63.75, 127.5 (half to even), 255
     assert np.asarray(Image.open(tmp_path / "back.png")).tolist() == [[0, 64], [128, 255]]
@@ -312,7 +312,7 @@ def test_prompts_of_the_holdout_are_public_without_pixels_too(tmp_path, pictures
     build_folder(
         {"test": records}, public, TASKS, pixels="withhold", holdout=tmp_path / "private", synthetic=True
     )  # fmt: skip
-    rows = list(read_rows(sorted((public / "holdout_inputs").glob("*.parquet"))))
+    rows = rows_of(public, "holdout_inputs/")
     assert [row["prompt"] for row in rows] == ["Is there an effusion?"] * 3
     assert {(row["reference_answer"], str(row["images"]), row["question_scores"]) for row in rows} == {
         (None, "[None]", None)

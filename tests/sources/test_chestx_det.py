@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
-from reveal_bench.dataset.layout import read_rows
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.masks import decode_mask
 from reveal_bench.sources import chestx_det, detect_builder
@@ -209,7 +209,7 @@ def test_pictures_pass_unchanged_and_must_fit(tmp_path):
     (problem,) = log.left_out
     assert str(problem).endswith("the picture must have 1024 x 1024 pixels, got 512 x 512")
     shard = next((tmp_path / "out" / "localization").glob("*.parquet"))
-    (row,) = read_rows([shard])
+    (row,) = read_rows(shard)
     assert row["image"]["bytes"] == (pictures / "1.png").read_bytes()
     (pictures / "1.png").unlink()
     with pytest.raises(BuildError, match=r"1 problem(.|\n)*json:1: `picture` must exist for 1, got no such file"):
