@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -183,3 +184,12 @@ def test_a_folder_without_a_picture_that_is_asked_is_refused(films: Path, monkey
     monkeypatch.setattr("reveal_bench.models.inspect_tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
     with pytest.raises(ValueError, match=f"must hold the picture of every image asked, .* lack: {one}"):
         Asking.of_folder(films, "test", AskSettings())
+
+
+def test_every_task_that_the_documents_name_is_found_by_inspect() -> None:
+    from inspect_ai._util.registry import registry_lookup
+
+    texts = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("asking.md", "publishing.md")]
+    named = {name for text in texts for name in re.findall(r"inspect eval (reveal_bench/\w+)", text)}
+    assert "reveal_bench/grid_localization" in named
+    assert [name for name in sorted(named) if registry_lookup("task", name) is None] == []
