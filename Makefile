@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
+# uv checks the hashes of constraints beside editable installations, which pip refuses.
+INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --constraint .ci/constraints.txt --build-constraint .ci/constraints.txt --python
 SOURCES := pyproject.toml .ci/hatch_build.py $(wildcard reveal_bench/_kernels*.[ch]) leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 # Processes of tests: one more than cores, since tests of servers and workers wait for those.
@@ -14,8 +15,9 @@ CFF := .venv-cff
 EXCHANGE := .venv-exchange
 PEERS := .venv-peers
 COCO := .venv-coco
+WHEELS := .venv-wheels
 
-.PHONY: demo test soak load lint docs bench clean
+.PHONY: demo test soak load lint docs bench wheels constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
@@ -48,8 +50,26 @@ load: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev $(COCO)/.installed
 	$(BIN)/python benchmarks
 
-$(BIN)/python:
+# The source distribution and the wheels of all platforms in dist/: built twice, checked, and tried where they run.
+wheels: $(WHEELS)/.installed
+	$(WHEELS)/bin/python .ci/wheels.py
+
+# Exact versions with the hashes of all their files, for every platform and Python; UPGRADE=--upgrade takes the newest ones.
+constraints: $(BIN)/uv
+	printf '%s\n' '--editable .[dev,dicom,docs]' '--editable ./leaderboard[postgresql,s3]' \
+	| $(BIN)/uv pip compile $(UPGRADE) --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make constraints' --no-emit-package reveal-bench --no-emit-package reveal-leaderboard \
+	--group wheels --output-file .ci/constraints.txt -
+
+$(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
+	sed -n '/^uv==/,/[^\]$$/p' .ci/constraints.txt > $(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+
+$(WHEELS)/.installed: $(BIN)/uv .ci/constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(WHEELS)
+	$(INSTALL) $(WHEELS) --group wheels
+	touch $@
 
 # torchvision of PyPI does not load beside a torch for processors alone, and keeps lmms-eval from starting.
 $(LMMS)/.installed:
@@ -85,16 +105,16 @@ $(COCO)/.installed:
 	$(COCO)/bin/python -m pip install --quiet --disable-pip-version-check pycocotools==2.0.11 faster-coco-eval==1.8.0 hotcoco==1.3.0 RLEMaskLib==0.8.1
 	touch $@
 
-$(VENV)/.installed: $(BIN)/python $(SOURCES)
-	$(INSTALL) --editable '.[curate,dicom,receipts,report]' --editable ./leaderboard
+$(VENV)/.installed: $(BIN)/uv $(SOURCES)
+	$(INSTALL) $(VENV) --editable '.[curate,dicom,receipts,report]' --editable ./leaderboard
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable '.[dev]' --editable './leaderboard[postgresql,s3]'
+	$(INSTALL) $(VENV) --editable '.[dev]' --editable './leaderboard[postgresql,s3]'
 	touch $@
 
-$(VENV)/.installed-docs: $(BIN)/python $(SOURCES)
-	$(INSTALL) --editable '.[docs]'
+$(VENV)/.installed-docs: $(BIN)/uv $(SOURCES)
+	$(INSTALL) $(VENV) --editable '.[docs]'
 	touch $@
 
 # Chromium for the page tests: the system's, else Debian's package, else the one that Playwright brings.
@@ -113,4 +133,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf site $(VENV) .venv-readers $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) $(COCO) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site dist $(VENV) .venv-readers $(LMMS) $(CFF) $(EXCHANGE) $(PEERS) $(COCO) $(WHEELS) .pytest_cache .mypy_cache .ruff_cache

@@ -465,4 +465,4 @@ def test_versions_that_pages_name_are_those_of_the_tests() -> None:
     )
     page = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
     stated = dict(re.findall(r"`(huggingface_hub|datasets)` (\d+\.\d+)", page))
-    assert stated == {name: pinned[name] for name in ("huggingface_hub", "datasets")}
+    assert stated == {name: pinned[name.replace("_", "-")] for name in ("huggingface_hub", "datasets")}

@@ -83,10 +83,11 @@ def test_no_index_is_asked_for_our_own_name() -> None:
     """Nobody has reserved it: whoever did could run code in every image."""
     (step,) = [step for step in arguments("RUN") if "pip install" in step]
     commands = [command.split() for command in step.split(" && ")]
-    by_name = [words for words in commands if words[0] == "pip" and {"reveal-bench", "reveal-leaderboard"} & set(words)]
+    installing = [words for words in commands if words[0] in ("pip", "uv")]
+    by_name = [words for words in installing if {"reveal-bench", "reveal-leaderboard"} & set(words)]
     (download,) = by_name
     assert {"download", "--no-index", "--no-deps", "--find-links"} <= set(download)
-    (install,) = [words for words in commands if words[:2] == ["pip", "install"]]
+    (install,) = [words for words in installing if words[:3] == ["uv", "pip", "install"]]
     assert "own/reveal_bench-*.whl)[dicom]" in " ".join(install)
 
 
