@@ -38,6 +38,8 @@ Availability = Literal["open_weights", "closed_weights", "unknown"]
 
 SCHEMA_VERSION = "0.3.0"
 NOT_RECORDED = "not recorded"
+HITS = ("point_hit", "grid_hit")
+"""Metrics whose figure of a finding is the mean of hits (1) and misses (0) of cases."""
 _PART = re.compile(r'[^<>:"/\\|?*\x00-\x1f]*[^<>:"/\\|?*\x00-\x1f. ]')
 _RESERVED = re.compile(r"(?i)(data|con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?")
 
@@ -262,46 +264,47 @@ def _uncertainty(figure: Figure) -> dict[str, Any]:
 
 
 def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> Iterator[Json]:
-    """Yield the cases of a result, one per question and figure, in the form of the registry's instances."""
+    """Yield the cases of a result, one per question and hit rate, in the form of the registry's instances."""
     _check_public(result, folder)
-    for name, digest, sha256 in (
-        ("predictions", file_sha256(predictions), result.file_sha256),
-        ("folder", hash_references(folder, result.split), result.references_sha256),
-    ):
-        if digest != sha256:
-            raise ArgumentError(name, f"must be that of the result, with SHA-256 {sha256}", digest)
+    _check_files(result, folder, predictions)
     kind = kind_of(read_folder_info(folder))
-    protocol = result.protocol
-    report = lint_file(
-        predictions, folder, result.split, grid=protocol.get("grid"), allow_missing=bool(protocol["allow_missing"])
-    )
+    grid, allow_missing = result.protocol.get("grid"), bool(result.protocol["allow_missing"])
+    report = lint_file(predictions, folder, result.split, grid=grid, allow_missing=allow_missing)
     manifest = kind.read_manifest(folder, result.split)
-    rows = kind.score(report.predictions, kind.each_reference(folder, result.split), manifest, protocol, ())
-    table = rows.to_table()
-    hits = [name for name in table.column_names if name in METRICS and set(table[name].to_pylist()) <= {0, 1, None}]
-    names = {entry["evaluation_result_id"]: entry["evaluation_name"] for entry in document["evaluation_results"]}
-    if not hits or kind.key not in table.column_names:
+    references = kind.each_reference(folder, result.split)
+    table = kind.score(report.predictions, references, manifest, result.protocol, ()).to_table()
+    hits = [name for name in HITS if name in table.column_names]
+    if not hits:
         raise ArgumentError("predictions", "must be of a benchmark that counts hits per case", result.benchmark)
     answers: dict[tuple[str, str], list[str]] = {}
     for prediction in report.predictions:
-        fields = {
-            name: value for name, value in asdict(prediction).items() if value not in (None, ()) and name != "line"
-        }
+        fields = {name: value for name, value in asdict(prediction).items() if value not in (None, ())}
+        fields.pop("line", None)
         answers.setdefault((fields[kind.key], fields["finding"]), []).append(json.dumps(fields))
+    names = {entry["evaluation_result_id"]: entry["evaluation_name"] for entry in document["evaluation_results"]}
     for row in table.select([kind.key, "finding", *hits]).to_pylist():
         question = (row[kind.key], row["finding"])
         for metric in hits:
             result_id = f"{metric}/{row['finding']}"
             if row[metric] is not None and result_id in names:
-                case = _case(question, kind.question, answers.get(question, []), row[metric])
                 yield {
                     "schema_version": SCHEMA_VERSION,
                     "evaluation_id": document["evaluation_id"],
                     "model_id": document["model_info"]["id"],
                     "evaluation_name": names[result_id],
                     "evaluation_result_id": result_id,
-                    **case,
+                    **_case(question, kind.question, answers.get(question, []), row[metric]),
                 }
+
+
+def _check_files(result: Result, folder: Path, predictions: Path) -> None:
+    """Refuse other predictions or references than those that were scored."""
+    for name, digest, sha256 in (
+        ("predictions", file_sha256(predictions), result.file_sha256),
+        ("folder", hash_references(folder, result.split), result.references_sha256),
+    ):
+        if digest != sha256:
+            raise ArgumentError(name, f"must be that of the result, with SHA-256 {sha256}", digest)
 
 
 def _check_public(result: Result, folder: Path) -> None:

@@ -17,7 +17,7 @@ from reveal_bench.results.every_eval_ever import Evaluation, every_eval_ever
 from reveal_bench.results.facts import Result, of_receipt, of_score
 from tests.cli.test_score import call
 from tests.conftest import ROOT
-from tests.dataset.card_folders import localization_folder, rows_of
+from tests.dataset.card_folders import findings_folder, localization_folder, rows_of
 from tests.results.schemas import CASE, EVERY_EVAL_EVER
 from tests.results.test_forms import SCORE, figure, receipt
 
@@ -199,6 +199,20 @@ def test_cases_that_may_not_be_public_are_refused(scored: tuple[Path, Path, Path
     other.write_text("")
     with pytest.raises(ValueError, match="`predictions` must be that of the result, with SHA-256"):
         every_eval_ever(result, Evaluation(0), folder=folder, predictions=other)
+
+
+def test_scores_that_are_no_means_over_cases_have_none(tmp_path: Path) -> None:
+    folder = findings_folder(tmp_path / "made", n=3, synthetic=True)
+    predictions, score = tmp_path / "predictions.jsonl", tmp_path / "score.json"
+    studies = [row["study_id"] for row in rows_of(folder, "multilabel/")]
+    lines = [json.dumps({"study_id": study, "labels": ["Edema"]}) + "\n" for study in studies]
+    predictions.write_text("".join(lines))
+    score.write_text(call("score", predictions, folder, "--split", "test", "--json").stdout)
+    result = of_score(json.loads(score.read_text()), "acme/model")
+    with pytest.raises(
+        ValueError, match="`predictions` must be of a benchmark that counts hits per case, got reveal-cxr"
+    ):
+        every_eval_ever(result, Evaluation(0), folder=folder, predictions=predictions)
 
 
 @pytest.mark.skipif("REVEAL_EEE" not in os.environ, reason="needs every-eval-ever in its own environment")
