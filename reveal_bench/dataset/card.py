@@ -289,7 +289,7 @@ def _notice(synthetic: bool) -> str:
 
 
 def _load_example(configs: Sequence[Config], version: str) -> str:
-    lines = ["from datasets import load_dataset", ""]
+    lines = ["from datasets import load_dataset  # 2.21 or newer", ""]
     for config in configs:
         lines += [f'load_dataset("path/to/folder", "{config.name}", split="{split}")' for split in config.splits]
     lines += ["", "# from the Hub, always with the version", f'load_dataset("org/repo", revision="v{version}")']
