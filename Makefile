@@ -1,4 +1,4 @@
-# demo, test, lint, docs, bench: each sets up what it needs. A fresh Debian machine needs only Python >= 3.11 with venv, git, make.
+# dev, demo, test, lint, docs, bench: each sets up what it needs. A fresh Debian machine needs only Python >= 3.11 with venv, git, make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +17,10 @@ PEERS := .venv-peers
 COCO := .venv-coco
 WHEELS := .venv-wheels
 
-.PHONY: demo test soak load lint docs bench wheels constraints clean
+.PHONY: dev demo test soak load lint docs bench wheels constraints clean
+
+# .venv with everything that tests and linters need.
+dev: $(VENV)/.installed-dev
 
 demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo

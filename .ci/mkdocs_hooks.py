@@ -1,8 +1,8 @@
 """Pages of the site that lie outside docs/, and links that lead there.
 
-The README, the changelog and the guides of submissions/ and leaderboard/ become pages. A link from any page to one of
-them, or from them into docs/, is turned to its page; a link to other files of the repository becomes plain text, for
-the site does not hold them. A link to a file that does not exist stops the build.
+The README, the changelog, CONTRIBUTING, SECURITY and the guides of submissions/ and leaderboard/ become pages. A link
+from any page to one of them, or from them into docs/, is turned to its page; a link to other files of the repository
+becomes plain text, for the site does not hold them. A link to a file that does not exist stops the build.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "submissions/README.md": "prediction_files.md",
     "leaderboard/README.md": "leaderboard.md",
 }

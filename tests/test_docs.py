@@ -132,7 +132,7 @@ def test_readme_code_of_evaluate_modules_runs(folder: Path) -> None:
 PROGRAMS = {"reveal-bench": typer.main.get_command(bench_app), "reveal-leaderboard": typer.main.get_command(board_app)}
 USAGE_ERROR: Any = typer.BadParameter.__base__
 MAKE_TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
-TOOLS = {"cd", "cp", "curl", "docker", "echo", "export", "hf", "inspect", "pip"}
+TOOLS = {"cd", "cp", "curl", "docker", "echo", "export", "git", "hf", "inspect", "pip", "pre-commit"}
 """Other programs that blocks of the shell may start; a line of prose starts with none."""
 
 
@@ -157,6 +157,7 @@ def options_of(command: Any) -> set[str]:
 def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
     """Return what is wrong with a command of ours, of make or of Python; one in a sentence may leave arguments out."""
     program, *rest = words
+    program = program.removeprefix(".venv/bin/")
     if program == "make":
         unknown = {word for word in rest if "=" not in word} - MAKE_TARGETS
         return f"no targets {sorted(unknown)}" if unknown else None
@@ -190,7 +191,7 @@ def problem_of_python(words: list[str]) -> str | None:
     if words[:1] == ["-c"]:
         return "; ".join(problems_of_example(words[1])) or None
     place = words[1].replace(".", "/") if words[:1] == ["-m"] else words[0]
-    if (ROOT / place).exists() or (ROOT / f"{place}.py").exists() or words[1] in {"lmms_eval"}:
+    if (ROOT / place).exists() or (ROOT / f"{place}.py").exists() or words[1] in {"lmms_eval", "pip", "pytest"}:
         return None
     return f"python: no file {place}"
 

@@ -253,3 +253,12 @@ def test_the_card_is_that_of_a_docker_space_with_sign_in() -> None:
     front = yaml.safe_load(text.split("---")[1])
     assert (front["sdk"], front["app_port"], front["hf_oauth"]) == ("docker", 7860, True)
     assert len(front["short_description"]) <= 60  # the Hub's limit
+    # https://huggingface.co/docs/hub/spaces-config-reference: what a Docker Space may have
+    assert set(front) <= {
+        "title", "emoji", "colorFrom", "colorTo", "sdk", "app_port", "base_path", "fullWidth", "header", "license",
+        "short_description", "models", "datasets", "tags", "thumbnail", "pinned", "hf_oauth", "hf_oauth_scopes",
+        "hf_oauth_expiration_minutes", "hf_oauth_authorized_org", "disable_embedding", "startup_duration_timeout",
+        "custom_headers", "preload_from_hub", "suggested_hardware",
+    }  # fmt: skip
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert {front["colorFrom"], front["colorTo"]} <= colours
