@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -44,17 +43,13 @@ Readings = Mapping[str, Mapping[str, Any]]
 """Reader -> key of a record -> what that reader said of it, in a form that the kind alone looks into."""
 
 
-class _Deferred:
-    def __init__(self, module: str, name: str) -> None:
-        self.module, self.name = module, name
+if TYPE_CHECKING:
+    from typing_extensions import override as override  # no dependency: type checkers bring it, and nothing else asks
+else:
 
-    def __get__(self, kind: Kind | None, owner: type[Kind]) -> Any:
-        return self if kind is None else getattr(import_module(self.module), self.name)
-
-
-def deferred(module: str, name: str) -> Any:
-    """A method of a kind that is the function or class `name` of `module`, imported when it is asked for."""
-    return _Deferred(module, name)
+    def override(method: Any) -> Any:
+        """Mark a method as one that the base class has, so that a type checker refuses a misspelt name."""
+        return method
 
 
 class Manifest(Protocol):
@@ -85,7 +80,6 @@ class DatasetKind(ABC):
     unit : what a row is, and what may be resampled instead of patients
     question, asked_in_words, holds, picture_words : what the card says: what is asked, the same in one sentence or two,
         what rows of the main config hold, and where pictures are, with a verb
-    meanings : what columns of this kind alone mean, for the card
     """
 
     name: ClassVar[str]
@@ -100,12 +94,16 @@ class DatasetKind(ABC):
     asked_in_words: ClassVar[str] = ""
     holds: ClassVar[str]
     picture_words: ClassVar[str]
-    meanings: ClassVar[Mapping[str, str]] = {}
 
     @property
     def items(self) -> str:
         """What rows are called, such as "images"."""
         return self.counted.removeprefix("n_")
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """What columns of this kind alone mean, for the card."""
+        return {}
 
     @abstractmethod
     def features(self, benchmark: Benchmark) -> Features:
@@ -211,7 +209,6 @@ class ScoredKind(ABC):
 
     Attributes
     ----------
-    linter, lint_options : what reads and checks a prediction file, and which options of :meth:`lint` it takes
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
     has_several_places : whether each of several places of a finding on an image is an answer
@@ -229,8 +226,6 @@ class ScoredKind(ABC):
     """
 
     key: ClassVar[str]
-    linter: ClassVar[Any]
-    lint_options: ClassVar[tuple[str, ...]] = ("allow_missing", "leave_out_unknown")
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
     has_several_places: ClassVar[bool] = False
@@ -268,6 +263,7 @@ class ScoredKind(ABC):
     def read_manifest(self, folder: Path, split: str) -> Any:
         """What `split` asks."""
 
+    @abstractmethod
     def lint(
         self,
         path: Path,
@@ -289,10 +285,6 @@ class ScoredKind(ABC):
         limits : how large the file and its parts may be
         name : to show for the file; that of `path` unless given
         """
-        given = {"grid": grid, "allow_missing": allow_missing, "leave_out_unknown": leave_out_unknown}
-        options = {option: given[option] for option in self.lint_options}
-        report: LintReport = self.linter(path, manifest, limits=limits, name=name, **options)
-        return report
 
     @abstractmethod
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
@@ -433,7 +425,6 @@ class BoardKind(ABC):
     released : metrics of which a board may have figures, in the order of its columns
     of_places : those of them that score places which a sender marks and can move, one by one
     needs_absent : whether a finding is shown only if it is absent from as many items as it needs cases
-    disclosing : what :meth:`disclose` calls, with the rows and those metrics
     scored_by : "program", or "readers" whose ratings make the scores
     most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
         0: with more, five teams who collude learn too much, see "What colluding teams can learn" in the operator's
@@ -445,7 +436,6 @@ class BoardKind(ABC):
     released: ClassVar[tuple[str, ...]]
     of_places: ClassVar[tuple[str, ...]] = ()
     needs_absent: ClassVar[bool] = False
-    disclosing: ClassVar[Any]
     scored_by: ClassVar[str] = "program"
     most_answers: ClassVar[tuple[tuple[int, int], ...]] = ((0, 3),)
 
@@ -469,10 +459,9 @@ class BoardKind(ABC):
         """Whether a score tells of labels that are held out: what readers judged was never held out."""
         return self.scored_by == "program"
 
+    @abstractmethod
     def disclose(self, rows: Any, resampling: Resampling, *, min_cell: int) -> Disclosure:
         """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""
-        disclosure: Disclosure = self.disclosing(rows, self.released, resampling, min_cell=min_cell)
-        return disclosure
 
     @abstractmethod
     def scope(self, manifest: Any) -> tuple[tuple[str, ...], int]:

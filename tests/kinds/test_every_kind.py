@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 
@@ -11,7 +10,6 @@ import pytest
 from scipy.stats import norm
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.kind import Kind, _Deferred
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Resampling
 from tests.cli.test_score import call
@@ -24,22 +22,6 @@ __all__ = ["studies", "tasks"]
 def figure(document, metric, finding="macro"):
     (found,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
     return found
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_what_a_kind_hands_on_takes_what_the_protocol_passes(kind) -> None:
-    handed = {name for owner in type(kind).mro() for name, part in vars(owner).items() if isinstance(part, _Deferred)}
-    assert {"linter", "codec", "case", "to_jsonl"} <= handed
-    for name in handed - {"meanings"}:  # a table
-        takes = inspect.signature(getattr(kind, name))
-        caller = {"linter": Kind.lint, "disclosing": Kind.disclose}.get(name) or getattr(Kind, name)
-        asked = inspect.signature(caller).parameters.values()
-        by_name = {p.name for p in asked if p.kind is p.KEYWORD_ONLY}
-        if name == "linter":
-            by_name = {*kind.lint_options, "limits", "name"}
-        by_place = [p.name for p in asked if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
-        by_place += ["released"] * (name == "disclosing")
-        takes.bind(*by_place, **dict.fromkeys(by_name))
 
 
 def test_findings_are_compared_and_ranked(studies) -> None:

@@ -7,15 +7,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.kind import deferred
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.kind import override
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
 if TYPE_CHECKING:
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import Annotations, CaseAnswer
+    from reveal_bench.kinds.detection.canonical import DetectionCodec
     from reveal_bench.kinds.detection.records import DetectionManifest
     from reveal_bench.kinds.detection.scoring import DetectionRows
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+    from reveal_bench.kinds.localization.cases import Drawn
+    from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.scored import Curves, Disclosure
+    from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["Detection"]
 
@@ -53,37 +61,151 @@ class Detection(ImageKind):
     forms: ClassVar = ("boxes", "box")
     has_several_places: ClassVar = True
 
-    read_manifest = deferred("reveal_bench.kinds.detection.records", "read_detection_manifest")
-    linter = deferred("reveal_bench.kinds.detection.lint", "lint_detections")
-    lint_options: ClassVar = ("leave_out_unknown",)
-    answers_at = deferred("reveal_bench.kinds.detection.cases", "detections_of_places")
-    curves = deferred("reveal_bench.kinds.detection.cases", "curves_of_detections")
-    readings = deferred("reveal_bench.kinds.detection.cases", "detected_readings")
-    agreed = deferred("reveal_bench.kinds.detection.fusion", "agreed_lesions")
-    by_reading = deferred("reveal_bench.kinds.detection.cases", "detected_by_reading")
-    answers_of = deferred("reveal_bench.kinds.detection.cases", "detections_of_reader")
-    drawn_references = deferred("reveal_bench.kinds.detection.cases", "drawn_instances")
-    undrawn = deferred("reveal_bench.kinds.detection.cases", "detections_of")
-    case_answers = deferred("reveal_bench.kinds.detection.cases", "answers_of_detections")
-    disclosing = deferred("reveal_bench.kinds.detection.scoring", "disclose_detections")
-    codec = deferred("reveal_bench.kinds.detection.canonical", "DetectionCodec")
-    marks = deferred("reveal_bench.kinds.detection.canonical", "marks_of_detections")
-    signs = deferred("reveal_bench.kinds.detection.canonical", "signs_of_detections")
-    example_upload = deferred("reveal_bench.kinds.detection.canonical", "example_upload")
-    example_rows = deferred("reveal_bench.kinds.detection.canonical", "example_rows")
+    @override
+    def read_manifest(self, folder: Path, split: str) -> DetectionManifest:
+        from reveal_bench.kinds.detection.records import read_detection_manifest
 
+        return read_detection_manifest(folder, split)
+
+    @override
+    def lint(
+        self,
+        path: Path,
+        manifest: Manifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        from reveal_bench.kinds.detection.lint import lint_detections
+
+        return lint_detections(path, manifest, leave_out_unknown=leave_out_unknown, limits=limits, name=name)
+
+    @override
+    def answers_at(
+        self,
+        places: Sequence[LocalizationPrediction],
+        manifest: Manifest,
+        *,
+        shares: Mapping[str, float] | None,
+        seed: int,
+    ) -> list[LocalizationPrediction]:
+        from reveal_bench.kinds.detection.cases import detections_of_places
+
+        return detections_of_places(places, manifest, shares=shares, seed=seed)
+
+    @override
+    def curves(self, rows: DetectionRows, resampling: Resampling) -> Curves:
+        from reveal_bench.kinds.detection.cases import curves_of_detections
+
+        return curves_of_detections(rows, resampling)
+
+    @override
+    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+        from reveal_bench.kinds.detection.cases import detected_readings
+
+        return detected_readings(folder, split, records)
+
+    @override
+    def agreed(
+        self, record: LocalizationRecord, said: Sequence[Mapping[str, Annotation]], at_least: int
+    ) -> dict[str, Annotation]:
+        from reveal_bench.kinds.detection.fusion import agreed_lesions
+
+        return agreed_lesions(record, said, at_least)
+
+    @override
+    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
+        from reveal_bench.kinds.detection.cases import detected_by_reading
+
+        return detected_by_reading(record, said)
+
+    @override
+    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+        from reveal_bench.kinds.detection.cases import detections_of_reader
+
+        return detections_of_reader(record, said)
+
+    @override
+    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+        from reveal_bench.kinds.detection.cases import drawn_instances
+
+        return drawn_instances(records, manifest)
+
+    @override
+    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+        from reveal_bench.kinds.detection.cases import detections_of
+
+        return detections_of(annotations)
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        rows: DetectionRows,
+        protocol: Mapping[str, Any],
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.detection.cases import answers_of_detections
+
+        return answers_of_detections(predictions, records, rows, protocol)
+
+    @override
+    def disclose(self, rows: DetectionRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.detection.scoring import disclose_detections
+
+        return disclose_detections(rows, self.released, resampling, min_cell=min_cell)
+
+    @override
+    def codec(self) -> DetectionCodec:
+        from reveal_bench.kinds.detection.canonical import DetectionCodec
+
+        return DetectionCodec()
+
+    @override
+    def marks(
+        self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        from reveal_bench.kinds.detection.canonical import marks_of_detections
+
+        return marks_of_detections(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+        from reveal_bench.kinds.detection.canonical import signs_of_detections
+
+        return signs_of_detections(predictions, manifest)
+
+    @override
+    def example_upload(self) -> tuple[DetectionManifest, str]:
+        from reveal_bench.kinds.detection.canonical import example_upload
+
+        return example_upload()
+
+    @override
+    def example_rows(self) -> list[DetectionRows]:
+        from reveal_bench.kinds.detection.canonical import example_rows
+
+        return example_rows()
+
+    @override
     def asked(self, record: LocalizationRecord, benchmark: Any, asks: str) -> list[str]:
         """All findings."""
         return list(record.label_status)
 
+    @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """All findings."""
         return list(findings)
 
+    @override
     def holdout_tells(self, asks: str) -> str:
         """That every finding is asked of every image."""
         return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
 
+    @override
     def fused(
         self, records: Iterable[LocalizationRecord], how: str, iou: float
     ) -> tuple[Iterator[LocalizationRecord], str]:
@@ -92,16 +214,19 @@ class Detection(ImageKind):
 
         return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
 
+    @override
     def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, config=self.config)
 
+    @override
     def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
         """The same: contours may be what tells instances apart."""
         return self.read_records(folder, split)
 
+    @override
     def prediction(self, answer: Any) -> LocalizationPrediction:
         """The box that was named; of a model that does not say how sure it is, with the score 1."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
@@ -109,6 +234,7 @@ class Detection(ImageKind):
         score = 1.0 if answer.score is None else answer.score
         return LocalizationPrediction(answer.unit, answer.finding or "", box=answer.box, mask=answer.mask, score=score)
 
+    @override
     def predictions(self, answer: Any) -> list[LocalizationPrediction]:
         """A detection for each of several boxes, else the one that was named."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
@@ -119,6 +245,7 @@ class Detection(ImageKind):
         ]
         return several or [self.prediction(answer)]
 
+    @override
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
         if not isinstance(answer, Mapping) or "abstain" in answer:
@@ -126,12 +253,14 @@ class Detection(ImageKind):
         return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
                 for finding, several in answer.items() for one in several]  # fmt: skip
 
+    @override
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
     ) -> dict[str, Any]:
         """Scores from which a detection counts, for figures at a threshold fixed beforehand."""
         return {"thresholds": thresholds}
 
+    @override
     def score(
         self,
         predictions: Sequence[LocalizationPrediction],

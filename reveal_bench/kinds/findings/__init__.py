@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.kinds.kind import Kind, deferred
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.kind import Kind, override
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
+    from reveal_bench.kinds.findings.canonical import FindingsCodec
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
+    from reveal_bench.kinds.findings.rows import FindingsTally
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.scored import Disclosure
+    from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["RELEASED_PER_LABEL", "Findings"]
 
@@ -48,44 +56,180 @@ class Findings(Kind):
     has_strata: ClassVar = True
     confidence_field: ClassVar = "probabilities"
 
-    blank = deferred("reveal_bench.kinds.findings.rows", "blank_study")
-    row_faults = deferred("reveal_bench.kinds.findings.rows", "study_faults")
-    tally = deferred("reveal_bench.kinds.findings.rows", "FindingsTally")
-    meanings = deferred("reveal_bench.kinds.findings.rows", "MEANINGS")
-    read_records = deferred("reveal_bench.kinds.findings.records", "read_studies")
-    read_manifest = deferred("reveal_bench.kinds.findings.records", "read_study_manifest")
-    linter = deferred("reveal_bench.kinds.findings.lint", "lint_findings")
-    to_jsonl = deferred("reveal_bench.kinds.findings.lint", "findings_to_jsonl")
-    readings = deferred("reveal_bench.kinds.findings.cases", "label_readings")
-    by_reading = deferred("reveal_bench.kinds.findings.cases", "study_by_reading")
-    agreed = deferred("reveal_bench.kinds.findings.cases", "agreed_labels")
-    case_answers = deferred("reveal_bench.kinds.findings.cases", "answers_of_studies")
-    undrawn = deferred("reveal_bench.kinds.findings.cases", "predictions_of")
-    disclosing = deferred("reveal_bench.kinds.findings.released", "disclose_studies")
-    answers_of = deferred("reveal_bench.kinds.findings.cases", "predictions_of_reader")
-    case = deferred("reveal_bench.kinds.findings.cases", "case_of_study")
-    drawn_references = deferred("reveal_bench.kinds.findings.cases", "labelled_references")
-    drawn_predictions = deferred("reveal_bench.kinds.findings.cases", "labelled_predictions")
-    codec = deferred("reveal_bench.kinds.findings.canonical", "FindingsCodec")
-    marks = deferred("reveal_bench.kinds.findings.canonical", "marks_of")
-    signs = deferred("reveal_bench.kinds.findings.canonical", "signs_of")
+    @override
+    def blank(self, row: Row) -> Row:
+        from reveal_bench.kinds.findings.rows import blank_study
 
+        return blank_study(row)
+
+    @override
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        from reveal_bench.kinds.findings.rows import study_faults
+
+        return study_faults(row, findings)
+
+    @override
+    def tally(self) -> FindingsTally:
+        from reveal_bench.kinds.findings.rows import FindingsTally
+
+        return FindingsTally()
+
+    @property
+    @override
+    def meanings(self) -> Mapping[str, str]:
+        from reveal_bench.kinds.findings.rows import MEANINGS
+
+        return MEANINGS
+
+    @override
+    def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
+        from reveal_bench.kinds.findings.records import read_studies
+
+        return read_studies(folder, split)
+
+    @override
+    def read_manifest(self, folder: Path, split: str) -> StudyManifest:
+        from reveal_bench.kinds.findings.records import read_study_manifest
+
+        return read_study_manifest(folder, split)
+
+    @override
+    def lint(
+        self,
+        path: Path,
+        manifest: StudyManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        from reveal_bench.kinds.findings.lint import lint_findings
+
+        return lint_findings(
+            path, manifest, allow_missing=allow_missing, leave_out_unknown=leave_out_unknown, limits=limits, name=name
+        )
+
+    @override
+    def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
+        from reveal_bench.kinds.findings.lint import findings_to_jsonl
+
+        return findings_to_jsonl(predictions)
+
+    @override
+    def readings(
+        self, folder: Path, split: str, records: Sequence[StudyRecord]
+    ) -> dict[str, dict[str, tuple[str, ...]]]:
+        from reveal_bench.kinds.findings.cases import label_readings
+
+        return label_readings(folder, split, records)
+
+    @override
+    def by_reading(self, record: StudyRecord, said: Sequence[str]) -> StudyRecord:
+        from reveal_bench.kinds.findings.cases import study_by_reading
+
+        return study_by_reading(record, said)
+
+    @override
+    def agreed(self, record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
+        from reveal_bench.kinds.findings.cases import agreed_labels
+
+        return agreed_labels(record, said, at_least)
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        records: Sequence[StudyRecord],
+        rows: StudyRows,
+        protocol: Mapping[str, Any],
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.findings.cases import answers_of_studies
+
+        return answers_of_studies(predictions, records, rows, protocol)
+
+    @override
+    def undrawn(self, annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
+        from reveal_bench.kinds.findings.cases import predictions_of
+
+        return predictions_of(annotations)
+
+    @override
+    def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.findings.released import disclose_studies
+
+        return disclose_studies(rows, self.released, resampling, min_cell=min_cell)
+
+    @override
+    def answers_of(self, record: StudyRecord, said: Sequence[str]) -> list[FindingsPrediction]:
+        from reveal_bench.kinds.findings.cases import predictions_of_reader
+
+        return predictions_of_reader(record, said)
+
+    @override
+    def case(self, record: StudyRecord) -> Case:
+        from reveal_bench.kinds.findings.cases import case_of_study
+
+        return case_of_study(record)
+
+    @override
+    def drawn_references(self, records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
+        from reveal_bench.kinds.findings.cases import labelled_references
+
+        return labelled_references(records, manifest)
+
+    @override
+    def drawn_predictions(
+        self, predictions: Iterable[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
+    ) -> Annotations:
+        from reveal_bench.kinds.findings.cases import labelled_predictions
+
+        return labelled_predictions(predictions, records, manifest)
+
+    @override
+    def codec(self) -> FindingsCodec:
+        from reveal_bench.kinds.findings.canonical import FindingsCodec
+
+        return FindingsCodec()
+
+    @override
+    def marks(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        manifest: StudyManifest,
+        thresholds: float | Mapping[str, float],
+    ) -> Marks:
+        from reveal_bench.kinds.findings.canonical import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
+        from reveal_bench.kinds.findings.canonical import signs_of
+
+        return signs_of(predictions, manifest)
+
+    @override
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `multilabel`."""
         from reveal_bench.kinds.findings.rows import study_features
 
         return study_features(benchmark.findings)
 
+    @override
     def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
         """See :mod:`reveal_bench.kinds.findings.rows`."""
         from reveal_bench.kinds.findings.rows import COLUMNS
 
         return COLUMNS
 
+    @override
     def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
         """The pictures of a study."""
         return tuple(image.picture for image in record.images)
 
+    @override
     def row(self, record: StudyRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         """The row of a study; raises ValueError as :func:`~reveal_bench.kinds.findings.rows.study_row` does."""
         from reveal_bench.kinds.findings.rows import study_row
@@ -94,16 +238,19 @@ class Findings(Kind):
         record = replace(record, images=developed_images(record.images, developed))
         return study_row(record, benchmark.findings, developed)
 
+    @override
     def asked(self, record: StudyRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """All labels, of every study."""
         return list(benchmark.findings)
 
+    @override
     def manifest_schema(self) -> pa.Schema:
         """study_id, image_ids and views."""
         from reveal_bench.kinds.rows import text_schema
 
         return text_schema(study_id="text", image_ids="texts", views="texts")
 
+    @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
         """A study and its images."""
         from reveal_bench.kinds.images import VIEWS
@@ -111,10 +258,12 @@ class Findings(Kind):
         views = [VIEWS[view] for view in row["views"]]
         return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
 
+    @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """All labels."""
         return list(findings)
 
+    @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
         """A study of which nothing is known but its images and their views."""
         from reveal_bench.kinds.findings.records import StudyRecord
@@ -122,10 +271,12 @@ class Findings(Kind):
 
         return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
 
+    @override
     def holdout_tells(self, asks: str) -> str:
         """Nothing, for every label is asked of every study."""
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
 
+    @override
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per study, with all labels to choose from.
 
@@ -143,12 +294,14 @@ class Findings(Kind):
                 raise ValueError(f"{folder} must hold the inputs of every study, those of {study_id!r} are missing")
             yield Question(study_id, form, viewed_images(facts[study_id]), present=False, choices=info.findings)
 
+    @override
     def prediction(self, answer: Any) -> FindingsPrediction:
         """The labels or probabilities that were given."""
         from reveal_bench.kinds.findings.records import FindingsPrediction
 
         return FindingsPrediction(answer.unit, answer.labels, answer.probabilities)
 
+    @override
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """A mapping of labels to probabilities, or a list of the labels present, besides the fields of a line."""
         if isinstance(answer, Mapping) and answer.get("abstain") is False:
@@ -159,12 +312,14 @@ class Findings(Kind):
             answer = {"labels": list(answer)}
         return super().entries(key, answer)
 
+    @override
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
     ) -> dict[str, Any]:
         """Probability from which a label counts as predicted."""
         return {"thresholds": thresholds}
 
+    @override
     def score(
         self,
         predictions: Sequence[FindingsPrediction],
@@ -178,16 +333,19 @@ class Findings(Kind):
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
 
+    @override
     def example_upload(self) -> tuple[StudyManifest, str]:
         """A manifest of one study, and a file that names its labels."""
         from reveal_bench.kinds.findings.records import StudyManifest
 
         return StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), '{"study_id": "a", "labels": ["Normal"]}'
 
+    @override
     def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
         """The labels; studies."""
         return manifest.labels, len(manifest.studies)
 
+    @override
     def manifest_entries(self, manifest: StudyManifest) -> list[dict[str, Any]]:
         """Every label of every study."""
         return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]

@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.kind import deferred
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.kind import override
 from reveal_bench.kinds.localization.image_kind import ImageKind
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.localization.canonical import LocalizationCodec
+    from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.scored import Disclosure
+    from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["Localization"]
 
@@ -40,35 +48,123 @@ class Localization(ImageKind):
     uses_grid: ClassVar = True
     run_report: ClassVar = "hits"
 
-    read_records = deferred("reveal_bench.kinds.localization.records", "read_localization")
-    read_manifest = deferred("reveal_bench.kinds.localization.records", "read_manifest")
-    linter = deferred("reveal_bench.kinds.localization.lint", "lint_predictions")
-    lint_options: ClassVar = ("grid", "allow_missing", "leave_out_unknown")
-    answers_of = deferred("reveal_bench.kinds.localization.cases", "predictions_of_reader")
-    undrawn = deferred("reveal_bench.kinds.localization.cases", "predictions_of")
-    case_answers = deferred("reveal_bench.kinds.localization.cases", "answers_of_images")
-    disclosing = deferred("reveal_bench.kinds.localization.released", "disclose_cases")
-    codec = deferred("reveal_bench.kinds.localization.canonical", "LocalizationCodec")
-    marks = deferred("reveal_bench.kinds.localization.canonical", "marks_of")
-    signs = deferred("reveal_bench.kinds.localization.canonical", "signs_of")
-    example_upload = deferred("reveal_bench.kinds.localization.canonical", "example_upload")
-    example_rows = deferred("reveal_bench.kinds.localization.canonical", "example_rows")
+    @override
+    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        from reveal_bench.kinds.localization.records import read_localization
 
+        return read_localization(folder, split)
+
+    @override
+    def read_manifest(self, folder: Path, split: str) -> Manifest:
+        from reveal_bench.kinds.localization.records import read_manifest
+
+        return read_manifest(folder, split)
+
+    @override
+    def lint(
+        self,
+        path: Path,
+        manifest: Manifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        from reveal_bench.kinds.localization.lint import lint_predictions
+
+        return lint_predictions(
+            path,
+            manifest,
+            grid=grid,
+            allow_missing=allow_missing,
+            leave_out_unknown=leave_out_unknown,
+            limits=limits,
+            name=name,
+        )
+
+    @override
+    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+        from reveal_bench.kinds.localization.cases import predictions_of_reader
+
+        return predictions_of_reader(record, said)
+
+    @override
+    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+        from reveal_bench.kinds.localization.cases import predictions_of
+
+        return predictions_of(annotations)
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        rows: CaseRows,
+        protocol: Mapping[str, Any],
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.localization.cases import answers_of_images
+
+        return answers_of_images(predictions, records, rows, protocol)
+
+    @override
+    def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.localization.released import disclose_cases
+
+        return disclose_cases(rows, self.released, resampling, min_cell=min_cell)
+
+    @override
+    def codec(self) -> LocalizationCodec:
+        from reveal_bench.kinds.localization.canonical import LocalizationCodec
+
+        return LocalizationCodec()
+
+    @override
+    def marks(
+        self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        from reveal_bench.kinds.localization.canonical import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+        from reveal_bench.kinds.localization.canonical import signs_of
+
+        return signs_of(predictions, manifest)
+
+    @override
+    def example_upload(self) -> tuple[Manifest, str]:
+        from reveal_bench.kinds.localization.canonical import example_upload
+
+        return example_upload()
+
+    @override
+    def example_rows(self) -> list[CaseRows]:
+        from reveal_bench.kinds.localization.canonical import example_rows
+
+        return example_rows()
+
+    @override
     def largest_cell(self, manifest: Manifest) -> tuple[int, str]:
         """How often the finding is asked for that is asked for most."""
         [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
         return n, f"cases of {finding}, the most of any finding"
 
+    @override
     def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """Findings to be found on an image."""
         return record.asked(asks)
 
+    @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """All findings, or those that have a ground truth."""
         from reveal_bench.kinds.localization.rows import findings_drawn
 
         return list(findings) if asks == "all" else findings_drawn(row, findings)
 
+    @override
     def holdout_tells(self, asks: str) -> str:
         """That findings are asked for by name."""
         if asks == "present":
@@ -78,18 +174,21 @@ class Localization(ImageKind):
             )
         return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
 
+    @override
     def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references, without contours."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, contours=False)
 
+    @override
     def each_reference(self, folder: Path, split: str) -> Iterator[LocalizationRecord]:
         """The same, a few at a time."""
         from reveal_bench.kinds.localization.records import each_localization
 
         return each_localization(folder, split, contours=False)
 
+    @override
     def prediction(self, answer: Any) -> LocalizationPrediction:
         """The place that was named."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
@@ -98,6 +197,7 @@ class Localization(ImageKind):
         place = answer.cell, answer.box, answer.mask, answer.score
         return LocalizationPrediction(answer.unit, answer.finding or "", points, *place)
 
+    @override
     def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
         """Finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
         if not isinstance(answer, Mapping):
@@ -108,12 +208,14 @@ class Localization(ImageKind):
         return [self.entry({"image_id": key, "finding": finding, **place_fields(place)})
                 for finding, place in answer.items() if place is not None]  # fmt: skip
 
+    @override
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
     ) -> dict[str, Any]:
         """Cells per side, and which findings are asked."""
         return {"grid": info.grid if grid is None else grid, "asks": info.asks}
 
+    @override
     def score(
         self,
         predictions: Sequence[LocalizationPrediction],

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.kind import Kind, deferred
+from reveal_bench.kinds.kind import Kind, override
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.kinds.cases import Annotations, Case
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.localization.records import LocalizationRecord, Manifest
+    from reveal_bench.kinds.localization.cases import Drawn
+    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.localization.rows import LocalizationTally
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
 
 
 class ImageKind(Kind):
@@ -36,54 +39,119 @@ class ImageKind(Kind):
     names_places: ClassVar = True
     reads_parquet: ClassVar = True
 
-    blank = deferred("reveal_bench.kinds.localization.rows", "blank_row")
-    row_faults = deferred("reveal_bench.kinds.localization.rows", "image_faults")
-    tally = deferred("reveal_bench.kinds.localization.rows", "LocalizationTally")
-    meanings = deferred("reveal_bench.kinds.localization.rows", "MEANINGS")
-    to_jsonl = deferred("reveal_bench.kinds.localization.formats", "predictions_to_jsonl")
-    by_reading = deferred("reveal_bench.kinds.localization.cases", "image_by_reading")
-    readings = deferred("reveal_bench.kinds.localization.cases", "drawn_readings")
-    agreed = deferred("reveal_bench.kinds.localization.cases", "agreed_regions")
-    case = deferred("reveal_bench.kinds.localization.cases", "case_of_image")
-    drawn_references = deferred("reveal_bench.kinds.localization.cases", "drawn_references")
-    drawn_predictions = deferred("reveal_bench.kinds.localization.cases", "drawn_predictions")
+    @override
+    def blank(self, row: Row) -> Row:
+        from reveal_bench.kinds.localization.rows import blank_row
 
+        return blank_row(row)
+
+    @override
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        from reveal_bench.kinds.localization.rows import image_faults
+
+        return image_faults(row, findings)
+
+    @override
+    def tally(self) -> LocalizationTally:
+        from reveal_bench.kinds.localization.rows import LocalizationTally
+
+        return LocalizationTally()
+
+    @property
+    @override
+    def meanings(self) -> Mapping[str, str]:
+        from reveal_bench.kinds.localization.rows import MEANINGS
+
+        return MEANINGS
+
+    @override
+    def to_jsonl(self, predictions: Iterable[LocalizationPrediction]) -> str:
+        from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+
+        return predictions_to_jsonl(predictions)
+
+    @override
+    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
+        from reveal_bench.kinds.localization.cases import image_by_reading
+
+        return image_by_reading(record, said)
+
+    @override
+    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+        from reveal_bench.kinds.localization.cases import drawn_readings
+
+        return drawn_readings(folder, split, records)
+
+    @override
+    def agreed(self, record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
+        from reveal_bench.kinds.localization.cases import agreed_regions
+
+        return agreed_regions(record, said, at_least)
+
+    @override
+    def case(self, record: LocalizationRecord) -> Case:
+        from reveal_bench.kinds.localization.cases import case_of_image
+
+        return case_of_image(record)
+
+    @override
+    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+        from reveal_bench.kinds.localization.cases import drawn_references
+
+        return drawn_references(records, manifest)
+
+    @override
+    def drawn_predictions(
+        self, predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: Manifest
+    ) -> Annotations:
+        from reveal_bench.kinds.localization.cases import drawn_predictions
+
+        return drawn_predictions(predictions, records, manifest)
+
+    @override
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""
         from reveal_bench.kinds.localization.rows import localization_features
 
         return localization_features(benchmark.findings)
 
+    @override
     def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
         """See :mod:`reveal_bench.kinds.localization.rows`."""
         from reveal_bench.kinds.localization.rows import COLUMNS
 
         return COLUMNS
 
+    @override
     def side_features(self, benchmark: Benchmark) -> Features:
         """Features of the config `masks`."""
         from reveal_bench.kinds.localization.rows import mask_features
 
         return mask_features(benchmark.findings)
 
+    @override
     def side_rows(self, record: LocalizationRecord, benchmark: Benchmark) -> list[Row]:
         """The ground-truth masks of an image as pictures."""
         from reveal_bench.kinds.localization.rows import mask_rows
 
         return mask_rows(record, benchmark.findings)
 
+    @override
     def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
         """The one picture of an image."""
         return (record.picture,)
 
+    @override
     def has_pixels(self, record: LocalizationRecord) -> bool:
         """Whether an image has a file, or its bytes are there."""
         return record.image is not None or super().has_pixels(record)
 
+    @override
     def without_image_bytes(self, record: LocalizationRecord) -> LocalizationRecord:
         """An image without its bytes."""
         return replace(record, image=None)
 
+    @override
     def row(self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         """The row of an image.
 
@@ -109,12 +177,14 @@ class ImageKind(Kind):
             )
         return localization_row(record, benchmark.findings)
 
+    @override
     def manifest_schema(self) -> pa.Schema:
         """Columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
         from reveal_bench.kinds.rows import text_schema
 
         return text_schema(image_id="text", study_id="text", view="text", width="whole", height="whole", asked="texts")
 
+    @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
         """An image, and the findings asked."""
         from reveal_bench.kinds.images import VIEWS
@@ -122,6 +192,7 @@ class ImageKind(Kind):
         entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
 
+    @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
         """An image of which nothing is known but its size and view."""
         from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -130,6 +201,7 @@ class ImageKind(Kind):
         told = {name: entry[name] for name in names}
         return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
 
+    @override
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per image and finding asked."""
         from reveal_bench.kinds.questions import Question, ViewedImage
@@ -139,6 +211,7 @@ class ImageKind(Kind):
             for finding in row.asked:
                 yield Question(f"{row.image_id}|{finding}", form, (image,), finding, info.asks == "present")
 
+    @override
     def entry(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Also ``mask``, an array (height, width) of the full image, bool or 0 and 1."""
         entry = dict(fields)
@@ -155,10 +228,12 @@ class ImageKind(Kind):
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
 
+    @override
     def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
         """The findings; images."""
         return manifest.findings, len(manifest.rows)
 
+    @override
     def manifest_entries(self, manifest: Manifest) -> list[dict[str, Any]]:
         """The images, and the findings asked."""
         return [asdict(row) for row in manifest.rows.values()]

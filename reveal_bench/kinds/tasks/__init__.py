@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reveal_bench.kinds.kind import Kind, deferred
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.kind import Kind, override
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.scored import Disclosure
+    from reveal_bench.kinds.tasks.canonical import TasksCodec
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
+    from reveal_bench.kinds.tasks.rows import TasksTally
     from reveal_bench.kinds.tasks.scoring import RubricRows
+    from reveal_bench.metrics.intervals import Resampling
 
 __all__ = ["Tasks"]
 
@@ -45,32 +53,122 @@ class Tasks(Kind):
     scored_by: ClassVar = "readers"
     run_report: ClassVar = "answers"
 
-    blank = deferred("reveal_bench.kinds.tasks.rows", "blank_task")
-    tally = deferred("reveal_bench.kinds.tasks.rows", "TasksTally")
-    row_faults = deferred("reveal_bench.kinds.tasks.rows", "task_faults")
-    meanings = deferred("reveal_bench.kinds.tasks.rows", "MEANINGS")
-    read_records = deferred("reveal_bench.kinds.tasks.records", "read_tasks")
-    read_manifest = deferred("reveal_bench.kinds.tasks.records", "read_task_manifest")
-    linter = deferred("reveal_bench.kinds.tasks.lint", "lint_tasks")
-    lint_options: ClassVar = ("allow_missing",)
-    to_jsonl = deferred("reveal_bench.kinds.tasks.lint", "answers_to_jsonl")
-    case = deferred("reveal_bench.kinds.tasks.cases", "case_of_task")
-    case_answers = deferred("reveal_bench.kinds.tasks.cases", "answers_of_tasks")
-    disclosing = deferred("reveal_bench.kinds.tasks.scoring", "disclose_ratings")
-    codec = deferred("reveal_bench.kinds.tasks.canonical", "TasksCodec")
-    marks = deferred("reveal_bench.kinds.tasks.canonical", "marks_of")
-    signs = deferred("reveal_bench.kinds.tasks.canonical", "signs_of")
+    @override
+    def blank(self, row: Row) -> Row:
+        from reveal_bench.kinds.tasks.rows import blank_task
 
+        return blank_task(row)
+
+    @override
+    def tally(self) -> TasksTally:
+        from reveal_bench.kinds.tasks.rows import TasksTally
+
+        return TasksTally()
+
+    @override
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        from reveal_bench.kinds.tasks.rows import task_faults
+
+        return task_faults(row, findings)
+
+    @property
+    @override
+    def meanings(self) -> Mapping[str, str]:
+        from reveal_bench.kinds.tasks.rows import MEANINGS
+
+        return MEANINGS
+
+    @override
+    def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
+        from reveal_bench.kinds.tasks.records import read_tasks
+
+        return read_tasks(folder, split)
+
+    @override
+    def read_manifest(self, folder: Path, split: str) -> TaskManifest:
+        from reveal_bench.kinds.tasks.records import read_task_manifest
+
+        return read_task_manifest(folder, split)
+
+    @override
+    def lint(
+        self,
+        path: Path,
+        manifest: TaskManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        from reveal_bench.kinds.tasks.lint import lint_tasks
+
+        return lint_tasks(path, manifest, allow_missing=allow_missing, limits=limits, name=name)
+
+    @override
+    def to_jsonl(self, predictions: Iterable[TaskAnswer]) -> str:
+        from reveal_bench.kinds.tasks.lint import answers_to_jsonl
+
+        return answers_to_jsonl(predictions)
+
+    @override
+    def case(self, record: TaskRecord) -> Case:
+        from reveal_bench.kinds.tasks.cases import case_of_task
+
+        return case_of_task(record)
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[TaskAnswer],
+        records: Sequence[TaskRecord],
+        rows: object,
+        protocol: Mapping[str, Any],
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.tasks.cases import answers_of_tasks
+
+        return answers_of_tasks(predictions, records, rows, protocol)
+
+    @override
+    def disclose(self, rows: RubricRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.tasks.scoring import disclose_ratings
+
+        return disclose_ratings(rows, self.released, resampling, min_cell=min_cell)
+
+    @override
+    def codec(self) -> TasksCodec:
+        from reveal_bench.kinds.tasks.canonical import TasksCodec
+
+        return TasksCodec()
+
+    @override
+    def marks(
+        self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        from reveal_bench.kinds.tasks.canonical import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
+        from reveal_bench.kinds.tasks.canonical import signs_of
+
+        return signs_of(predictions, manifest)
+
+    @override
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `tasks`."""
         from reveal_bench.kinds.tasks.rows import task_features
 
         return task_features()
 
+    @override
     def pictures(self, record: TaskRecord) -> tuple[PictureFile | None, ...]:
         """The pictures of the study, then those of the prior study."""
         return tuple(image.picture for image in (*record.images, *record.prior_images))
 
+    @override
     def row(self, record: TaskRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         """The row of a task; raises ValueError as :func:`~reveal_bench.kinds.tasks.rows.task_row` does."""
         from reveal_bench.kinds.images import developed_images
@@ -81,10 +179,12 @@ class Tasks(Kind):
         prior_images = developed_images(record.prior_images, developed[n_images:])
         return task_row(replace(record, images=images, prior_images=prior_images), developed)
 
+    @override
     def asked(self, record: TaskRecord, benchmark: Benchmark, asks: str) -> list[str]:
         """The category of the task."""
         return [record.category]
 
+    @override
     def manifest_schema(self) -> pa.Schema:
         """task_id, study_id, image ids, category and whether boxes are asked for."""
         from reveal_bench.kinds.rows import text_schema
@@ -92,6 +192,7 @@ class Tasks(Kind):
         ids = {"image_ids": "texts", "prior_image_ids": "texts"}
         return text_schema(task_id="text", study_id="text", **ids, category="text", requires_boxes="flag")
 
+    @override
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
         """A task and its images."""
         from reveal_bench.kinds.tasks.records import CATEGORIES
@@ -99,10 +200,12 @@ class Tasks(Kind):
         names = ("task_id", "study_id", "image_ids", "prior_image_ids", "requires_boxes")
         return {**{name: row[name] for name in names}, "category": CATEGORIES[row["category"]]}
 
+    @override
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """The code of the category, as text."""
         return [str(row["category"])]
 
+    @override
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TaskRecord:
         """A task of which nothing is known but its category, its images and whether it asks for boxes."""
         from reveal_bench.kinds.images import bare_images
@@ -112,16 +215,19 @@ class Tasks(Kind):
         told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
         return TaskRecord(patient_id="", prompt="", images=images, prior_images=prior_images, **told)
 
+    @override
     def further_features(self) -> dict[str, Features]:
         """Of the ratings of readers."""
         from reveal_bench.kinds.tasks.rows import ratings_features
 
         return {"ratings": ratings_features()}
 
+    @override
     def holdout_tells(self, asks: str) -> str:
         """Categories, and where boxes are asked for."""
         return "The manifest names the category of each task and whether it must localize, not its answer."
 
+    @override
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per task, with its prompt.
 
@@ -142,18 +248,21 @@ class Tasks(Kind):
             told: dict[str, Any] = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}
             yield Question(task.task_id, form, images, **told)
 
+    @override
     def prediction(self, answer: Any) -> TaskAnswer:
         """The answer in words, with its boxes."""
         from reveal_bench.kinds.tasks.records import TaskAnswer
 
         return TaskAnswer(answer.unit, answer.answer or "", answer.boxes)
 
+    @override
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
     ) -> dict[str, Any]:
         """What a task without an answer counts."""
         return {"missing": "lowest"}
 
+    @override
     def score(
         self,
         predictions: Sequence[TaskAnswer],
@@ -168,6 +277,7 @@ class Tasks(Kind):
         answered = [answer.task_id for answer in predictions]
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
 
+    @override
     def example_upload(self) -> tuple[TaskManifest, str]:
         """A manifest of one task, and a file that answers it."""
         from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
@@ -175,6 +285,7 @@ class Tasks(Kind):
         task = TaskQuestion("t", CATEGORIES[0], False, "What is shown?", None, {"i": (8, 8)})
         return TaskManifest("warm-up", "1", "test", (task,)), '{"task_id": "t", "answer": "Nothing."}'
 
+    @override
     def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
         """The criteria of the rubric and the categories of tasks; tasks."""
         from reveal_bench.kinds.tasks.records import CATEGORIES
@@ -182,6 +293,7 @@ class Tasks(Kind):
 
         return (*REPORTED, *CATEGORIES), len(manifest.tasks)
 
+    @override
     def manifest_entries(self, manifest: TaskManifest) -> list[dict[str, Any]]:
         """The prompts, and the category of each."""
         names = ("task_id", "prompt", "indication", "requires_boxes")
