@@ -76,7 +76,8 @@ def test_the_libraries_are_those_of_the_package_and_their_versions_can_be_held()
     extras = re.search(r'"\.\[([a-z0-9,]+)\]"', step)
     assert extras
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
-    assert "--constraint wheels/constraints.txt" in step
+    assert "--require-hashes" in step
+    assert "--constraint wheels/constraints.txt --build-constraint wheels/constraints.txt" in step
 
 
 def test_no_index_is_asked_for_our_own_name() -> None:
