@@ -41,6 +41,7 @@ lint: $(VENV)/.installed-dev docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --quiet .github/workflows
 
 # The documents as a site in site/: open site/index.html, or serve the folder to search it. A broken link stops the build.
 docs: $(VENV)/.installed-docs
