@@ -55,8 +55,9 @@ bench: $(VENV)/.installed-dev $(COCO)/.installed
 	$(BIN)/python benchmarks
 
 # The source distribution and the wheels of all platforms in dist/: built twice, checked, and tried where they run.
-wheels: $(WHEELS)/.installed
+wheels: $(WHEELS)/.installed $(VENV)/.installed-dev
 	$(WHEELS)/bin/python .ci/wheels.py
+	$(WHEELS)/bin/python .ci/try_wheels.py
 
 # Exact versions with the hashes of all their files, for every platform and Python; UPGRADE=--upgrade takes the newest ones.
 constraints: $(BIN)/uv
