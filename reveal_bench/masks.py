@@ -10,7 +10,7 @@ Strings come from unknown senders. pycocotools hangs, crashes or returns uniniti
 are read here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow
 the image or do not fill it, and masks of absurd size or run count are all refused.
 
-Polygons are filled as CheXlocalize's released masks were (Pillow >= 8.3.1, outline and fill, union of contours): the
+Polygons are filled as CheXlocalize's released masks were (by Pillow, outline and fill, union of contours): the
 result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
 
 References that are drawn as boxes alone are regions of pixels too.
