@@ -283,7 +283,9 @@ def _split_of(one: datasets.Dataset | datasets.IterableDataset) -> str:
 
 def _streamed_files(one: Any) -> list[str]:
     """The files that a streamed dataset reads; nothing of any other, or of one that is changed on the way."""
-    return [str(file) for file in getattr(getattr(one, "_ex_iterable", None), "kwargs", {}).get("files", ())]
+    listed = getattr(getattr(one, "_ex_iterable", None), "kwargs", {}).get("files", ())
+    # Before 4.5, `datasets` lists an iterable of files in place of each file
+    return [str(file) for entry in listed for file in ([entry] if isinstance(entry, str) else entry)]
 
 
 def _fingerprint(one: Any) -> str | None:

@@ -221,7 +221,7 @@ def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
     """The axis below rows of bars or marks: ticks with true minus signs, as many as there is room for."""
     from matplotlib.ticker import MaxNLocator
 
-    width = axes.get_window_extent().width / axes.get_figure(root=True).dpi * INCH  # type: ignore[union-attr]
+    width = axes.get_window_extent().width / axes.figure.dpi * INCH
     axes.xaxis.set_major_locator(MaxNLocator(max(2, int(width / 16)), integer=whole, steps=[1, 2, 5, 10]))
     axes.set_xlabel(label, labelpad=2)
     plain_axes(axes, across="x")

@@ -100,6 +100,8 @@ def fixed(name, kind):
 
 def as_format_1(folder):
     """Turn a folder into one of format 1; pyarrow 26 and newer reads its lists."""
+    if int(pa.__version__.partition(".")[0]) < 26:
+        pytest.skip("pyarrow before 26 cannot read format 1")
     for path in folder.glob("preview/*"):
         path.unlink()
     for path in folder.glob("*/*-of-*.parquet"):
