@@ -4,7 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # uv checks the hashes of constraints beside editable installations, which pip refuses.
-INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --constraint .ci/constraints.txt --build-constraint .ci/constraints.txt --python
+INSTALL_PINNED := $(BIN)/uv pip install --quiet --compile-bytecode --build-constraint .ci/constraints.txt --constraint
+INSTALL := $(INSTALL_PINNED) .ci/constraints.txt --python
+COMPILE = $(BIN)/uv pip compile $(UPGRADE) --quiet --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make constraints' --no-emit-package reveal-bench --no-emit-package reveal-leaderboard
 SOURCES := pyproject.toml .ci/hatch_build.py $(wildcard reveal_bench/_kernels*.[ch]) leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 # Processes of tests: one more than cores, since tests of servers and workers wait for those.
@@ -16,8 +19,12 @@ EXCHANGE := .venv-exchange
 PEERS := .venv-peers
 COCO := .venv-coco
 WHEELS := .venv-wheels
+OLDEST := .venv-oldest
+OLDEST_EXTRAS := curate,dicom,evaluate,receipts,report,run,saliency,scale,tables
+# Build, validate, load, score, compare, evaluate modules, report, curation, Hub, upload to a board.
+OLDEST_TESTS := tests/test_demo.py tests/test_evaluate_modules.py tests/test_kernels.py tests/api tests/cli tests/dataset/test_format.py tests/dataset/test_build.py
 
-.PHONY: dev demo test soak load lint docs bench wheels constraints clean
+.PHONY: dev demo test soak load lint docs bench wheels constraints test-oldest clean
 
 # .venv with everything that tests and linters need.
 dev: $(VENV)/.installed-dev
@@ -27,6 +34,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(LANES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# A part of the tests with the oldest versions that both pyproject.toml allow, on Python 3.11.
+test-oldest: $(OLDEST)/.installed
+	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/python -m pytest --numprocesses $(LANES) --dist loadfile $(OLDEST_TESTS)
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
@@ -41,7 +52,6 @@ lint: $(VENV)/.installed-dev docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/zizmor --offline --quiet .github/workflows
 
 # The documents as a site in site/: open site/index.html, or serve the folder to search it. A broken link stops the build.
 docs: $(VENV)/.installed-docs
@@ -55,16 +65,16 @@ bench: $(VENV)/.installed-dev $(COCO)/.installed
 	$(BIN)/python benchmarks
 
 # The source distribution and the wheels of all platforms in dist/: built twice, checked, and tried where they run.
-wheels: $(WHEELS)/.installed $(VENV)/.installed-dev
+wheels: $(WHEELS)/.installed
 	$(WHEELS)/bin/python .ci/wheels.py
-	$(WHEELS)/bin/python .ci/try_wheels.py
 
-# Exact versions with the hashes of all their files, for every platform and Python; UPGRADE=--upgrade takes the newest ones.
+# Exact versions with the hashes of all their files, for every platform and Python, and the oldest versions that are allowed;
+# UPGRADE=--upgrade takes the newest ones of what no pyproject.toml names.
 constraints: $(BIN)/uv
 	printf '%s\n' '--editable .[dev,dicom,docs]' '--editable ./leaderboard[postgresql,s3]' \
-	| $(BIN)/uv pip compile $(UPGRADE) --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	--custom-compile-command 'make constraints' --no-emit-package reveal-bench --no-emit-package reveal-leaderboard \
-	--group wheels --output-file .ci/constraints.txt -
+	| $(COMPILE) --universal --group wheels --output-file .ci/constraints.txt -
+	printf '%s\n' '--editable .[$(OLDEST_EXTRAS)]' '--editable ./leaderboard[postgresql,s3]' 'hypothesis>=6.100' 'pytest>=8.3' 'pytest-xdist>=3.6' \
+	| $(COMPILE) --resolution lowest-direct --output-file .ci/oldest.txt -
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -74,6 +84,11 @@ $(BIN)/uv:
 $(WHEELS)/.installed: $(BIN)/uv .ci/constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(WHEELS)
 	$(INSTALL) $(WHEELS) --group wheels
+	touch $@
+
+$(OLDEST)/.installed: $(BIN)/uv $(SOURCES) .ci/oldest.txt
+	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(OLDEST)
+	$(INSTALL_PINNED) .ci/oldest.txt --python $(OLDEST) --requirement .ci/oldest.txt --editable '.[$(OLDEST_EXTRAS)]' --editable './leaderboard[postgresql,s3]'
 	touch $@
 
 # torchvision of PyPI does not load beside a torch for processors alone, and keeps lmms-eval from starting.
