@@ -52,6 +52,7 @@ lint: $(VENV)/.installed-dev docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --quiet .github/workflows
 
 # The documents as a site in site/: open site/index.html, or serve the folder to search it. A broken link stops the build.
 docs: $(VENV)/.installed-docs
@@ -65,8 +66,9 @@ bench: $(VENV)/.installed-dev $(COCO)/.installed
 	$(BIN)/python benchmarks
 
 # The source distribution and the wheels of all platforms in dist/: built twice, checked, and tried where they run.
-wheels: $(WHEELS)/.installed
+wheels: $(WHEELS)/.installed $(VENV)/.installed-dev
 	$(WHEELS)/bin/python .ci/wheels.py
+	$(WHEELS)/bin/python .ci/try_wheels.py
 
 # Exact versions with the hashes of all their files, for every platform and Python, and the oldest versions that are allowed;
 # UPGRADE=--upgrade takes the newest ones of what no pyproject.toml names.

@@ -1,8 +1,9 @@
-"""What is wrong with an argument, as an object: whoever shows it need not take its message apart."""
+"""Problems of arguments and of files as objects: a page that shows one need not parse its message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
 class ArgumentError(ValueError):
@@ -42,3 +43,26 @@ class ArgumentError(ValueError):
         for name in self.others:
             rule = rule.replace(f"`{name}`", spell(name))
         return f"{spell(self.argument)} {rule}" + ("" if self.value is None else f", got {self.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong at one place of one file.
+
+    Attributes
+    ----------
+    file : path relative to the root
+    row : 1-based row, line or entry number, the id of an entry, or None for the whole file
+    field, rule, value : what is concerned, what must hold, and what was found instead
+    """
+
+    file: str
+    row: int | str | None
+    field: str
+    rule: str
+    value: str
+
+    def __str__(self) -> str:
+        place = self.file if self.row is None else f"{self.file}:{self.row}"
+        text = f"{place}: `{self.field}` {self.rule}, got {self.value}"
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -225,20 +225,29 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
 
 def _deepest(mask: BoolArray) -> tuple[int, int]:
     """Return (x, y): the squared distance is the least, over columns, of squared steps to a column and along it."""
-    left, right = np.flatnonzero(mask.any(axis=0))[[0, -1]]
-    mask = np.pad(mask[:, left : right + 1], 1)
-    rows = np.arange(len(mask))[:, None]
-    above = rows - np.maximum.accumulate(np.where(mask, 0, rows), axis=0)
-    below = np.minimum.accumulate(np.where(mask, len(mask), rows)[::-1], axis=0)[::-1] - rows
-    along = np.minimum(above, below) ** 2
-    y, x = np.nonzero(mask)
+    (top, bottom), (left, right) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
+    mask = np.pad(mask[top : bottom + 1, left : right + 1], 1)
+    along = _squares_along(mask)
+    most = np.minimum(along, _squares_along(mask.T).T)  # no pixel is farther from the outside
+    row, column = np.unravel_index(most.argmax(), mask.shape)
+    reached = (along[row] + (np.arange(mask.shape[1]) - column) ** 2).min()
+    y, x = np.nonzero(most >= reached)
     squares, step = along[y, x], 0
     while (is_open := squares >= (step + 1) ** 2).any():  # the others keep their distance, which is smaller
         y, x, squares, step = y[is_open], x[is_open], squares[is_open], step + 1
         beside = (along[y, np.maximum(x - step, 0)], along[y, np.minimum(x + step, mask.shape[1] - 1)])
         squares = np.minimum(squares, step**2 + np.minimum(*beside))
     first = int(squares.argmax())
-    return int(x[first] - 1 + left), int(y[first] - 1)
+    return int(x[first] - 1 + left), int(y[first] - 1 + top)
+
+
+def _squares_along(mask: BoolArray) -> IntArray:
+    """Return the squared distance of each pixel to the nearest one outside in its column."""
+    rows = np.arange(len(mask))[:, None]
+    above = rows - np.maximum.accumulate(np.where(mask, 0, rows), axis=0)
+    below = np.minimum.accumulate(np.where(mask, len(mask), rows)[::-1], axis=0)[::-1] - rows
+    squares: IntArray = np.minimum(above, below) ** 2
+    return squares
 
 
 def filtered_rows(ends: Ends, height: int, width: int, rows: Bytes) -> None:

@@ -31,6 +31,8 @@ BASE = {
     "version",
     "lazy",
     "arguments",
+    "tables",
+    "table_formats",
 }
 BELOW_MODELS = {"dataset", "evaluation", "predictions", "sources", "kinds", "entries", "metrics"} | BASE
 MAY_IMPORT: dict[str, set[str]] = {

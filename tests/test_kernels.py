@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os
+import shlex
+import struct
+import subprocess
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +25,38 @@ from reveal_bench.metrics.heat_maps import laid_over
 from tests.conftest import ROOT, random_masks
 from tests.test_masks import hard_masks
 
+
+class ServedLoops:
+    """The compiled loops in another process, which may emulate another platform: ``.ci/serve_library.c``."""
+
+    def __init__(self, command: str) -> None:
+        self._process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return partial(self._run, name)
+
+    def _run(self, name: str, *arguments: npt.NDArray[Any] | int) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = struct.pack("<q", len(name)) + name.encode() + struct.pack("<q", len(arguments))
+        for value in arguments:
+            if isinstance(value, np.ndarray):
+                request += struct.pack("<qqq", value.nbytes, value.size, value.shape[-1]) + value.tobytes()
+            else:
+                request += struct.pack("<qqq", -1, value, 0)
+        self._process.stdin.write(request)
+        self._process.stdin.flush()
+        assert self._process.stdout.read(8) == struct.pack("<q", 0)
+        for value, kind in zip(arguments, kernels._ARGUMENTS[name], strict=True):
+            if isinstance(value, np.ndarray):
+                content = self._process.stdout.read(value.nbytes)
+                if kind.isupper():
+                    value[...] = np.frombuffer(content, value.dtype).reshape(value.shape)
+
+
 LIBRARY = Path(kernels.__file__).with_name("libkernels.so")
-COMPILED = kernels.Loops(LIBRARY)
+SERVER = os.environ.get("REVEAL_LIBRARY_SERVER", "")
+COMPILED = ServedLoops(SERVER) if SERVER else kernels.Loops(LIBRARY)
 FUNCTIONS = {
     name: function
     for name, function in inspect.getmembers(kernels, inspect.isfunction)

@@ -27,7 +27,7 @@ from reveal_bench.arrays import IntArray
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Assignment, Sampled, read_table, write_table
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_table import read_table as read_any_table
+from reveal_bench.tables import scan_table
 
 PER_STUDY, MOST = 3, 300
 """Readers per study, and studies per reader at most (paper 004, section 2.2)."""
@@ -108,7 +108,7 @@ def read_readers(path: Path) -> dict[str, int]:
         With every problem: another column, a blank or repeated reader, a capacity that is not a whole number >= 0.
     """
     problems: list[Problem] = []
-    table = read_any_table(path, path.name, problems)
+    table = scan_table(path, path.name, problems)
     if table is None:
         raise BuildError(problems)
     if sorted(table.columns) != sorted(COLUMNS):
@@ -117,7 +117,7 @@ def read_readers(path: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     first: dict[str, int] = {}
     for row in table.rows:
-        reader, capacity = row.text("reader"), row.text("capacity")
+        reader, capacity = row["reader"], row["capacity"]
         if not reader:
             problems.append(Problem(path.name, row.number, "reader", "must name a reader", "a blank cell"))
         elif reader.casefold() in first:

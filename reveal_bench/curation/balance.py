@@ -16,7 +16,7 @@ Tests
 The table of facts
 ------------------
 What is known of studies: acquisition and demographics, one row per study, every cell a text. Any table of
-:mod:`reveal_bench.sources.study_table` will do; it may hold studies that are not asked for. A blank cell is missing,
+:mod:`reveal_bench.tables` will do; it may hold studies that are not asked for. A blank cell is missing,
 and so is everything of a study without a row; both are counted where they are compared. Columns named as the
 demographics of a study record (age_band, sex, race, patient_class) must hold their words, as they are published.
 """
@@ -37,7 +37,7 @@ from reveal_bench.dataset.balance import NAN, Column, Differences, mean_differen
 from reveal_bench.findings import hint
 from reveal_bench.sources.mapping import VOCABULARIES, folded
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns, read_table
+from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_table
 
 SIMULATED = 9_999
 SMALL = 5.0
@@ -206,7 +206,7 @@ def read_facts(
         With everything that is wrong: the table, its columns, a study in two rows, an unknown word.
     """
     problems: list[Problem] = []
-    table = read_table(path, path.name, problems)
+    table = scan_table(path, path.name, problems)
     if table is None or problems:
         raise BuildError(problems)
     names = [name for name in table.columns if name != key] if columns is None else list(columns)
@@ -225,20 +225,20 @@ def read_facts(
     return Facts(tuple(found), sum(study not in rows for study in studies), n_others)
 
 
-def _check_columns(table: StudyTable, key: str, names: Sequence[str], problems: list[Problem]) -> None:
+def _check_columns(table: InputTable, key: str, names: Sequence[str], problems: list[Problem]) -> None:
     problems += missing_columns(table, (key, *names))
     twice = sorted({name for name in names if name == key or names.count(name) > 1})
     problems += [Problem(table.file, None, "columns", "must be named once", f"{name!r} again") for name in twice]
 
 
 def _rows_of(
-    table: StudyTable, key: str, studies: set[str], problems: list[Problem]
+    table: InputTable, key: str, studies: set[str], problems: list[Problem]
 ) -> tuple[dict[str, TableRow], int]:
     """The rows of `studies`, and the number of the others."""
     rows: dict[str, TableRow] = {}
     n_others = 0
     for row in table.rows:
-        study = row.text(key)
+        study = row[key]
         if study not in studies:
             n_others += 1
         elif study in rows:
@@ -256,13 +256,13 @@ def _check_words(file: str, name: str, rows: Iterable[TableRow], problems: list[
     words = VOCABULARIES[name]
     known = {folded(word) for word in words} | {""}
     for row in rows:
-        if folded(row.text(name)) not in known:
+        if folded(row[name]) not in known:
             rule = f"must be blank or one of {', '.join(words)}"
-            problems.append(Problem(file, row.number, name, rule, hint(row.text(name), words)))
+            problems.append(Problem(file, row.number, name, rule, hint(row[name], words)))
 
 
 def _text(row: TableRow, name: str) -> str:
     """A cell; of a vocabulary its own spelling."""
-    text = row.text(name)
+    text = row[name]
     own = {folded(word): word for word in VOCABULARIES.get(name, ())}
     return own.get(folded(text), text)

@@ -42,7 +42,7 @@ from reveal_bench.curation.tables import (
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
-from reveal_bench.sources.study_table import TableRow
+from reveal_bench.tables import TableRow
 
 RELEASED, HOLDOUT = HALVES
 HISTORY_NAME = "history.parquet"
@@ -209,7 +209,7 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
     labels_of = {one.study_id: one.labels for one in placed}
 
     def read(row: TableRow, fail: Fail) -> Correction:
-        study, text, why = (row.text(name).strip() for name in CORRECTION_COLUMNS)
+        study, text, why = (row[name].strip() for name in CORRECTION_COLUMNS)
         entries = [part.strip() for part in text.split(";") if part.strip()]
         labels = labels_of_cell(entries or [""], "labels", fail)
         if study not in labels_of:

@@ -26,7 +26,7 @@ from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.tables import Suggestion
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
-from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, TableRow, missing_columns, read_table
+from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_table
 
 
 class OfStudy(Protocol):
@@ -81,41 +81,26 @@ def _failing(file: str, row: int | None, problems: list[Problem]) -> Fail:
     return fail
 
 
-def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list[Problem]) -> StudyTable | None:
-    suffix, fail = path.suffix.lower(), _failing(path.name, None, problems)
-    if suffix == ".parquet":
-        return _parquet(path, columns, fail)
-    if suffix not in TABLE_SUFFIXES:
-        fail("suffix", f"must be one of {', '.join(TABLE_SUFFIXES)}", suffix or "none")
+def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list[Problem]) -> InputTable | None:
+    if path.suffix.lower() == ".parquet" and not _are_plain(path, columns, _failing(path.name, None, problems)):
         return None
-    return read_table(path, path.name, problems, sheet=sheet)
+    return scan_table(path, path.name, problems, sheet=sheet, only=columns)
 
 
-def _parquet(path: Path, columns: Sequence[str], fail: Fail) -> StudyTable | None:
-    """Those of `columns` that are there; rows are counted from 1."""
+def _are_plain(path: Path, columns: Sequence[str], fail: Fail) -> bool:
+    """Whether the columns of a Parquet file, if it can be read, have types that keep identifiers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        fail("file", "must exist", "none")
-        return None
     try:
         schema = pq.read_schema(path)
-        table = pq.read_table(path, columns=[name for name in schema.names if name in columns])
-    except (OSError, pa.ArrowException) as error:
-        fail("file", "must be readable as parquet", str(error)[:200])
-        return None
-    for column in table.schema:
-        if not _is_plain(column.type):
+    except (OSError, pa.ArrowException):
+        return True  # as the reader of tables will say
+    for column in schema:
+        if column.name in columns and not _is_plain(column.type):
             fail(column.name, "must be a column of text, whole numbers or lists of text", str(column.type))
-            return None
-    if not table.num_rows:
-        fail("rows", "must hold at least one study", "none")
-    rows = (
-        TableRow(number, {name: _cell(value) for name, value in row.items()})
-        for number, row in enumerate(table.to_pylist(), start=1)
-    )
-    return StudyTable(path.name, tuple(schema.names), tuple(rows))
+            return False
+    return True
 
 
 def _is_plain(kind: Any) -> bool:
@@ -124,12 +109,6 @@ def _is_plain(kind: Any) -> bool:
     if pa.types.is_dictionary(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _is_plain(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
-
-
-def _cell(value: Any) -> str | list[Any]:
-    if value is None:
-        return ""
-    return value if isinstance(value, list) else str(value)
 
 
 GIVEN = "given"
@@ -274,7 +253,7 @@ def texts_digest(reports: Iterable[Report]) -> str:
 
 
 def _id(row: TableRow, column: str, fail: Fail) -> str:
-    cell = row.cells[column]
+    cell = row.cell(column)
     if not isinstance(cell, str) or not cell.strip():
         fail(column, "must be an id", "a blank cell" if isinstance(cell, str) else "a list")
         return ""
@@ -286,7 +265,7 @@ def _id(row: TableRow, column: str, fail: Fail) -> str:
 
 
 def _cell_text(row: TableRow, column: str, fail: Fail) -> str:
-    cell = row.cells[column]
+    cell = row.cell(column)
     if not isinstance(cell, str):
         fail(column, "must be the text of a report", "a list")
         return ""
@@ -295,7 +274,7 @@ def _cell_text(row: TableRow, column: str, fail: Fail) -> str:
 
 def _file_text(row: TableRow, column: str, root: Path, fail: Fail) -> str:
     """The text of the file that a cell names."""
-    cell = row.text(column)
+    cell = row[column]
     if not cell.strip():
         fail(column, "must name a text file", "a blank cell")
         return ""
@@ -329,5 +308,5 @@ def _checked(text: str, column: str, fail: Fail) -> str:
 
 
 def _entries(row: TableRow, columns: SuggestionColumns) -> list[object]:
-    cell = row.cells[columns.labels]
+    cell = row.cell(columns.labels)
     return (cell or [""]) if isinstance(cell, list) else [entry.strip() for entry in cell.split(columns.separator)]

@@ -31,8 +31,7 @@ from reveal_bench.curation.tables import (
 from reveal_bench.findings import hint
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_labels import labels_of_cell
-from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
-from reveal_bench.sources.study_table import read_table as read_any_table
+from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_table
 
 COLUMNS = {name: name for name in ("study", "reader", "answer", "comment", "labels")}
 """Field -> column, unless told otherwise; the last two may be missing."""
@@ -109,7 +108,7 @@ def import_votes(
 
 
 def check_votes(
-    table: StudyTable,
+    table: InputTable,
     assignments: Iterable[Assignment],
     sampled: Iterable[Sampled],
     *,
@@ -185,10 +184,10 @@ def vote_counts(
     }
 
 
-def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) -> StudyTable:
+def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) -> InputTable:
     """The table, with the columns that must be there; one that was named must, too."""
     problems: list[Problem] = []
-    table = read_any_table(path, path.name, problems)
+    table = scan_table(path, path.name, problems)
     if table is not None:
         problems += missing_columns(table, (columns[one] for one in required))
     if problems or table is None:
@@ -236,7 +235,7 @@ class _Checking:
 
     def _text(self, row: TableRow, field: str) -> str:
         column = self.columns[field]
-        text = row.text(column) if column in row.cells else ""
+        text = row.get(column, "")
         if not text and field in NEEDED:
             self._fail(row, field, "must not be blank", "a blank cell")
         return text
@@ -256,7 +255,7 @@ class _Checking:
             self._fail(row, "study", "must be answered once by a reader", value)
 
     def _labels(self, row: TableRow) -> Labels | None:
-        cell = row.cells.get(self.columns["labels"], "")
+        cell = row.cell(self.columns["labels"]) if self.columns["labels"] in row else ""
         if cell == "":
             return None
         entries = [one.strip() for one in cell.split(self.separator)] if isinstance(cell, str) else cell

@@ -1,6 +1,6 @@
 """Checks a dataset folder of any kind: files, tables, references, pictures, descriptions, holdout, and loading it.
 
-:func:`validate_folder` returns what it finds as :class:`reveal_bench.sources.source.Problem` and stops at nothing
+:func:`validate_folder` returns what it finds as :class:`reveal_bench.arguments.Problem` and stops at nothing
 that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
 
 With the private folder, it is also checked that the public one says the same of the holdout. What is told of a split

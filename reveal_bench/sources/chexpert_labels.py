@@ -35,7 +35,7 @@ from reveal_bench.sources.source import (
     is_synthetic,
 )
 from reveal_bench.sources.study_labels import reader_labels
-from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
+from reveal_bench.tables import InputTable, TableRow, scan_table
 
 PUBLISHED = {"studies of test": 500, "studies of validation": 200}
 """Counts of the published test and validation sets."""
@@ -181,16 +181,16 @@ def _by_study(path: Path, before: dict[str, _Said], problems: list[Problem]) -> 
 
 def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _Said]]:
     """Rows with their study and what they say; those with a problem are left out."""
-    table = read_table(path, path.name, problems)
+    table = scan_table(path, path.name, problems)
     if table is None:
         return
     columns = {label: name for name in table.columns if (label := canonical_finding(name, CHEXPERT_LABELS))}
     key = next(name for name in KEYS if name in table.columns)
     for row in table.rows:
-        match = _STUDY.fullmatch(row.text(key).replace("\\", "/"))
+        match = _STUDY.fullmatch(row[key].replace("\\", "/"))
         if match is None:
             rule = "must end like test/patient64741/study1"
-            problems.append(Problem(table.file, row.number, key, rule, repr(row.text(key))))
+            problems.append(Problem(table.file, row.number, key, rule, repr(row[key])))
             continue
         n_before = len(problems)
         labels = _labels(table, row, columns, problems)
@@ -200,10 +200,10 @@ def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, Tabl
             yield f"{match['patient']}_{match['study']}", row, _Said(split, match["patient"], labels, *facts)
 
 
-def _labels(table: StudyTable, row: TableRow, columns: dict[str, str], problems: list[Problem]) -> tuple[str, ...]:
+def _labels(table: InputTable, row: TableRow, columns: dict[str, str], problems: list[Problem]) -> tuple[str, ...]:
     present = []
     for label in CHEXPERT_LABELS:
-        text = row.text(columns[label]).strip()
+        text = row[columns[label]].strip()
         if text not in _VALUES:
             rule = "must be 0 or 1: an uncertain or blank label is not a reference"
             problems.append(Problem(table.file, row.number, columns[label], rule, repr(text)))
@@ -212,17 +212,17 @@ def _labels(table: StudyTable, row: TableRow, columns: dict[str, str], problems:
     return tuple(present)
 
 
-def _facts(table: StudyTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:
+def _facts(table: InputTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:
     """Sex and age band, unknown where the table has none."""
     sex, band = UNKNOWN, UNKNOWN
     if "Sex" in table.columns:
-        text = row.text("Sex").strip()
+        text = row["Sex"].strip()
         if text not in _SEXES:
             problems.append(Problem(table.file, row.number, "Sex", f"must be one of {', '.join(_SEXES)}", repr(text)))
         sex = _SEXES.get(text, UNKNOWN)
     if "Age" in table.columns:
         try:
-            band = age_band(float(row.text("Age")))
+            band = age_band(float(row["Age"]))
         except ValueError:
-            problems.append(Problem(table.file, row.number, "Age", "must be a number of years", repr(row.text("Age"))))
+            problems.append(Problem(table.file, row.number, "Age", "must be a number of years", repr(row["Age"])))
     return sex, band

@@ -23,7 +23,7 @@ from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, spelled_labels
-from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, read_table
+from reveal_bench.tables import TABLE_SUFFIXES, InputTable, scan_table
 
 if TYPE_CHECKING:
     from reveal_bench.dicom import DicomFile, Header
@@ -232,7 +232,7 @@ _NAMES = {"sex": r"sex|gender", "race": r"race|ethnic", "patient_class": r"class
 class Guess:
     """A guess at one table: `content` as YAML data, `n_matched` of `n_studies` studies, notes on what is left open."""
 
-    table: StudyTable
+    table: InputTable
     content: dict[str, Any]
     n_matched: int
     n_studies: int
@@ -283,7 +283,7 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
     for path in tables_below(root):
         problems: list[Problem] = []
         try:
-            table = read_table(path, path.relative_to(root).as_posix(), problems)
+            table = scan_table(path, path.relative_to(root).as_posix(), problems)
         except ImportError:
             continue
         if table is not None and table.rows:
@@ -299,8 +299,8 @@ def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
     return best
 
 
-def _guess(table: StudyTable, tree: StudyTree) -> Guess | None:
-    cells = {column: [row.text(column) for row in table.rows] for column in table.columns}
+def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
+    cells = {column: [row[column] for row in table.rows] for column in table.columns}
     key = _study_key(cells, tree)
     if key is None:
         return None
@@ -351,7 +351,7 @@ def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, 
     return None if best is None else (best[1], best[2], best[0])
 
 
-def _labels(table: StudyTable, cells: dict[str, list[str]]) -> tuple[dict[str, Any], list[str], set[str]]:
+def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, Any], list[str], set[str]]:
     """How labels are given, notes, and the columns that give them."""
     wide = {}
     for column, texts in cells.items():
@@ -363,7 +363,7 @@ def _labels(table: StudyTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
         notes = [f"No column for {', '.join(missing)}: never present"] if missing else []
         return {"wide": wide}, notes, set(wide)
     for column in cells:
-        values = [row.cells[column] for row in table.rows[:SAMPLE]]
+        values = [row.cell(column) for row in table.rows[:SAMPLE]]
         lists = [value for value in values if isinstance(value, list) or value.startswith("[")]
         if (
             lists

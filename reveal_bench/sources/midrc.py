@@ -50,7 +50,7 @@ from reveal_bench.sources.reveal_cxr import (
 )
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic, read_json
 from reveal_bench.sources.study_labels import age_of
-from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
+from reveal_bench.tables import InputTable, TableRow, scan_table
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -118,7 +118,7 @@ def find_nodes(root: Path) -> dict[str, Path]:
 def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
     """Read everything that :func:`find_nodes` finds."""
     nodes = Nodes()
-    tables: list[tuple[str, StudyTable]] = []
+    tables: list[tuple[str, InputTable]] = []
     for name, path in find_nodes(root).items():
         role = _role(path)
         assert role is not None
@@ -126,7 +126,7 @@ def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
         if role == "manifest":
             _read_manifest(nodes, path, name, problems)
             continue
-        table = read_table(path, name, problems)
+        table = scan_table(path, name, problems)
         if table is not None:
             tables.append((role, _bare(table)))
     for role, table in sorted(tables, key=lambda found: ("case", "imaging_study").count(found[0]), reverse=True):
@@ -194,12 +194,9 @@ def _role(path: Path) -> str | None:
     return match[1].lower() if match else None
 
 
-def _bare(table: StudyTable) -> StudyTable:
+def _bare(table: InputTable) -> InputTable:
     """The same without the ``*`` of required columns."""
-    rows = tuple(
-        TableRow(row.number, {name.lstrip("*"): cell for name, cell in row.cells.items()}) for row in table.rows
-    )
-    return StudyTable(table.file, tuple(name.lstrip("*") for name in table.columns), rows)
+    return table.renamed(lambda name: name.lstrip("*"))
 
 
 def _read_manifest(nodes: Nodes, path: Path, name: str, problems: list[Problem]) -> None:
@@ -218,13 +215,13 @@ def _entry(source: str, number: int, cells: dict[str, Any]) -> FileEntry:
     return FileEntry(source, number, cells["file_name"], int(size) if size.isdigit() else None, md5 or None)
 
 
-def _read_series(nodes: Nodes, table: StudyTable, _: list[Problem]) -> None:
+def _read_series(nodes: Nodes, table: InputTable, _: list[Problem]) -> None:
     for row in table.rows:
-        if row.cells.get("file_name"):
-            nodes.entries.append(_entry(table.file, row.number, dict(row.cells)))
+        if row.get("file_name"):
+            nodes.entries.append(_entry(table.file, row.number, dict(row)))
 
 
-def _read_cases(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> None:
+def _read_cases(nodes: Nodes, table: InputTable, problems: list[Problem]) -> None:
     for row, case in _keyed(table, "submitter_id", nodes.cases, problems):
         nodes.cases[case] = {
             "age_band": _age(row, table.file, "age_at_index", problems),
@@ -233,12 +230,12 @@ def _read_cases(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> Non
         }
 
 
-def _read_studies(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> None:
+def _read_studies(nodes: Nodes, table: InputTable, problems: list[Problem]) -> None:
     for row, uid in _keyed(table, "study_uid", nodes.studies, problems):
         column = next((name for name in ("case_ids", "cases.submitter_id", "case_id") if name in table.columns), "")
-        cases = text_list(row.text(column)) if column else []
+        cases = text_list(row[column]) if column else []
         if cases is None or len(cases) > 1:
-            problems.append(Problem(table.file, row.number, column, "must name one case", repr(row.text(column)[:80])))
+            problems.append(Problem(table.file, row.number, column, "must name one case", repr(row[column][:80])))
             continue
         facts = dict(nodes.cases.get(cases[0], {})) if cases else {}
         age = _age(row, table.file, "age_at_imaging", problems)
@@ -247,14 +244,14 @@ def _read_studies(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> N
             nodes.studies[uid]["patient_key"] = cases[0]
 
 
-def _read_mrale(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> None:
+def _read_mrale(nodes: Nodes, table: InputTable, problems: list[Problem]) -> None:
     column = next((name for name in table.columns if folded(name.replace("_", " ")) == "mrale score"), None)
     if column is None:
         value = ", ".join(table.columns)[:200]
         problems.append(Problem(table.file, None, "columns", "must have `mRALE Score`", value))
         return
     for row, uid in _keyed(table, "StudyInstanceUID", nodes.mrale, problems):
-        text = row.text(column)
+        text = row[column]
         if not text.isdigit() or int(text) not in MRALE_RANGE:
             problems.append(Problem(table.file, row.number, column, "must be a whole number of 0 to 24", repr(text)))
         else:
@@ -262,14 +259,14 @@ def _read_mrale(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> Non
 
 
 def _keyed(
-    table: StudyTable, column: str, known: dict[str, Any], problems: list[Problem]
+    table: InputTable, column: str, known: dict[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[TableRow, str]]:
     """Rows with their key in `column`, which must be there and stand once."""
     if column not in table.columns:
         problems.append(Problem(table.file, None, "columns", f"must have `{column}`", hint(column, table.columns)))
         return
     for row in table.rows:
-        key = row.text(column)
+        key = row[column]
         if not key or key in known:
             value = f"{key!r} again" if key else "a blank cell"
             problems.append(Problem(table.file, row.number, column, "must occur, in one row only", value))
@@ -278,9 +275,9 @@ def _keyed(
 
 
 def _age(row: TableRow, file: str, column: str, problems: list[Problem]) -> str:
-    if folded(str(row.cells.get(f"{column}_gt89", ""))) in _YES:
+    if folded(row.get(f"{column}_gt89", "")) in _YES:
         return age_band(90)
-    text = str(row.cells.get(column, ""))
+    text = row.get(column, "")
     years = age_of(text)
     if years is not None and years <= 150:
         return age_band(years)
@@ -290,7 +287,7 @@ def _age(row: TableRow, file: str, column: str, problems: list[Problem]) -> str:
 
 
 def _word(row: TableRow, file: str, column: str, words: dict[str, str], problems: list[Problem]) -> str:
-    text = str(row.cells.get(column, ""))
+    text = row.get(column, "")
     if folded(text) in words:
         return words[folded(text)]
     if folded(text) not in _UNKNOWN:

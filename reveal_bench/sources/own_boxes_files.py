@@ -18,7 +18,7 @@ from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapp
 from reveal_bench.sources.reveal_cxr import UNDIVIDED
 from reveal_bench.sources.source import BuildError, Problem, read_json
 from reveal_bench.sources.study_labels import NO_LABEL, image_stem
-from reveal_bench.sources.study_table import missing_columns, read_table
+from reveal_bench.tables import missing_columns, scan_table
 
 KEYS = ("boxes", "sheet", "image", "finding", "xyxy", "xywh", "coordinates", "reader", "images", "findings", "ids")
 OF_COCO = ("boxes", "images", "findings", "ids")
@@ -199,13 +199,13 @@ def _rows(
 ) -> tuple[list[TableRow], tuple[str, ...]]:
     """Rows of a table with the columns that a mapping names, and all columns; none after noting what is wrong."""
     problems: list[Problem] = []
-    table = read_table(path, path.name, problems, sheet=sheet)
+    table = scan_table(path, path.name, problems, sheet=sheet)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
     for problem in problems:
         faults.add(problem, None)
     if table is None or problems:
         return [], ()
-    cells = ({column: row.text(column) for column in columns} for row in table.rows)
+    cells = ({column: row[column] for column in columns} for row in table.rows)
     rows = [TableRow(table.file, row.number, values) for row, values in zip(table.rows, cells, strict=True)]
     return rows, table.columns
 

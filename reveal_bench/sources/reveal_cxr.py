@@ -3,7 +3,7 @@
 Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. How the files of
 that release lie is not public, so nothing is assumed: images are grouped into studies by their headers
 (:mod:`reveal_bench.sources.dicom_tree`), the table is read in any usual form
-(:mod:`reveal_bench.sources.study_table`), and a YAML file says what its columns mean
+(:mod:`reveal_bench.tables`), and a YAML file says what its columns mean
 (:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or the one that is given.
 
 Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used by itself.
@@ -51,7 +51,7 @@ from reveal_bench.sources.source import (
     is_synthetic,
 )
 from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies, reader_labels
-from reveal_bench.sources.study_table import StudyTable, read_table
+from reveal_bench.tables import InputTable, scan_table
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -428,7 +428,7 @@ class Joining:
     root: Path
     tree: StudyTree
     mapping: StudyMapping | None = None
-    table: StudyTable | None = None
+    table: InputTable | None = None
     rows: list[LabelledStudy] = field(default_factory=list)
     joined: list[Joined] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -485,7 +485,7 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
             joining.warnings.append(f"{told}; list your own `findings` to leave them out")
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
-        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
+        joining.table = scan_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
         # A row that cannot be read may be any study's, which would then lack a reader and perhaps a label
         lacks_rows = "reader" in read.rules and bool(joining.problems)
         if joining.table is not None and check_columns(read, joining.table, joining.problems) and not lacks_rows:

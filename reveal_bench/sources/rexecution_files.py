@@ -2,7 +2,7 @@
 
 The original tasks and ratings of paper 001 are not public: these are a user's own files, in one form.
 
-``tasks.csv`` (or .tsv, .xlsx, .json, .jsonl; see :mod:`reveal_bench.sources.study_table`), one row per task:
+``tasks.csv`` (or .tsv, .xlsx, .json, .jsonl; see :mod:`reveal_bench.tables`), one row per task:
 
 =====================  ==========================================================================================
 column                 meaning
@@ -33,7 +33,7 @@ reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height
 language, image_content, image_style, whole numbers from 1 to 5 or blank. A column content is checked to be the smallest
 of process, execution and synthesis, and never stored.
 
-Files are found by their names. How each form is read is said in :mod:`reveal_bench.sources.study_table`. In a column
+Files are found by their names. How each form is read is said in :mod:`reveal_bench.tables`. In a column
 name case, blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell,
 ``null`` and a missing key are the same: the cell is left out of its row. Columns that nobody knows are told with the
 nearest one that is known.
@@ -50,12 +50,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reveal_bench import tables
 from reveal_bench.findings import nearest_names
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, ReferenceBox
-from reveal_bench.sources import study_table
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_table import TABLE_SUFFIXES, Cell, StudyTable
+from reveal_bench.tables import TABLE_SUFFIXES, InputTable
 
 SUFFIXES = TABLE_SUFFIXES
 
@@ -64,7 +64,7 @@ class Row(NamedTuple):
     """One row: its line (row of a sheet, entry of a list), and its cells by canonical column."""
 
     line: int
-    cells: dict[str, Cell]
+    cells: dict[str, str | list[Any]]
 
 
 @dataclass
@@ -117,7 +117,7 @@ def read_table(
     table = CanonicalTable(path.name)
     found: list[Problem] = []
     try:
-        raw = study_table.read_table(path, path.name, found)
+        raw = tables.scan_table(path, path.name, found)
     except ImportError as error:
         raw = None
         found = [Problem(path.name, None, "file", "must be readable", str(error))]
@@ -132,14 +132,14 @@ def read_table(
     got = ", ".join(map(repr, raw.columns))
     problems += [Problem(path.name, None, name, "must be a column", got) for name in lacking]
     for row in raw.rows if not lacking else ():
-        cells = {known[name]: cell for name, cell in row.cells.items() if name in known and cell != ""}
-        if any(cell != "" for cell in row.cells.values()):
+        cells = {known[name]: row.cell(name) for name, text in row.items() if name in known and text}
+        if any(row.values()):
             table.rows.append(Row(row.number, cells))
     return table
 
 
 def _canonical(
-    raw: StudyTable, columns: Mapping[str, Sequence[str]], problems: list[Problem], warnings: list[str]
+    raw: InputTable, columns: Mapping[str, Sequence[str]], problems: list[Problem], warnings: list[str]
 ) -> dict[str, str]:
     """Column as written -> canonical."""
     canonical = {fold(name): column for column, aliases in columns.items() for name in (column, *aliases)}

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from reveal_bench.arguments import Problem as Problem  # many import it from here
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.files import parse_json
 from reveal_bench.kinds.findings.records import StudyRecord
@@ -40,29 +41,6 @@ SYNTHETIC_MARKER = "SYNTHETIC.txt"
 
 SHOWN = 50
 """Problems written out in the message of a BuildError; all are in its `problems`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong at one place of one file.
-
-    Attributes
-    ----------
-    file : path relative to the root
-    row : 1-based row, line or entry number, the id of an entry, or None for the whole file
-    field, rule, value : what is concerned, what must hold, and what was found instead
-    """
-
-    file: str
-    row: int | str | None
-    field: str
-    rule: str
-    value: str
-
-    def __str__(self) -> str:
-        place = self.file if self.row is None else f"{self.file}:{self.row}"
-        text = f"{place}: `{self.field}` {self.rule}, got {self.value}"
-        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class BuildError(ValueError):

@@ -32,7 +32,7 @@ from reveal_bench.sources.mapping import (
 )
 from reveal_bench.sources.pictures import SUFFIXES
 from reveal_bench.sources.source import Extra, Problem
-from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
+from reveal_bench.tables import InputTable, TableRow, missing_columns
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -72,7 +72,7 @@ class LabelledStudy:
     readings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def check_columns(mapping: StudyMapping, table: StudyTable, problems: list[Problem]) -> bool:
+def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Problem]) -> bool:
     """Whether every column that the mapping names is there."""
     missing = missing_columns(table, mapping.columns, named_in=mapping.file)
     problems += missing
@@ -80,7 +80,7 @@ def check_columns(mapping: StudyMapping, table: StudyTable, problems: list[Probl
 
 
 def labelled_studies(
-    mapping: StudyMapping, table: StudyTable, problems: list[Problem]
+    mapping: StudyMapping, table: InputTable, problems: list[Problem]
 ) -> tuple[list[LabelledStudy], set[str]]:
     """Every study whose rows have no problem, and the study keys of the others."""
     found: dict[str, LabelledStudy] = {}
@@ -204,7 +204,7 @@ class _Row:
 
     def read(self) -> LabelledStudy:
         rules = self.mapping.rules
-        key = self.row.text(self.mapping.key_column)
+        key = self.row[self.mapping.key_column]
         if self.mapping.key_matches == "file":
             key = image_stem(key)
         if not key:
@@ -254,7 +254,7 @@ class _Row:
     def _word(self, rule: ColumnRule, words: tuple[str, ...]) -> str | None:
         """A cell as one of `words`; None for unknown."""
         column = rule.column or ""
-        text = self.row.text(column)
+        text = self.row[column]
         values = rule.values or {}
         if folded(text) in values:
             return values[folded(text)]
@@ -271,7 +271,7 @@ class _Row:
         if "n_agree_all" not in self.mapping.rules:
             return known
         column = self.mapping.rules["n_agree_all"].column or ""
-        text = self.row.text(column)
+        text = self.row[column]
         if not text:
             return known
         if text not in ("0", "1", "2", "3"):
@@ -282,7 +282,7 @@ class _Row:
         return int(text)
 
     def _age_band(self, rule: ColumnRule) -> str | None:
-        text = self.row.text(rule.column or "")
+        text = self.row[rule.column or ""]
         if not text or folded(text) == UNKNOWN:
             return None
         years = age_of(text)
@@ -304,7 +304,7 @@ class _Row:
         return name
 
     def _needed(self, what: str, column: str | None) -> str:
-        text = self.row.text(column or "")
+        text = self.row[column or ""]
         if not text:
             self.fail(column or "", f"must not be blank, as it gives the {what.replace('_', ' ')}", "a blank cell")
         return text
@@ -328,7 +328,7 @@ class _Row:
         rule = self.mapping.labels
         if rule.form == "wide":
             return self._wide()
-        cell = self.row.cells[rule.column]
+        cell = self.row.cell(rule.column)
         entries: list[object]
         if isinstance(cell, list):
             entries = cell
@@ -353,7 +353,7 @@ class _Row:
     def _wide(self) -> tuple[str, ...]:
         rule, present = self.mapping.labels, set()
         for column, label in rule.columns.items():
-            text = folded(self.row.text(column))
+            text = folded(self.row[column])
             if rule.cells.get(text) == "present" or (text in PRESENT and text not in rule.cells):
                 present.add(label)
             elif rule.cells.get(text) != "absent" and text not in ABSENT:

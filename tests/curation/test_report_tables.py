@@ -136,10 +136,10 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "field", "rule"),
     [
-        ("t.txt", "study,patient,report\n", "suffix", "must be one of .csv, .tsv, .xlsx, .json, .jsonl, .parquet"),
+        ("t.pdf", "%PDF-1.7\n\0\1", "column", "must be a column of t.pdf"),
         ("t.csv", "", "file", "must have a row of column names"),
         ("t.csv", "study,patient,report\n", "rows", "must hold at least one study"),
-        ("t.csv", "Study,patient,report\n1,p,x\n", "column", "must be a column of t.csv"),
+        ("t.csv", "id,patient,report\n1,p,x\n", "column", "must be a column of t.csv"),
         ("t.csv", "study,patient,report\n1,p\n", "row", "must have 3 cells, as the head has"),
         ("t.json", "{}", "file", "must be a JSON list of objects"),
         ("t.parquet", "PAR1 but not really", "file", "must be readable as parquet"),

@@ -21,7 +21,7 @@ from reveal_bench.dataset.balance import Column
 from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_labels import check_columns, labelled_studies
-from reveal_bench.sources.study_table import read_table as read_any_table
+from reveal_bench.tables import scan_table
 from tests.curation.made_folder import AO, CM, COPD, done, make_folder, make_folder_to_split
 
 
@@ -196,7 +196,7 @@ def test_a_builder_reads_the_two_files(folder: CurationFolder, facts: Path) -> N
     split(folder, facts, study_key="folder")
     problems: list[Problem] = []
     mapping = read_mapping(folder.path("benchmark/mapping.yaml"))
-    table = read_any_table(folder.path("benchmark") / mapping.table, "labels.csv", problems)
+    table = scan_table(folder.path("benchmark") / mapping.table, "labels.csv", problems)
     assert table is not None
     assert check_columns(mapping, table, problems)
     studies, _ = labelled_studies(mapping, table, problems)

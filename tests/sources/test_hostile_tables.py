@@ -16,11 +16,10 @@ import zipfile
 
 import pytest
 
-from reveal_bench.sources import study_table
 from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.reveal_cxr import read
 from reveal_bench.sources.source import BuildError
-from reveal_bench.sources.study_table import read_table
+from reveal_bench.tables import TABLE_SUFFIXES, TableLimits, scan_table
 from tests.sources.reveal_trees import MAPPING, TABLE, write_tree
 
 NO_PIPES = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -29,7 +28,7 @@ SHEET = "xl/worksheets/sheet1.xml"
 
 def messages(path, **options):
     problems = []
-    table = read_table(path, path.name, problems, **options)
+    table = scan_table(path, path.name, problems, **options)
     assert (table is None) == bool(problems)
     return [str(problem) for problem in problems]
 
@@ -53,7 +52,7 @@ def workbook(path, changed=None, *, method=zipfile.ZIP_DEFLATED):
 
 
 @NO_PIPES
-@pytest.mark.parametrize("suffix", study_table.TABLE_SUFFIXES)
+@pytest.mark.parametrize("suffix", TABLE_SUFFIXES)
 def test_a_table_that_is_no_regular_file(tmp_path, suffix):
     path = tmp_path / f"t{suffix}"
     os.mkfifo(path)
@@ -119,14 +118,16 @@ def cut_in_half(part):
         ({"xl/styles.xml": cut_in_half}, "not an xlsx file: ParseError"),
         ({SHEET: lambda part: part.replace(INLINE, b't="s"><v>99</v>')}, "not an xlsx file: IndexError"),
         ({SHEET: lambda part: part.replace(b'r="A2"', b'r="99"')}, "not an xlsx file: "),
-        ({SHEET: lambda part: part.replace(b'<row r="3"', b'<row r="9999999999"')}, "more than 1,000 rows"),
     ],
 )
-def test_a_workbook_that_is_damaged(tmp_path, monkeypatch, changed, message):
-    assert study_table.MOST_SHEET_ROWS == 1_048_576  # as Excel; it takes seconds to get there
-    monkeypatch.setattr(study_table, "MOST_SHEET_ROWS", 1000)
-    (said,) = messages(workbook(tmp_path / "t.xlsx", changed))
-    assert said.startswith(f"t.xlsx: `file` must be readable as xlsx in UTF-8, got {message}")
+def test_a_workbook_that_is_damaged(tmp_path, changed, message):
+    (said,) = messages(workbook(tmp_path / "t.xlsx", changed), limits=TableLimits(rows=1000))
+    assert said.startswith(f"t.xlsx: `file` must be readable as xlsx, got {message}")
+
+
+def test_a_workbook_with_too_many_rows(tmp_path):
+    path = workbook(tmp_path / "t.xlsx", {SHEET: lambda part: part.replace(b'<row r="3"', b'<row r="9999999999"')})
+    assert messages(path, limits=TableLimits(rows=1000)) == ["t.xlsx:1002: `rows` must be at most 1,000, got more"]
 
 
 def test_an_archive_that_is_damaged(tmp_path):
@@ -139,7 +140,7 @@ def test_an_archive_that_is_damaged(tmp_path):
     for damaged in (data, whole[:-30], whole[: len(whole) // 2], b"", b"PK\x05\x06" + bytes(18)):
         path.write_bytes(damaged)
         (said,) = messages(path)
-        assert "must be readable as xlsx in UTF-8, got not an xlsx file: " in said
+        assert "must be readable as xlsx, got not an xlsx file: " in said
 
 
 def test_a_workbook_without_enough_memory(tmp_path, monkeypatch):
@@ -150,15 +151,14 @@ def test_a_workbook_without_enough_memory(tmp_path, monkeypatch):
 
     path = workbook(tmp_path / "t.xlsx")
     monkeypatch.setattr(openpyxl, "load_workbook", exhausted)
-    assert messages(path) == ["t.xlsx: `file` must be readable as xlsx in UTF-8, got not an xlsx file: MemoryError"]
+    assert messages(path) == ["t.xlsx: `file` must be readable as xlsx, got not an xlsx file: MemoryError"]
 
 
-def test_a_workbook_that_unpacks_to_too_much(tmp_path, monkeypatch):
-    assert study_table.MAX_SHEET_BYTES == 256 << 20
-    monkeypatch.setattr(study_table, "MAX_SHEET_BYTES", 2 << 20)
+def test_a_workbook_that_unpacks_to_too_much(tmp_path):
+    assert TableLimits().document_bytes == 256 << 20
     path = workbook(tmp_path / "t.xlsx", {"xl/theme/theme1.xml": lambda part: part + b" " * (3 << 20)})
     assert path.stat().st_size < 1 << 20
-    (said,) = messages(path)
+    (said,) = messages(path, limits=TableLimits(document_bytes=2 << 20))
     assert "bytes unpacked; at most 2,097,152 are read" in said
 
 
@@ -182,14 +182,12 @@ def test_columns_without_names(tmp_path):
     assert messages(path) == [f"t.csv:1: {rule}, got a blank more than once"]
 
 
-def test_parts_count_together(tmp_path, monkeypatch):
+def test_parts_count_together(tmp_path):
     path = workbook(tmp_path / "t.xlsx")
     with zipfile.ZipFile(path) as archive:
         sizes = [info.file_size for info in archive.infolist()]
-    monkeypatch.setattr(study_table, "MAX_SHEET_BYTES", sum(sizes))
-    assert messages(path) == []
-    monkeypatch.setattr(study_table, "MAX_SHEET_BYTES", sum(sizes) - 1)
-    (said,) = messages(path)
+    assert messages(path, limits=TableLimits(document_bytes=sum(sizes))) == []
+    (said,) = messages(path, limits=TableLimits(document_bytes=sum(sizes) - 1))
     assert f"{sum(sizes):,} bytes unpacked" in said
 
 
@@ -202,9 +200,9 @@ def test_a_sheet_whose_head_claims_more_than_it_has(tmp_path):
         return part.replace(b"</sheetData>", b'<row r="200000"><c r="B200000" t="str"><v>x</v></c></row></sheetData>')
 
     problems = []
-    table = read_table(workbook(tmp_path / "t.xlsx", {SHEET: boast}), "t.xlsx", problems)
+    table = scan_table(workbook(tmp_path / "t.xlsx", {SHEET: boast}), "t.xlsx", problems)
     assert problems == []
-    assert [(row.number, *row.cells.values()) for row in table.rows] == [
+    assert [(row.number, *row.values()) for row in table.rows] == [
         (2, "1.2.1", "COPD"), (3, "1.2.2", ""), (200000, "", "x"),
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.reveal_cxr import read
 from reveal_bench.sources.source import BuildError
 from reveal_bench.sources.study_labels import age_of
-from reveal_bench.sources.study_table import read_table
+from reveal_bench.tables import scan_table
 from tests.sources.reveal_trees import KEY, MAPPING, TABLE, write_film, write_tree
 
 EXPECTED = [
@@ -173,8 +173,8 @@ def test_numbers_of_a_sheet_keep_their_digits(tmp_path):
         book.active.append(row)
     book.save(tmp_path / "t.xlsx")
     problems = []
-    table = read_table(tmp_path / "t.xlsx", "t.xlsx", problems)
-    assert list(table.rows[0].cells.values()) == ["202600111222333", "3", "true"]
+    table = scan_table(tmp_path / "t.xlsx", "t.xlsx", problems)
+    assert list(table.rows[0].values()) == ["202600111222333", "3", "true"]
     assert [row.number for row in table.rows] == [2, 3]
     assert [str(problem) for problem in problems] == [
         "t.xlsx:3: `cell` must be text where it has more than 15 digits: a sheet's number loses some, "
@@ -185,8 +185,8 @@ def test_numbers_of_a_sheet_keep_their_digits(tmp_path):
 def test_a_row_with_a_line_break_keeps_its_line(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('a,b\n"x\ny",1\n\nz,2\n', encoding="utf-8")
-    table = read_table(path, "t.csv", [])
-    assert [(row.number, row.cells["a"]) for row in table.rows] == [(2, "x\ny"), (5, "z")]
+    table = scan_table(path, "t.csv", [])
+    assert [(row.number, row["a"]) for row in table.rows] == [(2, "x\ny"), (5, "z")]
 
 
 @pytest.mark.parametrize(
@@ -202,14 +202,14 @@ def test_a_row_with_a_line_break_keeps_its_line(tmp_path):
         ("t.json", "[]", "`rows` must hold at least one study, got none"),
         ("t.jsonl", '{"a": 1}\n{"a": \n', "t.jsonl:2: `line` must be JSON"),
         ("t.csv", "a;b\n\xff", "t.csv:2: `file` must be UTF-8: save the table as CSV UTF-8, got the byte 0xff"),
-        ("t.xlsx", "PK", "must be readable as xlsx in UTF-8, got not an xlsx file"),
+        ("t.xlsx", "PK", "must be readable as xlsx, got not an xlsx file"),
         ("t.csv", "", "`file` must have a row of column names, got an empty table"),
     ],
 )
 def test_what_is_no_table(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     problems = []
-    read_table(tmp_path / name, name, problems)
+    scan_table(tmp_path / name, name, problems)
     assert message in "\n".join(map(str, problems))
 
 
@@ -337,12 +337,12 @@ def test_scalars_of_a_mapping_are_text(tmp_path):
 def test_a_repeated_key_is_no_silent_loss(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     problems = []
-    read_table(tmp_path / name, name, problems)
+    scan_table(tmp_path / name, name, problems)
     assert [problem.value for problem in problems] == [message]
 
 
 def test_a_line_separator_inside_a_text_ends_no_line(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"study": "a", "comment": "one\u2028two"}\n')
     problems = []
-    table = read_table(tmp_path / "t.jsonl", "t.jsonl", problems)
+    table = scan_table(tmp_path / "t.jsonl", "t.jsonl", problems)
     assert (problems, len(table.rows)) == ([], 1)

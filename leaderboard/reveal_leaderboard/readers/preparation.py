@@ -20,7 +20,7 @@ from pathlib import Path
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.tables import Assignment, Sampled, read_table
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_table import read_table as read_any_table
+from reveal_bench.tables import scan_table
 from reveal_leaderboard.readers.store import FILE_NAME, Film, Item, Readings, UnpreparedError
 
 VIEW_ORDER = ("PA", "AP", "UNKNOWN", "LATERAL")
@@ -125,21 +125,21 @@ def read_pictures(table: Path, root: Path) -> Films:
         With everything that is wrong with it.
     """
     problems: list[Problem] = []
-    read = read_any_table(table, table.name, problems)
+    read = scan_table(table, table.name, problems)
     if read is None:
         raise BuildError(problems)
     lacking = [name for name in ("study", "file") if name not in read.columns]
     problems += [Problem(table.name, None, "columns", f"must have {name}", ", ".join(read.columns)) for name in lacking]
     found: dict[str, list[Film]] = {}
     for row in read.rows if not lacking else ():
-        study, name = row.text("study"), row.text("file")
+        study, name = row["study"], row["file"]
         path = (root / name).resolve()
         if not study or not name:
             problems.append(Problem(table.name, row.number, "study, file", "must not be blank", "a blank cell"))
         elif not path.is_relative_to(root.resolve()) or not path.is_file():
             problems.append(Problem(table.name, row.number, "file", "must be a file below the root", repr(name)))
         else:
-            view = (row.text("view") if "view" in read.columns else "") or "UNKNOWN"
+            view = (row["view"] if "view" in read.columns else "") or "UNKNOWN"
             found.setdefault(study, []).append(Film(name, None, view[:20]))
     if problems:
         raise BuildError(problems)

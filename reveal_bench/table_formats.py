@@ -1,0 +1,371 @@
+"""The formats of tables: bytes of a file become rows of cells with their numbers, within limits.
+
+What the columns and the cells must be is the same for all of them, see :mod:`reveal_bench.tables`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import re
+import stat
+import threading
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from reveal_bench.arguments import Problem
+from reveal_bench.files import parse_json
+
+MOST_EXACT = 10**15
+"""From here on a number in a sheet may have lost digits."""
+
+_SEPARATORS = ",;|"
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?\s*', re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
+_ALWAYS_UNPACKED = 64 << 20  # bytes, whatever the ratio
+_BATCH_ROWS = 1024
+_LIMIT = threading.Lock()
+_FIELD_BYTES = [csv.field_size_limit()]
+"""The limits of the tables that are being read, after the one of the process."""
+
+Numbered = Iterator[tuple[int, Sequence[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLimits:
+    """How large a table may be.
+
+    Attributes
+    ----------
+    file_bytes : as it is on disk
+    unpacked_bytes, expansion : of compressed text, in bytes and per byte of the file beyond 64 MiB; of Parquet's texts
+    document_bytes : of a JSON list or of the parts of a workbook, which are parsed as a whole
+    rows, columns : below and in the header
+    cells : of a Parquet file, in which repeated values take no space
+    line_bytes : of one line, and of one cell
+    """
+
+    file_bytes: int = 1 << 30
+    unpacked_bytes: int = 1 << 30
+    expansion: int = 100
+    document_bytes: int = 1 << 28
+    rows: int = 5_000_000
+    columns: int = 16_384
+    cells: int = 50_000_000
+    line_bytes: int = 16 << 20
+
+
+class TableError(ValueError):
+    """A table, or a row of it, breaks a rule; `problem` says where and which."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class TableNotes:
+    """One table's name, limits, format, and where its problems go."""
+
+    def __init__(self, file: str, problems: list[Problem] | None, limits: TableLimits) -> None:
+        self.file, self.limits = file, limits
+        self.format = "csv"
+        self.separator = ","
+        self.is_broken = False
+        self._problems = problems
+
+    def note(self, field: str, rule: str, value: object, number: int | None = None) -> None:
+        """Take up a problem, or raise it."""
+        error = self.error(field, rule, value, number)
+        if self._problems is None:
+            raise error from None
+        self._problems.append(error.problem)
+
+    def error(self, field: str, rule: str, value: object, number: int | None = None) -> TableError:
+        """The exception of a problem after which nothing more can be read."""
+        return TableError(Problem(self.file, number, field, rule, str(value)))
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Take up, or raise, what stops the reading of a damaged file."""
+        try:
+            yield
+        except TableError as error:
+            self.is_broken = True
+            if self._problems is None:
+                raise
+            self._problems.append(error.problem)
+        except FileNotFoundError:
+            self.is_broken = True
+            self.note("file", "must exist", "none")
+        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error, ValueError, RecursionError) as error:
+            self.is_broken = True
+            encoding = "" if self.format in ("xlsx", "parquet") else " in UTF-8"
+            self.note("file", f"must be readable as {self.format}{encoding}", str(error)[:200])
+
+
+def numbered_rows(
+    source: Path | bytes,
+    notes: TableNotes,
+    opened: ExitStack,
+    *,
+    sheet: str | None,
+    within: Path | None,
+    only: Collection[str] | None,
+) -> Iterator[tuple[int, Any]]:
+    """Numbered rows of the format that suffix and content say, the header first."""
+    limits = notes.limits
+    if isinstance(source, bytes):
+        return _text_rows(io.BytesIO(source), limits.unpacked_bytes, notes, opened)
+    size = _file_size(source, within, notes)
+    file = opened.enter_context(source.open("rb"))
+    head, suffix = file.read(1 << 12), source.suffix.lower()
+    file.seek(0)
+    if suffix == ".parquet" or head.startswith(b"PAR1"):
+        notes.format = "parquet"
+        return _parquet_rows(source, notes, opened, only)
+    allowed = min(limits.unpacked_bytes, max(_ALWAYS_UNPACKED, limits.expansion * size))
+    if suffix in (".xlsx", ".zip") or head.startswith(b"PK\x03\x04"):
+        if suffix != ".xlsx":
+            with zipfile.ZipFile(source) as archive:
+                names = archive.namelist()
+            if "[Content_Types].xml" not in names:
+                return _text_rows(_only_table(source, names, opened), allowed, notes, opened)
+        notes.format = "xlsx"
+        return _sheet_rows(source, sheet, notes, opened)
+    if suffix == ".gz" or head.startswith(b"\x1f\x8b"):
+        return _text_rows(opened.enter_context(gzip.GzipFile(fileobj=file)), allowed, notes, opened)
+    if suffix == ".json" or (suffix not in (".csv", ".tsv", ".jsonl") and head.lstrip()[:1] == b"["):
+        notes.format = "json"
+        return _json_list(file, size, notes)
+    if suffix == ".jsonl" or (suffix not in (".csv", ".tsv") and head.lstrip()[:1] == b"{"):
+        notes.format = "jsonl"
+        return _json_lines(file, notes)
+    return _text_rows(file, limits.file_bytes, notes, opened)
+
+
+def _file_size(path: Path, within: Path | None, notes: TableNotes) -> int:
+    status = path.stat()
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        raise notes.error("file", "must lie within the download", "a place outside of it")
+    if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
+        raise notes.error("file", "must be a regular file", "something else")
+    if status.st_size > notes.limits.file_bytes:
+        raise notes.error("size", f"must be at most {notes.limits.file_bytes:,} bytes", f"{status.st_size:,}")
+    return status.st_size
+
+
+def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "") -> Iterator[str]:
+    """Lines of UTF-8 text, ends included, each checked before it is held."""
+    n_bytes, most = 0, notes.limits.line_bytes
+    for number in itertools.count(1):
+        raw = stream.readline(most + 1)
+        n_bytes += len(raw)
+        if len(raw) > most:
+            raise notes.error("line", f"must have at most {most:,} bytes", "more", number)
+        if n_bytes > most_bytes:
+            raise notes.error("size", f"must be at most {most_bytes:,} bytes unpacked", "more", number)
+        if not raw:
+            return
+        if number == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+            if b"\0" in raw[:2]:
+                raise notes.error("file", f"must be UTF-8{remedy}", "UTF-16 or no text", 1)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            byte = f"the byte 0x{raw[error.start]:02x}"
+            raise notes.error("file", f"must be UTF-8{remedy}", byte, number) from None
+        if "\r" in text[:-2]:  # old line ends
+            yield from io.StringIO(text, newline="")
+        else:
+            yield text
+
+
+def _text_rows(stream: Any, most_bytes: int, notes: TableNotes, opened: ExitStack) -> Numbered:
+    opened.enter_context(_fields_up_to(notes.limits.line_bytes))
+    lines = _lines(stream, most_bytes, notes, ": save the table as CSV UTF-8")
+    first, head = 1, next(lines, "")
+    declared = _SEPARATOR_LINE.fullmatch(head)
+    if declared is not None:
+        first, head = 2, next(lines, "")
+    blank = []
+    while head and not head.strip():
+        blank.append(head)
+        head = next(lines, "")
+    notes.separator = declared[1] if declared is not None else _separator(head)
+    return _records(itertools.chain(blank, [head], lines), first, notes.separator)
+
+
+def _separator(head: str) -> str:
+    bare = _QUOTED.sub("", head)
+    return "\t" if "\t" in bare else max(_SEPARATORS, key=bare.count)
+
+
+def _records(lines: Iterable[str], first: int, separator: str) -> Numbered:
+    """The cells of each row with the number of the line that it begins in."""
+    records = csv.reader(lines, delimiter=separator, strict=True)
+    number = first
+    for cells in records:
+        yield number, cells
+        number = first + records.line_num
+
+
+@contextmanager
+def _fields_up_to(n_bytes: int) -> Iterator[None]:
+    """Let fields be so large, as masks are: the standard library's limit is one for the process, and comes back."""
+    with _LIMIT:
+        _FIELD_BYTES.append(n_bytes)
+        csv.field_size_limit(max(_FIELD_BYTES))
+    try:
+        yield
+    finally:
+        with _LIMIT:
+            _FIELD_BYTES.remove(n_bytes)
+            csv.field_size_limit(max(_FIELD_BYTES))
+
+
+def _only_table(path: Path, names: Sequence[str], opened: ExitStack) -> Any:
+    tables = [name for name in names if name.endswith((".csv", ".tsv")) and not name.startswith("__MACOSX")]
+    if len(tables) != 1:
+        raise OSError(f"{len(tables)} CSV files in the archive instead of one")
+    return opened.enter_context(opened.enter_context(zipfile.ZipFile(path)).open(tables[0]))
+
+
+def _json_list(file: BinaryIO, size: int, notes: TableNotes) -> Iterator[tuple[int, Any]]:
+    if size > notes.limits.document_bytes:
+        raise notes.error("size", f"must be at most {notes.limits.document_bytes:,} bytes", f"{size:,}")
+    entries = parse_json("".join(_lines(file, size, notes)))
+    if not isinstance(entries, list):
+        raise notes.error("file", "must be a JSON list of objects", type(entries).__name__)
+    return enumerate(entries, start=1)
+
+
+def _json_lines(file: BinaryIO, notes: TableNotes) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(_lines(file, notes.limits.file_bytes, notes), start=1):
+        if line.strip():
+            try:
+                yield number, parse_json(line)
+            except (ValueError, RecursionError) as error:
+                notes.note("line", "must be JSON", str(error)[:200], number)
+
+
+def _sheet_rows(path: Path, sheet: str | None, notes: TableNotes, opened: ExitStack) -> Numbered:
+    try:
+        import openpyxl
+    except ImportError:
+        raise ImportError("xlsx tables need openpyxl: pip install 'reveal-bench[tables]'") from None
+    with _damage_refused():
+        with zipfile.ZipFile(path) as archive:
+            size = sum(info.file_size for info in archive.infolist())  # zipfile never unpacks more than it says here
+        if size > notes.limits.document_bytes:
+            raise OSError(f"{size:,} bytes unpacked; at most {notes.limits.document_bytes:,} are read")
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    opened.callback(book.close)
+    names = book.sheetnames
+    if sheet is None and len(names) > 1:
+        raise notes.error("sheet", "must be named in the mapping where there are several", ", ".join(names))
+    if sheet is not None and sheet not in names:
+        raise notes.error("sheet", f"must be one of {', '.join(names)}", sheet)
+    return _sheet_cells(book, sheet, notes)
+
+
+def _sheet_cells(book: Any, sheet: str | None, notes: TableNotes) -> Numbered:
+    width = 0
+    with _damage_refused():
+        table = book[sheet or book.sheetnames[0]]
+        table.reset_dimensions()  # its head may claim 16,384 columns, and every row would be filled up to them
+        for number, cells in enumerate(table.iter_rows(values_only=True), start=1):
+            for cell in cells:
+                if isinstance(cell, int | float) and abs(cell) >= MOST_EXACT:
+                    rule = "must be text where it has more than 15 digits: a sheet's number loses some"
+                    notes.note("cell", rule, f"{cell:.0f}", number)
+            width = max(width, len(cells))
+            bare = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
+            yield number, [*bare, *[None] * (width - len(bare))]
+
+
+@contextmanager
+def _damage_refused() -> Iterator[None]:
+    """Whatever openpyxl, zipfile and the XML parser meet in a damaged workbook becomes an OSError."""
+    try:
+        yield
+    except (OSError, TableError):
+        raise
+    except Exception as error:  # KeyError, ParseError, BadZipFile, zlib.error, MemoryError, ...
+        raise OSError(f"not an xlsx file: {type(error).__name__} {error}".rstrip()) from None
+
+
+def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collection[str] | None) -> Numbered:
+    """The names of the columns with the number 0, then the rows, counted from 1."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    small = {"thrift_string_size_limit": 1 << 20, "thrift_container_size_limit": 1 << 20}  # of the footer
+    try:
+        with pq.ParquetFile(path, **small) as footer:
+            _check_footer(footer, notes)
+            leaves = (footer.schema.column(i) for i in range(len(footer.schema)))
+            texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        # repeated texts are held once, so that what they expand to is known before they do
+        file = opened.enter_context(pq.ParquetFile(path, read_dictionary=texts, **small))
+        names = [name for name in file.schema_arrow.names if only is None or name in only]
+        yield 0, [name.strip() for name in names]
+        n_rows = n_bytes = 0
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names, use_threads=False):
+            n_bytes += sum(map(expanded_bytes, batch.columns))
+            if n_bytes > notes.limits.unpacked_bytes:
+                rule = f"must be at most {notes.limits.unpacked_bytes:,} bytes unpacked"
+                raise notes.error("size", rule, "more", n_rows + 1)
+            for row in zip(*map(values_of, batch.columns), strict=True):
+                n_rows += 1
+                yield n_rows, row
+    except (pa.ArrowException, MemoryError) as error:
+        raise OSError(str(error)) from None
+
+
+def _check_footer(file: Any, notes: TableNotes) -> None:
+    metadata, limits = file.metadata, notes.limits
+    n_bytes = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    sizes = {
+        "rows": (metadata.num_rows, limits.rows),
+        "columns": (metadata.num_columns, limits.columns),
+        "cells": (metadata.num_rows * metadata.num_columns, limits.cells),
+        "size": (n_bytes, limits.unpacked_bytes),
+    }
+    for field, (size, most) in sizes.items():
+        if size > most:
+            raise notes.error(field, f"must be at most {most:,}", f"{size:,}")
+
+
+def expanded_bytes(column: Any) -> int:
+    """Bytes of a column of Parquet when every repetition of a text is written out."""
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    if types.is_dictionary(column.type):
+        lengths = pc.binary_length(column.dictionary)
+        return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        return 8 * len(column) + expanded_bytes(column.flatten())
+    if types.is_struct(column.type):
+        return sum(map(expanded_bytes, column.flatten()))
+    return int(column.nbytes)
+
+
+def values_of(column: Any) -> Sequence[Any]:
+    """Python values of a column; repeated text is one object."""
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    if types.is_dictionary(column.type):
+        used = pc.unique(column.indices).drop_null()  # a dictionary may be far larger than what a batch uses
+        texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+        return [None if index is None else texts[index] for index in column.indices.to_pylist()]
+    return column.to_pylist()  # type: ignore[no-any-return]

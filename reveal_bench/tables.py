@@ -1,0 +1,325 @@
+"""The reader of tables that people hand in: CSV, TSV, XLSX, Parquet, and lists of rows in JSON.
+
+Rules
+-----
+* Text is UTF-8, with or without a byte order mark. Another encoding is refused with its line and the remedy.
+* Cells are separated by tabs if the header has one, else by commas, semicolons or bars, whichever it has most of. A
+  first line ``sep=;``, as Excel writes it, names the separator.
+* The first row that is not blank names the columns. Names are stripped, and found whatever their case. A name that
+  occurs twice refuses the table.
+* Blank rows are skipped. A row with too few or too many cells is a problem; blank cells at its end are none.
+* Cells are stripped. A decimal comma is a problem wherever commas do not separate cells. Tables of free text are read
+  `verbatim` instead: their cells keep their spaces and commas.
+* Identifiers never pass through a number: ``row["id"]`` is text, with the digits that the file has.
+* A row has the number of the line that it begins in, or of the row of a sheet, or of the entry of a JSON list.
+
+Whatever a file claims, :class:`TableLimits` bound the memory and the time that reading it takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.arguments import Problem
+from reveal_bench.findings import hint
+from reveal_bench.table_formats import Numbered, TableError, TableLimits, TableNotes, numbered_rows
+
+__all__ = [
+    "TABLE_SUFFIXES",
+    "InputTable",
+    "Problem",
+    "TableError",
+    "TableLimits",
+    "TableReader",
+    "TableRow",
+    "missing_columns",
+    "open_table",
+    "plain_text",
+    "read_table",
+    "scan_table",
+]
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+
+
+class _Header:
+    """The file and the columns that all rows of a table share."""
+
+    def __init__(self, file: str, columns: Sequence[str]) -> None:
+        self.file, self.columns = file, tuple(columns)
+        self._positions = {name.casefold(): i for i, name in enumerate(columns)}
+        self._positions |= {name: i for i, name in enumerate(columns)}
+
+    def position(self, column: str) -> int | None:
+        """The index of a column, whatever the case of its name."""
+        found = self._positions.get(column)
+        return self._positions.get(column.casefold()) if found is None else found
+
+
+class TableRow(Mapping[str, str]):
+    """One row: column -> text. `number` is its line, row or entry, `file` the name of its table for messages."""
+
+    __slots__ = ("_header", "_values", "number")
+
+    def __init__(self, header: _Header, number: int, values: Sequence[Any]) -> None:
+        self._header, self.number, self._values = header, number, values
+
+    @property
+    def file(self) -> str:
+        """The name of the table."""
+        return self._header.file
+
+    def value(self, column: str) -> Any:
+        """The cell as the file has it: text, or a number, list, truth value or None of a typed format."""
+        position = self._header.position(column)
+        if position is None:
+            raise KeyError(column)
+        return self._values[position]
+
+    def cell(self, column: str) -> str | list[Any]:
+        """The cell as text, but lists as lists."""
+        value = self.value(column)
+        return value if isinstance(value, list) else plain_text(value)
+
+    def __getitem__(self, column: str) -> str:
+        value = self.value(column)
+        return value if isinstance(value, str) else plain_text(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._header.columns)
+
+    def __len__(self) -> int:
+        return len(self._header.columns)
+
+    def problem(self, column: str, rule: str, value: object) -> Problem:
+        """A problem of this row."""
+        return Problem(self.file, self.number, column, rule, str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class InputTable:
+    """A table as a whole; `file` is its name for messages."""
+
+    file: str
+    columns: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+
+    def __contains__(self, column: str) -> bool:
+        return column.casefold() in {name.casefold() for name in self.columns}
+
+    def renamed(self, rename: Callable[[str], str]) -> InputTable:
+        """The same rows with other names of their columns."""
+        header = _Header(self.file, [rename(name) for name in self.columns])
+        rows = tuple(TableRow(header, row.number, row._values) for row in self.rows)
+        return InputTable(self.file, header.columns, rows)
+
+
+def missing_columns(table: InputTable, columns: Iterable[str], *, named_in: str = "") -> list[Problem]:
+    """A problem for each of `columns` that the table does not have; `named_in` is the file that asks for them."""
+    return [
+        Problem(
+            named_in or table.file,
+            None,
+            "column",
+            f"must be a column of {table.file}",
+            f"{hint(column, table.columns)}; it has {', '.join(table.columns)}"[:300],
+        )
+        for column in dict.fromkeys(columns)
+        if column not in table
+    ]
+
+
+def plain_text(value: Any) -> str:
+    """A cell as text: whole numbers without a point, True as "true", nothing as "", a list as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value) if isinstance(value, list | dict) else str(value).strip()
+
+
+def read_table(path: Path, name: str | None = None, **options: Any) -> InputTable:
+    """Read a table without a single problem; see :func:`open_table` for the options.
+
+    Raises
+    ------
+    TableError
+        At the first problem.
+    """
+    with open_table(path, name, **options) as reader:
+        return InputTable(reader.file, reader.columns, tuple(reader))
+
+
+def scan_table(
+    path: Path, name: str, problems: list[Problem], *, may_be_empty: bool = False, **options: Any
+) -> InputTable | None:
+    """Read a table and collect its `problems`: the rows without one, or None if the table cannot be read at all."""
+    with open_table(path, name, problems, **options) as reader:
+        rows = tuple(reader)
+    if reader.is_broken:
+        return None
+    if not rows and not may_be_empty:
+        reader.note("rows", "must hold at least one study", "none")
+    return InputTable(reader.file, reader.columns, rows)
+
+
+@contextmanager
+def open_table(
+    source: Path | bytes,
+    name: str | None = None,
+    problems: list[Problem] | None = None,
+    *,
+    limits: TableLimits = TableLimits(),
+    sheet: str | None = None,
+    within: Path | None = None,
+    verbatim: bool = False,
+    objects: bool = False,
+    only: Collection[str] | None = None,
+) -> Iterator[TableReader]:
+    """Open a table to read its rows one by one.
+
+    Parameters
+    ----------
+    source : a file, whose content and suffix say its format; or the content of a text table
+    name : the file's name for messages; its own unless given
+    problems : takes up what is wrong, and rows with a problem are left out; without it the first problem raises
+    limits : how large the table may be
+    sheet : name of a workbook's sheet; needed if it has several
+    within : a folder that must contain the file, also where links lead
+    verbatim : whether cells keep their spaces, and commas in them are no decimal commas
+    objects : whether cells of JSON and Parquet may be objects
+    only : columns of a Parquet file that are read; all by default
+
+    Yields
+    ------
+    TableReader
+        Without columns if the table cannot be read at all.
+
+    Raises
+    ------
+    TableError
+        Without `problems`: at the first one.
+    ImportError
+        If the file is a workbook and openpyxl is not installed.
+    """
+    file = name if name is not None else source.name if isinstance(source, Path) else "table"
+    reader = TableReader(file, problems, limits, verbatim=verbatim, objects=objects)
+    with ExitStack() as opened:
+        with reader.noting():
+            reader.start(numbered_rows(source, reader, opened, sheet=sheet, within=within, only=only))
+        yield reader
+
+
+class TableReader(TableNotes):
+    """A table that is being read: its `columns`, and its rows by iterating once."""
+
+    def __init__(
+        self, file: str, problems: list[Problem] | None, limits: TableLimits, *, verbatim: bool, objects: bool
+    ) -> None:
+        super().__init__(file, problems, limits)
+        self.columns: tuple[str, ...] = ()
+        self._verbatim, self._objects = verbatim, objects
+        self._rows: Numbered = iter(())
+
+    def __iter__(self) -> Iterator[TableRow]:
+        header = _Header(self.file, self.columns)
+        with self.noting():
+            for number, values in self._rows:
+                yield TableRow(header, number, values)
+
+    def start(self, numbered: Numbered | Iterator[tuple[int, Any]]) -> None:
+        """Take the columns from the first rows, and keep the others."""
+        if self.format in ("json", "jsonl"):
+            self._start_entries(numbered)
+        elif self.format == "parquet":
+            self._set_columns(next(numbered)[1], None)
+            self._rows = numbered if self.columns else iter(())
+        else:
+            self._start_grid(self._not_blank(numbered))
+
+    def _start_grid(self, rows: Numbered) -> None:
+        number, head = next(rows, (0, ()))
+        if len(head) > self.limits.columns:
+            raise self.error("columns", f"must be at most {self.limits.columns:,}", f"{len(head):,}", number)
+        columns = [plain_text(name) for name in head]
+        while columns and not columns[-1]:
+            columns.pop()
+        if not columns:
+            raise self.error("file", "must have a row of column names", "an empty table")
+        self._set_columns(columns, number)
+        self._rows = self._cells(rows, len(columns))
+
+    def _set_columns(self, columns: Sequence[str], number: int | None) -> None:
+        times = Counter(name.casefold() for name in columns)
+        twice = list(dict.fromkeys(name for name in columns if times[name.casefold()] > 1))
+        if twice:
+            rule = "must have different names"
+            if "" in twice:
+                rule = "must all have names, different ones, in the first row"
+            names = ", ".join(name or "a blank" for name in twice[:10])
+            raise self.error("columns", rule, f"{names} more than once", number)
+        self.columns = tuple(columns)
+
+    def _not_blank(self, numbered: Numbered) -> Numbered:
+        """The rows that hold something; blank ones count towards the limit."""
+        for n_rows, (number, cells) in enumerate(numbered):
+            if n_rows > self.limits.rows:
+                raise self.error("rows", f"must be at most {self.limits.rows:,}", "more", number)
+            if any(cell and not (isinstance(cell, str) and cell.isspace()) for cell in cells):
+                yield number, cells
+
+    def _cells(self, rows: Numbered, n_columns: int) -> Numbered:
+        """The rows that have a cell for every column."""
+        is_stripped = self.format == "csv" and not self._verbatim
+        for number, cells in rows:
+            values = [cell.strip() for cell in cells] if is_stripped else cells
+            if len(values) != n_columns:
+                if len(values) < n_columns or any(plain_text(value) for value in values[n_columns:]):
+                    self.note("row", f"must have {n_columns} cells, as the head has", len(values), number)
+                    continue
+                values = values[:n_columns]
+            if is_stripped and self.separator != "," and self._has_decimal_comma(values, number):
+                continue
+            yield number, values
+
+    def _has_decimal_comma(self, values: Sequence[str], number: int) -> bool:
+        for column, value in zip(self.columns, values, strict=True):
+            if "," in value and _DECIMAL_COMMA.fullmatch(value):
+                self.note(column, "must have a decimal point where it has a decimal comma", repr(value), number)
+                return True
+        return False
+
+    def _start_entries(self, numbered: Iterator[tuple[int, Any]]) -> None:
+        """Rows of JSON objects; a key that an object lacks is blank."""
+        columns: dict[str, None] = {}
+        entries: list[tuple[int, dict[str, Any]]] = []
+        for number, entry in numbered:
+            if len(entries) == self.limits.rows:
+                raise self.error("rows", f"must be at most {self.limits.rows:,}", "more", number)
+            if not isinstance(entry, dict):
+                self.note("entry", "must be a JSON object", type(entry).__name__, number)
+                continue
+            values = {str(name).strip(): self._value(value) for name, value in entry.items()}
+            nested = None if self._objects else next((n for n, v in values.items() if isinstance(v, dict)), None)
+            if nested is not None:
+                self.note(nested, "must be text, a number, true, false, null or a list", "an object", number)
+                continue
+            columns.update(dict.fromkeys(values))
+            if len(columns) > self.limits.columns:
+                raise self.error("columns", f"must be at most {self.limits.columns:,}", "more", number)
+            entries.append((number, values))
+        self._set_columns(list(columns), None)
+        self._rows = ((number, tuple(values.get(name) for name in columns)) for number, values in entries)
+
+    def _value(self, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) and not self._verbatim else value
