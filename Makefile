@@ -35,9 +35,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(LANES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# A part of the tests with the oldest versions that both pyproject.toml allow, on Python 3.11.
-test-oldest: $(OLDEST)/.installed
+# A part of the tests with the oldest versions that both pyproject.toml allow, on Python 3.11; then folders built by both.
+test-oldest: $(OLDEST)/.installed $(VENV)/.installed
 	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/python -m pytest --numprocesses $(LANES) --dist loadfile $(OLDEST_TESTS)
+	$(BIN)/python benchmarks/oldest.py $(OLDEST)/bin/python chestx-det midrc reveal-cxr rexecution
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.

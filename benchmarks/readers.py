@@ -83,8 +83,8 @@ findings: [Nodule, Effusion]
 """
 
 
-def run(command: str, folder: Path) -> None:
-    done = subprocess.run(shlex.split(f"{COMMAND} {command}"), cwd=folder, capture_output=True, text=True)
+def run(command: str, folder: Path, program: Path = COMMAND) -> None:
+    done = subprocess.run(shlex.split(f"{program} {command}"), cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{command}: {done.stdout}{done.stderr}")
 
@@ -104,9 +104,15 @@ def build_phantom(root: Path, style: str, phantom: str, build: str) -> None:
     folder = root / style
     folder.mkdir(parents=True, exist_ok=True)
     run(f"phantom download --style {style} --seed 3 {phantom}", folder)
-    run(f"build download --out data --holdout private --seed 7 {build}", folder)
+    build_download(folder, style, build)
+
+
+def build_download(folder: Path, style: str, build: str, program: Path = COMMAND, out: str = ".") -> None:
+    """Build the download in `folder`, into folders in its folder `out`."""
+    run(f"build download --out {out}/data --holdout {out}/private --seed 7 {build}", folder, program)
     if style in DETECTION:
-        run(f"build download --task detection --out detection {build.replace('--holdout-split train', '')}", folder)
+        options = build.replace("--holdout-split train", "")
+        run(f"build download --task detection --out {out}/detection {options}", folder, program)
 
 
 def build_own(folder: Path, mapping: str) -> None:
