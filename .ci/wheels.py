@@ -65,8 +65,7 @@ def build(checkout: Path, out: Path, umask: int = 0o022) -> None:
 
     def hatchling(folder: Path, target: str, platform: str = "") -> None:
         command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(out)]
-        environment = os.environ | {"REVEAL_PLATFORM": platform}
-        subprocess.run(command, check=True, cwd=folder, env=environment, umask=umask, stdout=subprocess.DEVNULL)
+        run(*command, environment={"REVEAL_PLATFORM": platform}, folder=folder, umask=umask)
 
     hatchling(checkout, "sdist")
     hatchling(checkout / "leaderboard", "wheel")
@@ -91,7 +90,7 @@ def check_tag(wheel: Path, tag: str) -> None:
     """Check that installers know the tag, and that auditwheel gives a wheel for glibc the same one."""
     platforms = {each.platform for each in parse_wheel_filename(wheel.name)[3]}
     demand(f"{wheel.name}: platforms", platforms, set(tag.split(".")))
-    if "manylinux" in tag:  # of musl it would read this machine's libc.so, which is no library
+    if "manylinux" in tag:  # it cannot read a wheel for musl on a machine with glibc
         shown = run(sys.executable, "-m", "auditwheel", "show", str(wheel))
         found = [tag for tag in platforms if f'platform tag: "{tag}"' in " ".join(shown.split())]
         demand(f"{wheel.name}: tags by auditwheel", len(found), 1)
@@ -130,11 +129,11 @@ def arguments_of_loops() -> dict[str, str]:
     return dict(ast.literal_eval(tables["_ARGUMENTS"]))
 
 
-def run(*command: str, environment: dict[str, str] | None = None, folder: Path = ROOT) -> str:
+def run(*command: str, environment: dict[str, str] | None = None, folder: Path = ROOT, umask: int = -1) -> str:
     """Return what a command prints; stop with it if the command fails."""
     more = os.environ | (environment or {})
     program = shutil.which(command[0], path=more["PATH"]) or command[0]
-    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False, cwd=folder, env=more)
+    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, cwd=folder, env=more, umask=umask)
     demand(f"{' '.join(command)}\n{done.stdout}{done.stderr}\nexit code", done.returncode, 0)
     return done.stdout
 
