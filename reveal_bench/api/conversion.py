@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,8 +17,9 @@ from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange import FORMS
-from reveal_bench.exchange.outputs import BoxForm, Reading, coco_names, read_outputs
-from reveal_bench.files import parse_json, where_not_utf8, write_whole
+from reveal_bench.exchange.outputs import KNOWN_COLUMNS, BoxForm, Reading, coco_names, read_outputs
+from reveal_bench.files import parse_json, write_whole
+from reveal_bench.tables import open_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,8 +86,8 @@ def convert(
     ----------
     source : of the form "table" a table with a row per finding (``image_id, finding, xmin, ymin, xmax, ymax`` or
         ``study, label, probability``) or a column per finding; COCO results; or an array (n, n_labels) of probabilities
-        with `labels` and `ids`. A path (CSV, TSV, Parquet, JSON, JSONL), a DataFrame or a list of mappings. Of another
-        form the file or folder
+        with `labels` and `ids`. A path (CSV, TSV, XLSX, Parquet, JSON, JSONL), a DataFrame or a list of mappings. Of
+        another form the file or folder
     bench, split : as of :func:`reveal_bench.score`
     form : "table", or one of :data:`reveal_bench.exchange.FORMS`, for which the options below play no part
     reader : whose drawings or rows to read, of a file that holds those of several; of a table, by its column "reader"
@@ -104,13 +104,15 @@ def convert(
     ------
     ArgumentError
         If anything does not fit: with all ids and findings that do not.
+    TableError
+        If a file is no table: with its line.
     """
     opened = as_bench(bench, split)
     if form != "table":
         return _drawn(source, opened, form, reader)
     named, images = _names(instances, categories, first_category)
     if labels is None:
-        rows, columns = _of_reader(rows_of(source), dict(columns or {}), reader)
+        rows, columns = _of_reader(rows_of(source, [*KNOWN_COLUMNS, *(columns or {})]), dict(columns or {}), reader)
         reading = Reading(columns, boxes, normalised, named, images, leave_out_unknown)
     else:
         if reader is not None:
@@ -185,10 +187,15 @@ def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -
     ]
 
 
-def rows_of(source: Any) -> list[dict[str, Any]]:
-    """The rows of a table in any form; cells that hold nothing are left out."""
+def rows_of(source: Any, known: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Return the rows of a table in any form; cells that hold nothing are left out.
+
+    Parameters
+    ----------
+    known : columns that a file may spell in capitals or with spaces around them
+    """
     if isinstance(source, str | Path):
-        return _file_rows(Path(source))
+        return _file_rows(Path(source), known)
     if hasattr(source, "to_pandas") or hasattr(source, "to_parquet"):
         frame = frame_of(source, "source")
         return [
@@ -219,47 +226,34 @@ def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _file_rows(path: Path) -> list[dict[str, Any]]:
+def _file_rows(path: Path, known: Collection[str]) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ArgumentError("source", "must be a file that exists", path)
-    data = path.read_bytes()
-    if data.startswith(b"PAR1"):
-        import pyarrow.parquet as pq
+    document = _json_document(path)
+    if document is not None:
+        is_row = any(not isinstance(value, list | Mapping) for value in document.values())
+        return [dict(document)] if is_row else _mapping_rows(document)
+    with open_table(path, objects=True) as reader:
+        spelling = {name.casefold(): name for name in known}
+        names = [(column, spelling.get(column.casefold(), column)) for column in reader.columns]
+        is_typed = reader.format in ("json", "jsonl", "parquet")
+        rows = []
+        for row in reader:
+            cells = ((name, row.value(column) if is_typed else row[column]) for column, name in names)
+            rows.append({name: value for name, value in cells if value not in (None, "")})
+        return rows
 
-        return [
-            {name: value for name, value in row.items() if value is not None} for row in pq.read_table(path).to_pylist()
-        ]
-    head = data.lstrip()[:1]
-    if head in (b"[", b"{"):
-        try:
-            document = _json(data, "source")
-        except ArgumentError:
-            if head == b"[":
-                raise
-            document = [_json(line, f"source, line {i}") for i, line in enumerate(data.splitlines(), 1) if line.strip()]
-        if isinstance(document, Mapping):
-            is_row = any(not isinstance(value, list | Mapping) for value in document.values())
-            return [dict(document)] if is_row else _mapping_rows(document)
-        wrong = next((row for row in document if not isinstance(row, Mapping)), None)
-        if wrong is not None:
-            raise ArgumentError("source", "must be a list of objects", repr(wrong)[:80])
-        return [dict(row) for row in document]
-    if data.startswith(b"PK\x03\x04"):
-        raise ArgumentError("source", "must be text or Parquet, not a workbook: save the sheet as CSV UTF-8", path)
+
+def _json_document(path: Path) -> Mapping[str, Any] | None:
+    """The JSON object that a file is; None if it is another table."""
+    with path.open("rb") as file:
+        if file.read(1 << 12).lstrip()[:1] != b"{":
+            return None
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        line, byte = where_not_utf8(data)
-        told = f"the byte {byte} in {path}, line {line}"
-        raise ArgumentError("source", "must be UTF-8: save the table as CSV UTF-8", told) from None
-    separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
-    reader = csv.DictReader(text.splitlines(), delimiter=separator, strict=True)
-    parsed = []
-    for cells in reader:
-        if None in cells or None in cells.values():
-            raise ArgumentError("source", f"must have {len(reader.fieldnames or ())} values in line {reader.line_num}")
-        parsed.append({name: value for name, value in cells.items() if value != ""})
-    return parsed
+        document = _json(path.read_bytes(), "source")
+    except ArgumentError:  # a row per line
+        return None
+    return document if isinstance(document, Mapping) else None
 
 
 def _json(data: bytes, argument: str) -> Any:

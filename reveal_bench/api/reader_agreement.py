@@ -109,7 +109,7 @@ def agreement(
     ----------
     table : a row per reader and case, with the columns ``reader``, ``case`` and ``score``, a whole number or a name;
         ``patient`` where a patient has several cases; ``finding`` where cases have several, of which each is rated. A
-        path (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
+        path (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
     metric : "cohen_kappa"; of categories in an order also "cohen_kappa_linear", "cohen_kappa_quadratic",
         "mean_absolute_difference"; "gwet_ac1", "percent_agreement"
     categories : all of them in their order; by default all whole numbers from the smallest to the largest score, or
@@ -123,7 +123,7 @@ def agreement(
     """
     if metric not in AGREEMENT_METRICS:
         raise ArgumentError("metric", f"must be one of {', '.join(AGREEMENT_METRICS)}", repr(metric))
-    read = _read(rows_of(table), columns or {})
+    read = _read(rows_of(table, [*COLUMNS, *(columns or {}).values()]), columns or {})
     readers = list(dict.fromkeys(reader for reader, _, _ in read))
     if len(readers) < 2:
         raise ArgumentError("table", "must have at least two readers", ", ".join(readers))

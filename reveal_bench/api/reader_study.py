@@ -20,7 +20,7 @@ from reveal_bench.evaluation.single_readers import ReadingRow, readings_of
 from reveal_bench.metrics.words import p_text
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
-from reveal_bench.reader_studies.study import beside_readers, figures_of, read_study
+from reveal_bench.reader_studies.study import COLUMNS, beside_readers, figures_of, read_study
 
 _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
@@ -152,7 +152,7 @@ def readers(
     ----------
     table : a row per reader, case and modality, with the columns ``reader``, ``case``, ``score`` and, where there are
         several modalities, ``modality``; ``truth`` (0 or 1), and ``patient`` where a patient has several cases. A path
-        (CSV, TSV, Parquet, JSON), a DataFrame or a list of mappings
+        (CSV, TSV, XLSX, Parquet, JSON), a DataFrame or a list of mappings
     merit : "auc"; "lroc", with a column ``located`` that says 0 or 1 of cases with; or of scores of 0 and 1
         "sensitivity", "specificity", "accuracy", "kappa" with the truth, "hit_rate"
     columns : one of these names -> what the table calls it
@@ -170,7 +170,8 @@ def readers(
     """
     if margin is not None and not margin > 0:
         raise ArgumentError("margin", "must be above 0", margin)
-    study = read_study(rows_of(table), columns, partly_crossed=partly_crossed)
+    rows = rows_of(table, [*COLUMNS, *(columns or {}).values()])
+    study = read_study(rows, columns, partly_crossed=partly_crossed)
     if system is not None:
         study = beside_readers(study, system)
     figures, covariance = figures_of(study, merit)

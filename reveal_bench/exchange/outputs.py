@@ -44,6 +44,14 @@ _BOX_COLUMNS: dict[tuple[str, ...], BoxForm] = {
 }  # fmt: skip
 _PLACES = ("point", "points", "cell", "box", "rle", "polygons", "mask")
 _PASSED_OVER = ("area", "iscrowd")
+KNOWN_COLUMNS = (
+    "reader",
+    "bbox",
+    "segmentation",
+    *_PLACES,
+    *dict.fromkeys(name for group in _BOX_COLUMNS for name in group),
+)
+"""Columns that are found by one spelling; that of ids, findings and scores may vary."""
 _INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
 _ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
 _MOST_TOLD = 10
