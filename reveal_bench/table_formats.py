@@ -139,7 +139,7 @@ def numbered_rows(
                 return _text_rows(_only_table(source, names, opened), allowed, notes, opened)
         notes.format = "xlsx"
         return _sheet_rows(source, sheet, notes, opened)
-    if suffix == ".gz" or head.startswith(b"\x1f\x8b"):
+    if head.startswith(b"\x1f\x8b"):
         return _text_rows(opened.enter_context(gzip.GzipFile(fileobj=file)), allowed, notes, opened)
     if suffix == ".json" or (suffix not in (".csv", ".tsv", ".jsonl") and head.lstrip()[:1] == b"["):
         notes.format = "json"

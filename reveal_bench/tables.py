@@ -39,6 +39,7 @@ __all__ = [
     "TableLimits",
     "TableReader",
     "TableRow",
+    "columns_of",
     "missing_columns",
     "open_table",
     "plain_text",
@@ -148,6 +149,12 @@ def plain_text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list | dict) else str(value).strip()
 
 
+def columns_of(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns; none if it cannot be read."""
+    with open_table(path, problems=[]) as reader:
+        return reader.columns
+
+
 def read_table(path: Path, name: str | None = None, **options: Any) -> InputTable:
     """Read a table without a single problem; see :func:`open_table` for the options.
 
@@ -230,6 +237,9 @@ class TableReader(TableNotes):
         self.columns: tuple[str, ...] = ()
         self._verbatim, self._objects = verbatim, objects
         self._rows: Numbered = iter(())
+
+    def __contains__(self, column: str) -> bool:
+        return column.casefold() in {name.casefold() for name in self.columns}
 
     def __iter__(self) -> Iterator[TableRow]:
         header = _Header(self.file, self.columns)

@@ -15,17 +15,13 @@ Conventions
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
 import os
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Literal
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.header import Header
@@ -36,6 +32,7 @@ from reveal_bench.kinds.localization.records import Annotation, LocalizationReco
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
 from reveal_bench.sources.source import BuildError, Extra, Problem
+from reveal_bench.tables import scan_table
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -84,7 +81,7 @@ class Faults:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class BoxRow:
     """One row of a table: its 1-based line in the file, or its name there, and its values by column, stripped."""
 
     file: str
@@ -148,50 +145,25 @@ def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
 
 def read_table(
     path: Path, columns: Sequence[str], faults: Faults, warnings: list[str], *, optional: Sequence[str] = ()
-) -> list[TableRow]:
-    """Rows of a CSV file: plain, gzip or alone in a zip.
+) -> list[BoxRow]:
+    """Rows of a table, which may be packed by gzip or alone in a zip.
 
-    Columns are found by name, whatever their order, case and outer spaces. A missing one is a problem of the file and
-    gives no rows; one that is not known is a warning. Unnamed ones at the end may have no fields below them.
+    A missing column is a problem of the file and gives no rows; one that is not known is a warning.
     """
-    rows: list[TableRow] = []
-    try:
-        with _open_text(path) as file:
-            reader = csv.reader(file, strict=True)
-            spelling = {column.casefold(): column for column in (*columns, *optional)}
-            heads = [spelling.get(head.strip().casefold(), head.strip()) for head in next(reader, [])]
-            lacking = [column for column in columns if column not in heads]
-            for column in lacking:
-                faults.add(Problem(path.name, 1, column, "must be a column", ", ".join(heads) or "no header"), None)
-            if lacking:
-                return []
-            unknown = [head for head in heads if head and head not in (*columns, *optional)]
-            warnings += [f"{path.name}: the column {head!r} is unknown and is ignored" for head in unknown]
-            n_named = len("\n".join(heads).rstrip("\n").split("\n"))
-            for fields in reader:
-                if not any(fields):
-                    continue
-                row = TableRow(path.name, reader.line_num, dict(zip(heads, map(str.strip, fields), strict=False)))
-                if len(fields) < n_named or any(fields[len(heads) :]):
-                    rule = f"must have {n_named} fields"
-                    faults.add(row.problem("row", rule, len(fields)), None)
-                    continue
-                rows.append(row)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zipfile.BadZipFile) as error:
-        faults.add(Problem(path.name, None, "file", "must be a readable CSV file in UTF-8", str(error)), None)
-    return rows
-
-
-def _open_text(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".csv") and not name.startswith("__MACOSX")]
-            if len(names) != 1:
-                raise OSError(f"{len(names)} CSV files in the archive instead of one")
-            return io.StringIO(archive.read(names[0]).decode("utf-8-sig"), newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    problems: list[Problem] = []
+    table = scan_table(path, path.name, problems, may_be_empty=True)
+    if table is not None:
+        heads = ", ".join(table.columns)
+        lacking = [column for column in columns if column not in table]
+        problems += [Problem(path.name, 1, column, "must be a column", heads) for column in lacking]
+        known = {column.casefold() for column in (*columns, *optional)}
+        unknown = [head for head in table.columns if head and head.casefold() not in known]
+        warnings += [f"{path.name}: the column {head!r} is unknown and is ignored" for head in unknown]
+    for problem in problems:
+        faults.add(problem, None)
+    if table is None or lacking:
+        return []
+    return [BoxRow(path.name, row.number, row) for row in table.rows]
 
 
 def known_finding(name: str, vocabulary: Sequence[str]) -> tuple[str | None, str]:
@@ -201,7 +173,7 @@ def known_finding(name: str, vocabulary: Sequence[str]) -> tuple[str | None, str
 
 
 def read_box(
-    row: TableRow,
+    row: BoxRow,
     columns: Sequence[str],
     faults: Faults,
     image_id: str,
@@ -420,7 +392,7 @@ class PictureFolder:
         name = path.name if self.kind == "picture" else f"{image_id}.png"
         return PictureFile(path, name, self._shown(path), self.kind)
 
-    def pictures_of(self, first_rows: Mapping[str, TableRow], faults: Faults) -> dict[str, PictureFile]:
+    def pictures_of(self, first_rows: Mapping[str, BoxRow], faults: Faults) -> dict[str, PictureFile]:
         """The pictures of images by image id, those that have one; problems stand in the first row of the image."""
         found = {
             image_id: self.picture(image_id, faults, file=row.file, row=row.line)

@@ -25,7 +25,6 @@ in several places, the first place counts: `pictures`, then the folders above fr
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -38,6 +37,7 @@ from reveal_bench.kinds.localization.records import Polygons
 from reveal_bench.masks import Rle, parse_masks
 from reveal_bench.sources.boxes import counted
 from reveal_bench.sources.source import Problem, folders_in, read_json
+from reveal_bench.tables import TableReader, TableRow, open_table
 
 ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
 PARTIAL = ".azDownload-"
@@ -255,13 +255,13 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
     """Rows of a label CSV by image id, in file order."""
     rows: dict[str, LabelRow] = {}
     n_uncertain = 0
-    for line, raw, columns in _label_rows(path, "Path", problems, warnings):
-        row = _label_row(path.name, line, raw, columns, problems)
+    for raw, columns in _label_rows(path, "Path", problems, warnings):
+        row = _label_row(raw, columns, problems)
         if row is None:
             continue
         if row.image_id in rows:
             value = f"{row.image_id}, also line {rows[row.image_id].line}"
-            problems.append(Problem(path.name, line, "Path", "must be unique", value))
+            problems.append(raw.problem("Path", "must be unique", value))
             continue
         n_uncertain += sum(status == -1 for status in row.status.values())
         rows[row.image_id] = row
@@ -273,81 +273,69 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
 def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, dict[str, int | None]]:
     """Study-level labels, ``{"patient64741_study1": {finding: status}}``; the key column is Study."""
     studies: dict[str, dict[str, int | None]] = {}
-    for line, raw, columns in _label_rows(path, "Study", problems, warnings):
-        match = _STUDY.search(raw["Study"] or "")
+    for raw, columns in _label_rows(path, "Study", problems, warnings):
+        match = _STUDY.search(raw["Study"])
         study_id = "_".join(match.groups()) if match else ""
         if not study_id or study_id in studies:
             rule = "must be unique and end in patient*/study*"
-            problems.append(Problem(path.name, line, "Study", rule, repr(raw["Study"])))
+            problems.append(raw.problem("Study", rule, repr(raw["Study"])))
             continue
-        studies[study_id] = _statuses(path.name, line, raw, columns, problems)
+        studies[study_id] = _statuses(raw.number, raw, columns, problems)
     return studies
 
 
 def _label_rows(
     path: Path, key: str, problems: list[Problem], warnings: list[str]
-) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
-    """(line, cells by column, column of each finding) of a CSV that has the column `key` and one of every finding."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            heads = list(reader.fieldnames or [])
-            columns = _label_columns(path.name, heads, key, problems, warnings)
-            if len(columns) == len(CHEXLOCALIZE_FINDINGS) and key in heads:
-                for raw in reader:
-                    if None in raw or None in raw.values():
-                        rule = f"must have {len(heads)} cells as the first line"
-                        problems.append(Problem(path.name, reader.line_num, "row", rule, "more or fewer"))
-                    else:
-                        yield reader.line_num, raw, columns
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        problems.append(Problem(path.name, None, "file", "must be a readable CSV in UTF-8", str(error)))
+) -> Iterator[tuple[TableRow, dict[str, str]]]:
+    """Rows, and the column of each finding, of a table that has the column `key` and one of every finding."""
+    with open_table(path, problems=problems) as reader:
+        if reader.is_broken:
+            return
+        columns = _label_columns(reader, key, problems, warnings)
+        if len(columns) == len(CHEXLOCALIZE_FINDINGS) and key in reader:
+            for row in reader:
+                yield row, columns
 
 
-def _label_columns(
-    file: str, heads: list[str], key: str, problems: list[Problem], warnings: list[str]
-) -> dict[str, str]:
+def _label_columns(table: TableReader, key: str, problems: list[Problem], warnings: list[str]) -> dict[str, str]:
     """Finding -> column name."""
     columns: dict[str, str] = {}
-    for head in heads:
+    known = {name.casefold() for name in (*OTHER_LABELS, *FACTS, key)}
+    for head in table.columns:
         finding = canonical_finding(head, CHEXLOCALIZE_FINDINGS)
         if finding is None:
-            if head not in OTHER_LABELS | FACTS | {key}:
-                warnings.append(f"{file}: the column {head!r} is unknown and is ignored")
+            if head.casefold() not in known:
+                warnings.append(f"{table.file}: the column {head!r} is unknown and is ignored")
         elif finding in columns:
             value = f"{columns[finding]!r} and {head!r}"
-            problems.append(Problem(file, 1, finding, "must have one column", value))
+            problems.append(Problem(table.file, 1, finding, "must have one column", value))
         else:
             columns[finding] = head
     wanted = [key, *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
-    lacking = [name for name in wanted if name not in heads]
-    problems += [Problem(file, 1, name, "must be a column", ", ".join(heads)) for name in lacking]
+    lacking = [name for name in wanted if name not in table]
+    problems += [Problem(table.file, 1, name, "must be a column", ", ".join(table.columns)) for name in lacking]
     return columns
 
 
-def _label_row(
-    file: str, line: int, raw: dict[str, Any], columns: dict[str, str], problems: list[Problem]
-) -> LabelRow | None:
-    image_id = image_id_of(raw["Path"] or "")
+def _label_row(raw: TableRow, columns: dict[str, str], problems: list[Problem]) -> LabelRow | None:
+    image_id = image_id_of(raw["Path"])
     if image_id is None:
         rule = "must end in patient*/study*/view*_frontal|lateral.jpg"
-        problems.append(Problem(file, line, "Path", rule, repr(raw["Path"])))
+        problems.append(raw.problem("Path", rule, repr(raw["Path"])))
         return None
-    status = _statuses(file, image_id, raw, columns, problems)
+    status = _statuses(image_id, raw, columns, problems)
     lateral = image_id.endswith("lateral")
-    projection = (raw.get("AP/PA") or "").strip()
+    projection = raw.get("AP/PA", "")
     view = "LATERAL" if lateral else projection if projection in ("AP", "PA") else "FRONTAL"
-    return LabelRow(image_id, line, status, view, projection or ("lateral" if lateral else "frontal"))
+    return LabelRow(image_id, raw.number, status, view, projection or ("lateral" if lateral else "frontal"))
 
 
-def _statuses(
-    file: str, row: int | str, raw: dict[str, Any], columns: dict[str, str], problems: list[Problem]
-) -> dict[str, int | None]:
+def _statuses(row: int | str, raw: TableRow, columns: dict[str, str], problems: list[Problem]) -> dict[str, int | None]:
     status: dict[str, int | None] = {}
     for finding in CHEXLOCALIZE_FINDINGS:
-        text = (raw[columns[finding]] or "").strip()
+        text = raw[columns[finding]]
         if text not in STATUS:
-            problems.append(Problem(file, row, columns[finding], "must be 1, 0, -1 or blank", repr(text)))
+            problems.append(Problem(raw.file, row, columns[finding], "must be 1, 0, -1 or blank", repr(text)))
         status[finding] = STATUS.get(text)
     return status
 

@@ -20,7 +20,6 @@ Conventions
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import re
@@ -35,6 +34,7 @@ from typing import NamedTuple, TextIO
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.pictures import picture_size
 from reveal_bench.sources.source import Problem, entries_in, folders_in
+from reveal_bench.tables import TableRow, open_table
 
 Size = tuple[int, int]
 
@@ -183,22 +183,20 @@ def _image(tree: Path, subject: str, study: str, dicom_id: str) -> MimicImage:
 
 def _from_metadata(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
     studies: dict[str, MimicStudy] = {}
-    for line, row in table_rows(path, REQUIRED, problems):
+    for row in table_rows(path, REQUIRED, problems):
         study_id, subject, dicom_id = row["study_id"], row["subject_id"], row["dicom_id"]
         if study_id not in wanted:
             continue
         if not (subject.isdecimal() and re.fullmatch(r"[\w.-]+", dicom_id)):
             rule = "must be a number and a DICOM id"
-            problems.append(Problem(path.name, line, "subject_id, dicom_id", rule, f"{subject!r}, {dicom_id!r}"))
+            problems.append(row.problem("subject_id, dicom_id", rule, f"{subject!r}, {dicom_id!r}"))
             continue
-        image = _described(_image(tree, subject, study_id, dicom_id), row, path.name, line, problems)
+        image = _described(_image(tree, subject, study_id, dicom_id), row, problems)
         study = studies.setdefault(study_id, MimicStudy(study_id, subject, ()))
         if study.subject_id != subject:
-            problems.append(
-                Problem(path.name, line, "subject_id", f"must be one per study ({study.subject_id})", subject)
-            )
+            problems.append(row.problem("subject_id", f"must be one per study ({study.subject_id})", subject))
         if any(image.dicom_id == other.dicom_id for other in study.images):
-            problems.append(Problem(path.name, line, "dicom_id", "must be unique", dicom_id))
+            problems.append(row.problem("dicom_id", "must be unique", dicom_id))
             continue
         taken = _taken(row)
         known = [time for time in (study.taken, taken) if time is not None]
@@ -206,19 +204,19 @@ def _from_metadata(tree: Path, path: Path, wanted: set[str], problems: list[Prob
     return studies
 
 
-def _described(image: MimicImage, row: dict[str, str], file: str, line: int, problems: list[Problem]) -> MimicImage:
+def _described(image: MimicImage, row: TableRow, problems: list[Problem]) -> MimicImage:
     sides = [row.get(name, "").removesuffix(".0") for name in ("Rows", "Columns")]
     size: Size | None = None
     if all(side.isdecimal() and int(side) > 0 for side in sides):
         size = int(sides[0]), int(sides[1])
     elif any(sides):
-        problems.append(Problem(file, line, "Rows, Columns", "must be whole numbers above 0", " and ".join(sides)))
+        problems.append(row.problem("Rows, Columns", "must be whole numbers above 0", " and ".join(sides)))
     raw = row.get("ViewPosition") or row.get("ViewCodeSequence_CodeMeaning") or None
     view = PROJECTIONS.get((raw or "").upper(), "UNKNOWN")
     return replace(image, view=view, view_raw=raw, size=size)
 
 
-def _taken(row: dict[str, str]) -> tuple[int, float] | None:
+def _taken(row: TableRow) -> tuple[int, float] | None:
     """A date and time that can be compared: StudyTime is a decimal number of HHMMSS that may lack leading zeros."""
     try:
         return int(row["StudyDate"]), float(row["StudyTime"])
@@ -246,24 +244,18 @@ def _from_names(tree: Path, path: Path, wanted: set[str], problems: list[Problem
 
 def _splits(path: Path, studies: Collection[str], problems: list[Problem]) -> dict[str, str]:
     rows = table_rows(path, ("study_id", "split"), problems)
-    return {row["study_id"]: row["split"] for _, row in rows if row["study_id"] in studies}
+    return {row["study_id"]: row["split"] for row in rows if row["study_id"] in studies}
 
 
-def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, cells by column) of a table; a table without the `required` columns has none."""
-    with _text(path, problems) as file:
-        reader = csv.reader(file)
-        heads = next(reader, [])
-        lacking = [name for name in required if name not in heads]
-        if lacking:
-            problems.append(Problem(path.name, 1, ", ".join(lacking), "must be columns", ", ".join(heads)[:200]))
-            return
-        for cells in reader:
-            if len(cells) == len(heads):
-                yield reader.line_num, dict(zip(heads, cells, strict=True))
-            elif cells:
-                rule = f"must have {len(heads)} cells as the first line"
-                problems.append(Problem(path.name, reader.line_num, "row", rule, str(len(cells))))
+def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[TableRow]:
+    """Rows of a table, which may be packed; one without the `required` columns has none."""
+    with open_table(path, problems=problems) as reader:
+        lacking = [name for name in required if name not in reader]
+        if not lacking:
+            yield from reader
+        elif not reader.is_broken:
+            heads = ", ".join(reader.columns)[:200]
+            problems.append(Problem(path.name, 1, ", ".join(lacking), "must be columns", heads))
 
 
 @contextmanager
@@ -275,5 +267,5 @@ def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if packed else raw as stream:
                 yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         problems.append(Problem(path.name, None, "file", "must be a readable table, packed by gzip or not", str(error)))

@@ -42,8 +42,8 @@ from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
+    BoxRow,
     Faults,
-    TableRow,
     annotate_boxes,
     counted,
     find_file,
@@ -101,7 +101,7 @@ def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) ->
     return chosen
 
 
-def _coco_table(path: Path, faults: Faults) -> list[TableRow]:
+def _coco_table(path: Path, faults: Faults) -> list[BoxRow]:
     """The annotations of the JSON file with the columns of the CSV file."""
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
@@ -120,7 +120,7 @@ def _coco_table(path: Path, faults: Faults) -> list[TableRow]:
             rule = "must have a known image_id and category_id, a label_text and a bbox of four"
             faults.add(Problem(path.name, number, "annotation", rule, f"{type(error).__name__}: {error}"), None)
             continue
-        table.append(TableRow(path.name, number, values))
+        table.append(BoxRow(path.name, number, values))
     return table
 
 
@@ -138,7 +138,7 @@ def _coco_values(annotation: dict[str, Any], image: dict[str, Any], categories: 
     return {name: str(value) for name, value in values.items()}
 
 
-def _checked(table: Sequence[TableRow], faults: Faults) -> list[PhraseBox]:
+def _checked(table: Sequence[BoxRow], faults: Faults) -> list[PhraseBox]:
     rows: list[PhraseBox] = []
     first_of: dict[str, PhraseBox] = {}
     for raw in table:
@@ -154,7 +154,7 @@ def _checked(table: Sequence[TableRow], faults: Faults) -> list[PhraseBox]:
     return rows
 
 
-def _checked_row(raw: TableRow, faults: Faults) -> PhraseBox | None:
+def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
     """The row, or None after noting all that is wrong with it."""
     image_id, n_before = raw["dicom_id"], len(faults.problems)
     finding, shown = known_finding(raw["category_name"], MS_CXR_FINDINGS)
@@ -291,7 +291,7 @@ def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list
     problems: list[Problem] = []
     views = {
         row["dicom_id"]: row["ViewPosition"].strip()
-        for _, row in table_rows(path, ("dicom_id", "ViewPosition"), problems)
+        for row in table_rows(path, ("dicom_id", "ViewPosition"), problems)
         if row["dicom_id"] in image_ids
     }
     for problem in problems:

@@ -27,8 +27,8 @@ from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NIH_SIDE,
+    BoxRow,
     Faults,
-    TableRow,
     annotate_boxes,
     find_file,
     find_files,
@@ -52,7 +52,7 @@ class _List:
     """Boxes by image and finding, and the first row of each image."""
 
     boxes: dict[str, dict[str, list[Box]]] = field(default_factory=dict)
-    first_of: dict[str, TableRow] = field(default_factory=dict)
+    first_of: dict[str, BoxRow] = field(default_factory=dict)
 
 
 def _make(build: BoxBuild[_List]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:

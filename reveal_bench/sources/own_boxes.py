@@ -43,9 +43,9 @@ from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
+    BoxRow,
     Faults,
     PictureFolder,
-    TableRow,
     annotate_boxes,
     box_problem,
     dicom_headers,
@@ -113,7 +113,7 @@ class _Own:
         films, headers = _films(build)
         if tables.mapping.images == PICTURED:
             for name, path in films.paths.items():
-                tables.images.setdefault(name, OwnImage(TableRow(path.name, 0, {})))
+                tables.images.setdefault(name, OwnImage(BoxRow(path.name, 0, {})))
         found = films.pictures_of({name: image.first for name, image in tables.images.items()}, faults)
         build.warnings += films.warnings(tables.images)
         if not headers and not any(image.patient for image in tables.images.values()):
@@ -297,7 +297,7 @@ class _Maker:
             picture=replace(picture, name=f"{image_id}{suffix}"),
         )
 
-    def _id(self, name: str, kind: Literal["image", "patient", "study"], raw: str, row: TableRow) -> str:
+    def _id(self, name: str, kind: Literal["image", "patient", "study"], raw: str, row: BoxRow) -> str:
         if not self.mapping.has_public_ids:
             return self.namer.name(kind, raw)
         if not PUBLIC_ID.fullmatch(raw) or re.fullmatch(r"\d+(\.\d+){3,}", raw):
@@ -314,7 +314,7 @@ class _Maker:
             self.faults.add(Problem(picture.shown, None, "picture", "must be a PNG or JPEG file", str(error)), name)
             return None
 
-    def _check_size(self, name: str, listed: TableRow | None, size: tuple[int, int]) -> None:
+    def _check_size(self, name: str, listed: BoxRow | None, size: tuple[int, int]) -> None:
         """Note if a COCO file was made for a picture of another size."""
         if listed is None or not listed.values.keys() >= {"width", "height"}:
             return
@@ -322,7 +322,7 @@ class _Maker:
         if said != own:
             self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", said), name)
 
-    def _boxes(self, rows: Sequence[tuple[str, TableRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
+    def _boxes(self, rows: Sequence[tuple[str, BoxRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
         """Boxes by finding in pixels, checked."""
         found: dict[str, list[Box]] = {}
         mapping = self.mapping

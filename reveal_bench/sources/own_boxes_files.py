@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reveal_bench.findings import conflict
-from reveal_bench.sources.boxes import Faults, TableRow, known_finding
+from reveal_bench.sources.boxes import BoxRow, Faults, known_finding
 from reveal_bench.sources.mapping import MappingParser, is_split_name, load_mapping
 from reveal_bench.sources.reveal_cxr import UNDIVIDED
 from reveal_bench.sources.source import BuildError, Problem, read_json
@@ -146,10 +146,10 @@ class OwnImage:
     listed : its entry in a COCO file, with `width` and `height`
     """
 
-    first: TableRow
-    drawn: dict[str, list[tuple[str, TableRow]]] = field(default_factory=dict)
-    empty: dict[str, TableRow] = field(default_factory=dict)
-    listed: TableRow | None = None
+    first: BoxRow
+    drawn: dict[str, list[tuple[str, BoxRow]]] = field(default_factory=dict)
+    empty: dict[str, BoxRow] = field(default_factory=dict)
+    listed: BoxRow | None = None
     patient: str = ""
     split: str = UNDIVIDED
 
@@ -160,7 +160,7 @@ class OwnTables:
 
     mapping: BoxMapping
     images: dict[str, OwnImage] = field(default_factory=dict)
-    readers: dict[str, TableRow] = field(default_factory=dict)
+    readers: dict[str, BoxRow] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """Of images, boxes and readers."""
@@ -196,7 +196,7 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
 
 def _rows(
     path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
-) -> tuple[list[TableRow], tuple[str, ...]]:
+) -> tuple[list[BoxRow], tuple[str, ...]]:
     """Rows of a table with the columns that a mapping names, and all columns; none after noting what is wrong."""
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems, sheet=sheet)
@@ -206,11 +206,11 @@ def _rows(
     if table is None or problems:
         return [], ()
     cells = ({column: row[column] for column in columns} for row in table.rows)
-    rows = [TableRow(table.file, row.number, values) for row, values in zip(table.rows, cells, strict=True)]
+    rows = [BoxRow(table.file, row.number, values) for row, values in zip(table.rows, cells, strict=True)]
     return rows, table.columns
 
 
-def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[str]) -> list[TableRow]:
+def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[str]) -> list[BoxRow]:
     columns = [mapping.image, mapping.finding, *mapping.box, *filter(None, [mapping.reader])]
     rows, given = _rows(path, mapping.sheet, columns, mapping.file, faults)
     warnings += _unused(path.name, given, mapping, columns)
@@ -225,7 +225,7 @@ def _unused(file: str, given: Sequence[str], mapping: BoxMapping, named: Sequenc
         f"images: {{table: FILE, column: NAME, {key}: {column}}}"
         for column in given
         for key in keys
-        if column.casefold().startswith(key) and column not in named
+        if column.casefold().startswith(key) and column.casefold() not in {name.casefold() for name in named}
     ]
 
 
@@ -247,7 +247,7 @@ def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults
             faults.add(row.problem(named["patient"], "must name the patient", "a blank cell"), name)
 
 
-def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults: Faults) -> list[TableRow]:
+def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults: Faults) -> list[BoxRow]:
     """Annotations of a COCO file as rows of boxes, after adding its images; rows are called as in the file's lists."""
     try:
         images: dict[Any, str] = {}
@@ -258,7 +258,7 @@ def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults:
             images[entry["id"]] = row["image"]
             _list_image(row, tables, faults)
         names = {entry["id"]: str(entry["name"]) for entry in content.get("categories", ())}
-        rows, seen = list[TableRow](), set[Any]()
+        rows, seen = list[BoxRow](), set[Any]()
         for row, entry in _entries(file, content, "annotations"):
             problem = _coco_problem(row, entry, images, names, seen)
             if problem is not None:
@@ -275,8 +275,8 @@ def _coco_rows(file: str, content: Mapping[str, Any], tables: OwnTables, faults:
     return rows
 
 
-def _entries(file: str, content: Mapping[str, Any], key: str) -> Iterator[tuple[TableRow, Mapping[str, Any]]]:
-    return ((TableRow(file, f"{key}[{i}]", {}), entry) for i, entry in enumerate(content.get(key, ())))
+def _entries(file: str, content: Mapping[str, Any], key: str) -> Iterator[tuple[BoxRow, Mapping[str, Any]]]:
+    return ((BoxRow(file, f"{key}[{i}]", {}), entry) for i, entry in enumerate(content.get(key, ())))
 
 
 def _size_of(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -284,7 +284,7 @@ def _size_of(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _coco_problem(
-    row: TableRow, entry: Mapping[str, Any], images: Mapping[Any, str], names: Mapping[Any, str], seen: set[Any]
+    row: BoxRow, entry: Mapping[str, Any], images: Mapping[Any, str], names: Mapping[Any, str], seen: set[Any]
 ) -> Problem | None:
     """What is wrong with an annotation; `seen` are the ids of those before it."""
     if entry["image_id"] not in images:
@@ -301,7 +301,7 @@ def _coco_problem(
     return None
 
 
-def _list_image(row: TableRow, tables: OwnTables, faults: Faults) -> None:
+def _list_image(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     """Add an image of a COCO file."""
     name = image_stem(row["image"])
     _check_table(name, row, "image", tables, faults)
@@ -311,14 +311,14 @@ def _list_image(row: TableRow, tables: OwnTables, faults: Faults) -> None:
     image.listed = row
 
 
-def _check_table(name: str, row: TableRow, column: str, tables: OwnTables, faults: Faults) -> None:
+def _check_table(name: str, row: BoxRow, column: str, tables: OwnTables, faults: Faults) -> None:
     """Note an image that is not in the table of images, if there is one."""
     images = tables.mapping.images
     if not isinstance(images, str) and name not in tables.images:
         faults.add(row.problem(column, f"must be in {images['table']}", repr(row[column])), name)
 
 
-def _add_box(row: TableRow, tables: OwnTables, faults: Faults) -> None:
+def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     mapping = tables.mapping
     column, finding_column = mapping.image or "image", mapping.finding
     name, said = image_stem(row[column]), row[finding_column]

@@ -32,8 +32,8 @@ from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NIH_SIDE,
     NO_PATIENTS,
+    BoxRow,
     Faults,
-    TableRow,
     annotate_boxes,
     counted,
     dicom_headers,
@@ -67,7 +67,7 @@ class _Tables:
     """By image: its boxes, none for an image without; its first row; its class and patient, where that is known."""
 
     boxes: Boxes
-    first_of: dict[str, TableRow]
+    first_of: dict[str, BoxRow]
     classes: dict[str, str]
     patients: dict[str, str]
 
@@ -113,10 +113,10 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _T
     return _Tables(boxes, first_of, classes, patients)
 
 
-def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, TableRow]]:
+def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, BoxRow]]:
     """Boxes by image, none for an image without; and the first row of each image."""
     boxes: Boxes = {}
-    first_of: dict[str, TableRow] = {}
+    first_of: dict[str, BoxRow] = {}
     for row in read_table(path, ("patientId", *BOX, "Target"), faults, warnings):
         image_id, target = row["patientId"], row["Target"]
         first = first_of.setdefault(image_id, row)

@@ -17,7 +17,6 @@ Conventions
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +32,8 @@ from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NIH_SIDE,
     NO_PATIENTS,
+    BoxRow,
     Faults,
-    TableRow,
     annotate_mask,
     counted,
     dicom_headers,
@@ -43,6 +42,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.source import Extra
+from reveal_bench.tables import columns_of
 
 PUBLISHED = {"rows": 12954, "images": 12047}
 """Counts of the published table."""
@@ -57,7 +57,7 @@ class _Table:
     """Masks by image, none for an image without; and the rows of each image."""
 
     masks: dict[str, list[PackedMasks]] = field(default_factory=dict)
-    rows_of: dict[str, list[TableRow]] = field(default_factory=dict)
+    rows_of: dict[str, list[BoxRow]] = field(default_factory=dict)
 
 
 def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
@@ -121,9 +121,7 @@ def _files(root: Path) -> dict[str, Path]:
     other = find_file(root, *UNNAMED)
     if other is None or other.suffix == ".gz":
         return {} if other is None else {"masks": other}
-    with other.open(encoding="utf-8-sig", newline="") as file:
-        heads = {head.strip() for head in next(csv.reader(file), [])}
-    return {"masks": other} if set(COLUMNS) <= heads else {}
+    return {"masks": other} if set(COLUMNS) <= set(columns_of(other)) else {}
 
 
 def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Table:

@@ -40,7 +40,6 @@ DICOM picture; they are checked once its size is known.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,9 +54,9 @@ from reveal_bench.masks import Box
 from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
+    BoxRow,
     Faults,
     PictureFolder,
-    TableRow,
     annotate_boxes,
     counted,
     dicom_headers,
@@ -69,6 +68,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.source import Extra
+from reveal_bench.tables import columns_of
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -110,8 +110,8 @@ class Download:
 class ImageRows:
     """What the tables say of one image; its first row, and by reader its boxes and its labels that are 1."""
 
-    first: TableRow
-    rows: dict[str, list[tuple[str, TableRow]]] = field(default_factory=dict)
+    first: BoxRow
+    rows: dict[str, list[tuple[str, BoxRow]]] = field(default_factory=dict)
     positive: dict[str, set[str]] = field(default_factory=dict)
 
     @property
@@ -137,17 +137,9 @@ def find_tables(root: Path) -> dict[str, Path]:
     if any(role.startswith("annotations") for role in files):
         return files
     table = find_file(root, KAGGLE_TABLE)
-    if table is not None and set(KAGGLE_COLUMNS) <= set(_header(table)):
+    if table is not None and set(KAGGLE_COLUMNS) <= set(columns_of(table)):
         return {"annotations_train": table}
     return {}
-
-
-def _header(path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [head.strip() for head in next(csv.reader(file), [])]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return []
 
 
 def read_images(download: Download, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
@@ -172,7 +164,7 @@ def read_images(download: Download, split: str, faults: Faults, warnings: list[s
     return images
 
 
-def _label(row: TableRow, download: Download, faults: Faults) -> str | None:
+def _label(row: BoxRow, download: Download, faults: Faults) -> str | None:
     """Canonical label of a row of boxes, None after noting that it is none."""
     known = (*download.findings, "No finding") if download.kaggle else LABELS
     label, shown = known_finding(row["class_name"], known)
@@ -186,7 +178,7 @@ def _label(row: TableRow, download: Download, faults: Faults) -> str | None:
     return label
 
 
-def _texts(row: TableRow) -> str:
+def _texts(row: BoxRow) -> str:
     return ", ".join(row[column] for column in BOX)
 
 
@@ -221,7 +213,7 @@ def _label_columns(
             warnings.append(f"{file}: the column {head!r} is unknown and is ignored")
     lacking = [label for label in LABELS if label not in columns]
     for label in lacking:
-        faults.add(TableRow(file, 1, {}).problem(label, "must be a column", ", ".join(heads)), None)
+        faults.add(BoxRow(file, 1, {}).problem(label, "must be a column", ", ".join(heads)), None)
     return columns
 
 

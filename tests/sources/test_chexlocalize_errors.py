@@ -163,14 +163,17 @@ def edited_labels(root, edit):
     ("edit", "message"),
     [
         (lambda t: t.replace("Lung Opacity", "Opacity"), "test_labels.csv:1: `Airspace Opacity` must be a column"),
-        (lambda t: t.replace("Pneumonia", "edema"), ":1: `Edema` must have one column, got 'Edema' and 'edema'"),
+        (
+            lambda t: t.replace("Pneumonia", "edema"),
+            ":1: `columns` must have different names, got Edema, edema more than once",
+        ),
         (lambda t: t.replace("Path", "File"), "test_labels.csv:1: `Path` must be a column"),
         (lambda t: t + t.split("\n")[1] + "\n", r":26: `Path` must be unique, got patient\w+, also line 2"),
         (lambda t: t.replace("view1_frontal.jpg", "view1.jpg", 1), r"test_labels.csv:2: `Path` must end in patient"),
         (lambda t: t.replace("0.0", "maybe", 3), r"must be 1, 0, -1 or blank, got 'maybe'"),
-        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells as the first line"),
+        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells, as the head has"),
         (lambda t: t.replace(",0.0\n", ",0.0,0.0\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells"),
-        (lambda t: t + '"', "test_labels.csv: `file` must be a readable CSV in UTF-8, got unexpected end of data"),
+        (lambda t: t + '"', "test_labels.csv: `file` must be readable as csv in UTF-8, got unexpected end of data"),
     ],
 )
 def test_broken_label_files(copy, edit, message):

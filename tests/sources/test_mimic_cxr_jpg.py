@@ -132,7 +132,7 @@ def test_tables_packed_or_not_whatever_they_are_called(tmp_path: Path) -> None:
     assert tree_files(tree)["metadata"].name == METADATA  # as it was published
     (tree / METADATA).write_bytes(packed[:-9])
     _, problems, _ = look_up(tree, "50414267")
-    assert problems[0].startswith(f"{METADATA}: `file` must be a readable table")
+    assert problems[0].startswith(f"{METADATA}: `file` must be readable as csv")
 
 
 def test_splits_other_than_test_are_told(tmp_path: Path) -> None:

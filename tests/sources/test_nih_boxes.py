@@ -120,7 +120,7 @@ def test_a_list_is_found_plain_or_zipped_and_below_a_folder(tmp_path: Path, zipp
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("", [":1: `Image Index` must be a column, got no header"]),
+        ("", [": `file` must have a row of column names, got an empty table"]),
         ("Image Index,Finding Label,x,y,w,h\n" + GOOD, [
             ":1: `Bbox [x` must be a column, got Image Index, Finding Label, x, y, w, h",
             ":1: `h]` must be a column, got Image Index, Finding Label, x, y, w, h",
@@ -140,9 +140,9 @@ def test_a_list_is_found_plain_or_zipped_and_below_a_folder(tmp_path: Path, zipp
          [":2: `Bbox [x, y, w, h]` must lie in the image of 1024 x 1024 pixels, got -1.5, 1, 26, 2"]),
         (HEADER + "00000001_000.png,Mass,1.6,1.6,0.5,0.5\n",
          [":2: `Bbox [x, y, w, h]` must cover the centre of a pixel, got 1.6, 1.6, 0.5, 0.5"]),
-        (HEADER + "00000001_000.png,Mass,1,1,2\n", [":2: `row` must have 6 fields, got 5"]),
-        (HEADER + "00000001_000.png,Mass,1,1,2,2,,,,7\n", [":2: `row` must have 6 fields, got 10"]),
-        (HEADER + '"a', [": `file` must be a readable CSV file in UTF-8, got unexpected end of data"]),
+        (HEADER + "00000001_000.png,Mass,1,1,2\n", [":2: `row` must have 6 cells, as the head has, got 5"]),
+        (HEADER + "00000001_000.png,Mass,1,1,2,2,,,,7\n", [":2: `row` must have 6 cells, as the head has, got 10"]),
+        (HEADER + '"a', [": `file` must be readable as csv in UTF-8, got unexpected end of data"]),
     ],
 )  # fmt: skip
 def test_what_can_be_wrong(tmp_path: Path, text: str, problems: list[str]) -> None:
