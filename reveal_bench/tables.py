@@ -186,6 +186,7 @@ def open_table(
     name: str | None = None,
     problems: list[Problem] | None = None,
     *,
+    columns: Collection[str] | None = None,
     limits: TableLimits = TableLimits(),
     sheet: str | None = None,
     within: Path | None = None,
@@ -200,6 +201,7 @@ def open_table(
     source : a file, whose content and suffix say its format; or the content of a text table
     name : the file's name for messages; its own unless given
     problems : takes up what is wrong, and rows with a problem are left out; without it the first problem raises
+    columns : those that the table must have, in any order, and no others
     limits : how large the table may be
     sheet : name of a workbook's sheet; needed if it has several
     within : a folder that must contain the file, also where links lead
@@ -224,6 +226,8 @@ def open_table(
     with ExitStack() as opened:
         with reader.noting():
             reader.start(numbered_rows(source, reader, opened, sheet=sheet, within=within, only=only))
+            if columns is not None:
+                reader.check_columns(columns)
         yield reader
 
 
@@ -256,6 +260,11 @@ class TableReader(TableNotes):
             self._rows = numbered if self.columns else iter(())
         else:
             self._start_grid(self._not_blank(numbered))
+
+    def check_columns(self, columns: Collection[str]) -> None:
+        """Refuse the table if it has other columns."""
+        if {name.casefold() for name in self.columns} != {name.casefold() for name in columns}:
+            raise self.error("columns", f"must be {','.join(columns)}", ",".join(self.columns)[:300], 1)
 
     def _start_grid(self, rows: Numbered) -> None:
         number, head = next(rows, (0, ()))

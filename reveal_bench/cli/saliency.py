@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -167,20 +166,21 @@ def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
         return float(text)
     except ValueError:
         pass
+    from reveal_bench.tables import read_table
+
     path = Path(text)
     if not path.is_file():
         raise ArgumentError(argument, "must be a number or a table with the columns finding and a number", repr(text))
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    found = {}
-    for i, row in enumerate(rows, start=2):
+    table = read_table(path)
+    numbers = [name for name in table.columns if name.casefold() not in ("finding", "task")]
+    found: dict[str, float] = {}
+    for row in table.rows:
         finding = row.get("finding") or row.get("task")
-        numbers = [value for key, value in row.items() if key not in ("finding", "task", None)]
         try:
             if not finding or finding in found or len(numbers) != 1:
                 raise ValueError
-            found[finding] = float(numbers[0])
-        except (ValueError, TypeError):
+            found[finding] = float(row[numbers[0]])
+        except ValueError:
             rule = "must be a table with the columns finding and a number, each finding once"
-            raise ArgumentError(argument, rule, f"{path}, line {i}") from None
+            raise ArgumentError(argument, rule, f"{path}, line {row.number}") from None
     return found

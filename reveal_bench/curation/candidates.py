@@ -40,6 +40,7 @@ from reveal_bench.curation.report_prompts import (
 from reveal_bench.curation.report_tables import Quarantined, Report, read_reports, texts_digest
 from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS
 from reveal_bench.models.asking import Asker, Dialogue, Request
+from reveal_bench.tables import read_table
 
 CANDIDATES_NAME, QUARANTINE_NAME = "candidates.csv", "candidates-quarantine.jsonl"
 COLUMNS = (
@@ -302,5 +303,4 @@ def candidate_table(drafted: Drafted) -> Iterator[dict[str, Any]]:
 def read_candidates(folder: CurationFolder) -> list[dict[str, str]]:
     """The rows of ``candidates.csv`` by :data:`COLUMNS`; the step must be done."""
     folder.need("candidates")
-    with folder.path(CANDIDATES_NAME).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return [dict(row) for row in read_table(folder.path(CANDIDATES_NAME), verbatim=True).rows]

@@ -18,7 +18,6 @@ Source: paper 004 has no refresh; the rules are those of the project's curation 
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 from reveal_bench.sources.study_labels import Fail, labels_of_cell
 from reveal_bench.tables import TableRow
+from reveal_bench.tables import read_table as read_input_table
 
 RELEASED, HOLDOUT = HALVES
 HISTORY_NAME = "history.parquet"
@@ -299,10 +299,9 @@ def _demographics(labels_before: Path, facts: Path | None, new: Sequence[str], k
     CurationError
         If the facts have nothing of what is published.
     """
-    with labels_before.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    names = [name for name in VOCABULARIES if rows and name in rows[0]]
-    found = {name: {row["study_id"]: row[name] for row in rows} for name in names}
+    table = read_input_table(labels_before)
+    names = [name for name in VOCABULARIES if name in table]
+    found = {name: {row["study_id"]: row[name] for row in table.rows} for name in names}
     if facts is not None and new:
         columns = read_facts(facts, new, key=key).columns
         known = [column for column in columns if column.name in found]

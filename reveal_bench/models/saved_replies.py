@@ -10,10 +10,7 @@ of :mod:`reveal_bench.models.overlay`, boxes of detection to the whole picture.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from reveal_bench.kinds import KINDS
@@ -21,8 +18,7 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.questions import AskSettings, describe_split, list_questions
 from reveal_bench.models.run_folder import Exchange, RunInfo, with_reply
-
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+from reveal_bench.tables import TableRow, open_table
 
 
 def read_saved_replies(
@@ -70,58 +66,19 @@ def _rows(path: Path, key: str, questions: Questions) -> Iterator[tuple[int, Que
     """Line, question and reply of every row."""
     asks_findings = any(finding is not None for _, finding in questions)
     needed = (key, "finding", "reply") if asks_findings else (key, "reply")
-    for line, row in _lines(path):
-        for name in needed:
-            if not isinstance(row.get(name), str):
-                got = "none" if row.get(name) is None else repr(row[name])
-                raise ValueError(f"{path}:{line} must have the text `{name}`, got {got}")
-        asked = (str(row[key]), str(row["finding"]) if asks_findings else None)
-        if asked not in questions:
-            shown = ", ".join(filter(None, asked))
-            raise ValueError(f"{path}:{line} must be of a question of the split, got {shown!r}")
-        yield line, questions[asked], str(row["reply"])
+    with open_table(path, str(path), objects=True, verbatim=True) as rows:
+        for row in rows:
+            yield row.number, *_reply_of(row, needed, questions, path)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Rows with the lines that they begin in."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be text in UTF-8, got {error}") from None
-    delimiter = DELIMITERS.get(path.suffix.lower())
-    yield from _json_lines(path, text) if delimiter is None else _cells(path, text, delimiter)
-
-
-def _cells(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, dict[str, object]]]:
-    before = csv.field_size_limit(len(text) + 1)  # thoughts may be long
-    try:
-        table = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        names = next(table, [])
-        if len(set(names)) < len(names):
-            raise ValueError(f"{path}:1 must name each column once, got {', '.join(names)}")
-        line = table.line_num + 1
-        for cells in table:
-            if cells and len(cells) != len(names):
-                raise ValueError(
-                    f"{path}:{line} must have {len(names)} cells, got {len(cells)}: quote what has a {delimiter!r}"
-                )
-            if cells:
-                yield line, dict(zip(names, cells, strict=True))
-            line = table.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{path} must be a table with balanced quotes, got {error}") from None
-    finally:
-        csv.field_size_limit(before)
-
-
-def _json_lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, object]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}:{number} must be a JSON object, got {error}") from None
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}:{number} must be a JSON object, got {type(row).__name__}")
-        yield number, row
+def _reply_of(row: TableRow, needed: Sequence[str], questions: Questions, path: Path) -> tuple[Question, str]:
+    for name in needed:
+        value = row.value(name) if name in row else None
+        if not isinstance(value, str):
+            got = "none" if value is None else repr(value)
+            raise ValueError(f"{path}:{row.number} must have the text `{name}`, got {got}")
+    asked = (row[needed[0]], row["finding"] if "finding" in needed else None)
+    if asked not in questions:
+        shown = ", ".join(filter(None, asked))
+        raise ValueError(f"{path}:{row.number} must be of a question of the split, got {shown!r}")
+    return questions[asked], row["reply"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from reveal_bench.reports.style import (
     style,
     width_of,
 )
+from reveal_bench.tables import read_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -199,15 +199,12 @@ def read_curves(path: Path) -> dict[str, Curve]:
 
     Raises
     ------
+    TableError
+        If the file has other columns.
     ArgumentError
-        If the file has other columns, a finding has several best thresholds, or a field is not a number.
+        If a finding has several best thresholds, or a field is not a number.
     """
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != _COLUMNS:
-            got = ", ".join(reader.fieldnames or ("none",))
-            raise ArgumentError("tuning", f"must have the columns {', '.join(_COLUMNS)}", f"{got} in {path.name}")
-        rows = list(reader)
+    rows = read_table(path, columns=_COLUMNS).rows
     curves = {}
     for finding in dict.fromkeys(row["finding"] for row in rows):
         own = [row for row in rows if row["finding"] == finding]

@@ -6,7 +6,6 @@ read here is changed.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from reveal_bench.curation.folder import CurationFolder, StepState
 from reveal_bench.curation.tables import HALVES, Labels, Placed, read_table
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import VOCABULARIES
+from reveal_bench.tables import read_table as read_input_table
 
 RATINGS_NAME = "ratings.csv"
 READS = {
@@ -152,9 +152,8 @@ def _placed(folder: CurationFolder) -> list[Placed]:
 
 
 def _demographics(folder: CurationFolder) -> dict[str, dict[str, str]]:
-    with folder.path("benchmark/labels.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: {row["study_id"]: row[name] for row in rows} for name in VOCABULARIES if rows and name in rows[0]}
+    table = read_input_table(folder.path("benchmark/labels.csv"))
+    return {name: {row["study_id"]: row[name] for row in table.rows} for name in VOCABULARIES if name in table}
 
 
 def shown_labels(labels: Labels) -> str:

@@ -19,7 +19,6 @@ read, a random sample.
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from collections import Counter
@@ -36,6 +35,7 @@ from reveal_bench.kinds.localization.scoring import list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.localization import cell_coverage
 from reveal_bench.reports.run_errors import CaseError, ReviewKey, reading_order
+from reveal_bench.tables import read_table
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -210,8 +210,8 @@ def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]
     meant = _read_key(key)
     votes: dict[ReviewKey, Counter[str]] = {}
     seen: set[tuple[str, str]] = set()
-    for number, row in _answer_rows(answers):
-        where = f"{answers.name}, line {number}"
+    for row in read_table(answers, columns=ANSWER_COLUMNS).rows:
+        where = f"{answers.name}, line {row.number}"
         item, category = row["id"], row["category"]
         if item not in meant:
             raise ValueError(f"{where}: `id` must be in {key.name}, got {item!r}")
@@ -230,21 +230,6 @@ def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]
         for judged, given in votes.items()
         if given["position"] != given["anatomy"]
     }
-
-
-def _answer_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            if rows.fieldnames != ANSWER_COLUMNS:
-                raise ValueError(f"{path.name}: the columns must be {','.join(ANSWER_COLUMNS)}, got {rows.fieldnames}")
-            found = [(rows.line_num, row) for row in rows]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path.name}: must be CSV in UTF-8: {error}") from None
-    for number, row in found:
-        if None in row or None in row.values():
-            raise ValueError(f"{path.name}, line {number}: must have {len(ANSWER_COLUMNS)} cells, got more or fewer")
-    return found
 
 
 def _read_key(path: Path) -> dict[str, ReviewKey]:

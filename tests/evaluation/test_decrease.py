@@ -337,10 +337,10 @@ def test_curves_of_thresholds_are_read_and_drawn(tmp_path: Path) -> None:
     assert line.get_ydata()[0] == pytest.approx(10)
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((30, 25))
     for text, said in [
-        ("finding,threshold\nEdema,0.2\n", "must have the columns finding, threshold, metric"),
+        ("finding,threshold\nEdema,0.2\n", "wrong.csv:1: `columns` must be finding,threshold,metric,"),
         (file.read_text().replace(",0\n", ",1\n"), "one best threshold per finding at most, got others for 'Edema'"),
         (file.read_text().replace("0.25", "a quarter"), "must have numbers"),
     ]:
         file.with_name("wrong.csv").write_text(text, encoding="utf-8")
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ValueError, match=said):
             read_curves(file.with_name("wrong.csv"))

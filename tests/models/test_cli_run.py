@@ -158,13 +158,19 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
     first, twice = json.dumps(saved[0]), "must be of a question without an earlier row, got"
     for text, problem in (
         (f"{first}\n{first}\n", f"faulty.jsonl:2 {twice}"),
-        ("[]\n", "faulty.jsonl:1 must be a JSON object, got list"),
+        ("[]\n", "faulty.jsonl:1: `entry` must be a JSON object, got list"),
         ('{"image_id": "a", "finding": "Edema"}\n', "faulty.jsonl:1 must have the text `reply`, got none"),
         ('{"image_id": "a", "finding": "Edema", "reply": ""}\n', "must be of a question of the split, got 'a, Edema'"),
         ("image_id,finding,reply\n", "faulty.csv must have a row, got none"),
-        ('image_id,finding,reply\na,b,"c\n', "faulty.csv must be a table with balanced quotes"),
-        ("image_id,finding,reply\na,b,c,d\n", "faulty.csv:2 must have 3 cells, got 4: quote what has a ','"),
-        ("image_id,reply,reply\na,b,c\n", "faulty.csv:1 must name each column once"),
+        (
+            'image_id,finding,reply\na,b,"c\n',
+            "faulty.csv: `file` must be readable as csv in UTF-8, got unexpected end of data",
+        ),
+        ("image_id,finding,reply\na,b,c,d\n", "faulty.csv:2: `row` must have 3 cells, as the head has, got 4"),
+        (
+            "image_id,reply,reply\na,b,c\n",
+            "faulty.csv:1: `columns` must have different names, got reply more than once",
+        ),
     ):
         faulty = tmp_path / ("faulty.csv" if text.startswith("image_id,") else "faulty.jsonl")
         faulty.write_text(text)

@@ -230,8 +230,12 @@ def test_most_readers_decide(tmp_path, categories, expected):
 @pytest.mark.parametrize(
     ("rows", "key", "message"),
     [
-        ([["id", "answer"], ROW], [KEY], "answers.csv: the columns must be id,finding,reader,category,comment"),
-        ([HEADER, ROW[:-1]], [KEY], "answers.csv, line 2: must have 5 cells"),
+        (
+            [["id", "answer"], ROW],
+            [KEY],
+            "answers.csv:1: `columns` must be id,finding,reader,category,comment, got id,answer",
+        ),
+        ([HEADER, ROW[:-1]], [KEY], "answers.csv:2: `row` must have 5 cells"),
         ([HEADER, ["m9", *ROW[1:]]], [KEY], "answers.csv, line 2: `id` must be in key.jsonl, got 'm9'"),
         ([HEADER, ["m00001", LESION, *ROW[2:]]], [KEY], "`finding` must be 'Edema', as in the key, got 'Lung Lesion'"),
         ([HEADER, [*ROW[:3], "partial_hit", ""]], [KEY], "`category` must be one of .*, got 'partial_hit'"),
