@@ -368,18 +368,18 @@ def test_a_file_may_be_brought_in_twice(library: Library, tmp_path: Path) -> Non
 
 
 BAD_FILES: dict[str, tuple[str, str]] = {
-    "no head": ("{a},r,1,1,1,1,1,1\n", "the columns must be answer_id,reader,process"),
+    "no head": ("{a},r,1,1,1,1,1,1\n", "ratings.csv:1: `columns` must have different names, got 1 more than once"),
     "unknown answer": (f"{HEAD}\nzzz,r,1,1,1,1,,\n", "line 2: `answer_id` must be that of an answer of this board"),
     "six": (f"{HEAD}\n{{a}},r,6,1,1,1,1,1\n", "line 2: `process` must be 1, 2, 3, 4 or 5, got '6'"),
     "word": (f"{HEAD}\n{{a}},r,good,1,1,1,1,1\n", "got 'good'"),
     "no pictures": (f"{HEAD}\n{{a}},r,1,1,1,1,,\n", "line 2: `image_content` must be scored"),
-    "cell too few": (f"{HEAD}\n{{a}},r,1,1,1,1,1\n", "line 2: must have 8 cells"),
-    "cell too many": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1,1\n", "line 2: must have 8 cells"),
+    "cell too few": (f"{HEAD}\n{{a}},r,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
+    "cell too many": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
     "no reader": (f"{HEAD}\n{{a}}, ,1,1,1,1,1,1\n", "line 2: `reader` must be a name"),
     "twice": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1\n{{a}},r,1,1,1,1,1,1\n", "line 3: the reader rated .* in line 2"),
-    "not text": ("\xff", "must be CSV in UTF-8"),
-    "open quote": (f'{HEAD}\n"{{a}},r,1,1,1,1,1,1\n', "must be CSV in UTF-8"),
-    "empty": ("", "the columns must be"),
+    "not text": ("\xff", "ratings.csv:1: `file` must be UTF-8: save the table as CSV UTF-8"),
+    "open quote": (f'{HEAD}\n"{{a}},r,1,1,1,1,1,1\n', "must be readable as csv in UTF-8"),
+    "empty": ("", "must have a row of column names"),
 }
 
 

@@ -11,7 +11,6 @@ script or style comes from elsewhere or stands in the page, and the content secu
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import hmac
 import logging
@@ -27,6 +26,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from reveal_bench.tables import TableError, read_table
 from reveal_bench.viewer.serving import FILM_VIEWER, static_file
 from reveal_leaderboard.readers.films import FilmError, ImageCache
 from reveal_leaderboard.readers.forms import FORMS, AnswerError
@@ -337,23 +337,20 @@ def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
     problems: list[str] = []
     people: dict[str, str] = {}
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            if list(rows.fieldnames or ()) != PEOPLE_COLUMNS:
-                raise PeopleError(f"{path.name}: the columns must be subject,reader, got {rows.fieldnames}")
-            for row in rows:
-                subject, reader = ((row[name] or "").strip() for name in PEOPLE_COLUMNS)
-                where = f"line {rows.line_num}"
-                if not subject or not reader or None in row:
-                    problems.append(f"{where}: must have a subject and a reader")
-                elif reader not in readers:
-                    problems.append(f"{where}: `reader` must have a list, got {reader!r}")
-                elif subject in people or reader in people.values():
-                    problems.append(f"{where}: must bind a subject and a reader once, got {subject!r} and {reader!r}")
-                else:
-                    people[subject] = reader
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise PeopleError(f"{path.name}: must be CSV in UTF-8: {error}") from None
+        rows = read_table(path, columns=PEOPLE_COLUMNS).rows
+    except TableError as error:
+        raise PeopleError(str(error)) from None
+    for row in rows:
+        subject, reader = (row[name] for name in PEOPLE_COLUMNS)
+        where = f"line {row.number}"
+        if not subject or not reader:
+            problems.append(f"{where}: must have a subject and a reader")
+        elif reader not in readers:
+            problems.append(f"{where}: `reader` must have a list, got {reader!r}")
+        elif subject in people or reader in people.values():
+            problems.append(f"{where}: must bind a subject and a reader once, got {subject!r} and {reader!r}")
+        else:
+            people[subject] = reader
     if problems:
         raise PeopleError(f"{path.name}: {'; '.join(problems)}")
     return people

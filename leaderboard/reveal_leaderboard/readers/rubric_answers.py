@@ -13,7 +13,6 @@ height] in pixels of the image). Texts that the file keeps from being formulas i
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -32,12 +31,12 @@ from reveal_bench.findings import hint
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.tables import TableRow, open_table
 from reveal_leaderboard.boards.exports import harmless
 from reveal_leaderboard.readers.preparation import PreparationError, put
 from reveal_leaderboard.readers.store import Film, Item, Readings
 
 COLUMNS = ("answer_id", "task_id", "answer", "boxes")
-MAX_CELL = 1 << 24
 _START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"
 _GUARD = re.compile(rf"^'(?=\s*{_START}|[\t\r\n])")
 _GUARD_AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)'(?={_START})")
@@ -77,28 +76,20 @@ def read_answers(path: Path) -> list[Given]:
     OSError
         If it cannot be read.
     """
-    before = csv.field_size_limit(MAX_CELL)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            if tuple(rows.fieldnames or ()) != COLUMNS:
-                value = ", ".join(map(str, rows.fieldnames or ())) or "none"
-                raise BuildError([Problem(path.name, 1, "columns", f"must be {','.join(COLUMNS)}", value[:100])])
-            numbered = [(rows.line_num, row) for row in rows]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BuildError([Problem(path.name, None, "file", "must be CSV in UTF-8", str(error)[:100])]) from None
-    finally:
-        csv.field_size_limit(before)
     problems: list[Problem] = []
+    with open_table(path, problems=problems, columns=COLUMNS, verbatim=True) as table:
+        rows = list(table)
+    if table.is_broken:
+        raise BuildError(problems)
     found: dict[str, Given] = {}
-    for number, row in numbered:
+    for row in rows:
         try:
-            one = _given(row, number)
+            one = _given(row)
             if one.answer_id in found:
                 raise _CellError("answer_id", "must occur only once", repr(one.answer_id))
             found[one.answer_id] = one
         except _CellError as error:
-            problems.append(Problem(path.name, number, *error.fault))
+            problems.append(row.problem(*error.fault))
     if problems or not found:
         raise BuildError(problems or [Problem(path.name, None, "lines", "must hold an answer", "none")])
     return list(found.values())
@@ -112,9 +103,7 @@ class _CellError(ValueError):
         self.fault = (field, rule, value[:100])
 
 
-def _given(row: Mapping[str | None, Any], number: int) -> Given:
-    if None in row or None in row.values():
-        raise _CellError("cells", f"must be {len(COLUMNS)}", "more" if None in row else "fewer")
+def _given(row: TableRow) -> Given:
     answer_id, task_id, answer, boxes = (as_written(row[name]) for name in COLUMNS)
     for name, value in (("answer_id", answer_id), ("task_id", task_id), ("answer", answer)):
         if not value.strip():
@@ -125,7 +114,7 @@ def _given(row: Mapping[str | None, Any], number: int) -> Given:
         raise _CellError("boxes", "must be JSON", repr(boxes)) from None
     if not isinstance(drawn, list) or not all(_is_box(box) for box in drawn):
         raise _CellError("boxes", "must be boxes with image_id, label and box (x, y, width, height)", repr(boxes))
-    return Given(answer_id, task_id, answer, tuple(drawn), number)
+    return Given(answer_id, task_id, answer, tuple(drawn), row.number)
 
 
 def _is_box(box: Any) -> bool:

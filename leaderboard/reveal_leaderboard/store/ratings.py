@@ -12,7 +12,6 @@ A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import secrets
@@ -23,7 +22,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_bench.arguments import Problem
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer
+from reveal_bench.tables import TableLimits, TableRow, open_table
 from reveal_leaderboard.store.database import insert_if_absent, moment
 from reveal_leaderboard.store.tables import CRITERIA, answers, ratings, submissions
 
@@ -175,21 +176,15 @@ def read_ratings_file(path: Path) -> list[RatingLine]:
     OSError
         If it cannot be read.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise RatingError(f"{path.name}: must have at most {MOST_BYTES} bytes, got {path.stat().st_size}")
-    problems: list[str] = []
+    found: list[Problem] = []
     lines: list[RatingLine] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            if tuple(reader.fieldnames or ()) != COLUMNS:
-                raise RatingError(f"{path.name}: the columns must be {','.join(COLUMNS)}, got {reader.fieldnames}")
-            for row in reader:
-                if len(lines) == MOST_LINES:
-                    raise RatingError(f"{path.name}: must have at most {MOST_LINES} lines")
-                lines.append(_line(row, reader.line_num, problems))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RatingError(f"{path.name}: must be CSV in UTF-8: {error}") from None
+    problems: list[str] = []
+    limits = TableLimits(file_bytes=MOST_BYTES, rows=MOST_LINES)
+    with open_table(path, problems=found, columns=COLUMNS, limits=limits) as table:
+        lines = [_line(row, problems) for row in table]
+    if table.is_broken:
+        raise RatingError(str(found[-1]))
+    problems += [f"line {problem.row}: {problem.rule}, got {problem.value}" for problem in found]
     first: dict[tuple[str, str], int] = {}
     for line in lines:
         before = first.setdefault((line.answer_id, line.reader), line.line)
@@ -206,17 +201,15 @@ def refuse_lines(path: Path, problems: Sequence[str]) -> None:
         raise RatingError(f"{path.name}: {'; '.join(problems[:_SHOWN])}{more}")
 
 
-def _line(row: dict[str | Any, Any], number: int, problems: list[str]) -> RatingLine:
+def _line(row: TableRow, problems: list[str]) -> RatingLine:
     scores: dict[str, int | None] = {}
-    if None in row or None in row.values():
-        problems.append(f"line {number}: must have {len(COLUMNS)} cells")
-        return RatingLine(number, "", str(number), {})
+    number = row.number
     for name in CRITERIA:
-        cell = row[name].strip()
+        cell = row[name]
         if cell not in ("", "1", "2", "3", "4", "5"):
             problems.append(f"line {number}: `{name}` must be 1, 2, 3, 4 or 5, got {cell[:40]!r}")
         scores[name] = int(cell) if cell in ("1", "2", "3", "4", "5") else None
-    name = row["reader"].strip()
+    name = row["reader"]
     if not 1 <= len(name) <= 100 or not name.isprintable():
         problems.append(f"line {number}: `reader` must be a name of 1 to 100 characters, got {name[:40]!r}")
-    return RatingLine(number, row["answer_id"].strip(), f"file:{name}", scores)
+    return RatingLine(number, row["answer_id"], f"file:{name}", scores)

@@ -122,11 +122,11 @@ def test_texts_are_as_they_were_before_the_board_made_them_harmless() -> None:
 
 HEAD = "answer_id,task_id,answer,boxes\r\n"
 BAD_FILES: dict[str, tuple[str, str]] = {
-    "empty": ("", "`columns` must be answer_id,task_id,answer,boxes, got none"),
+    "empty": ("", "`file` must have a row of column names"),
     "no line": (HEAD, "`lines` must hold an answer"),
     "other columns": ("answer_id,answer\r\na,b\r\n", "`columns` must be"),
-    "cell too few": (f"{HEAD}a,{{t}},x\r\n", ":2: `cells` must be 4, got fewer"),
-    "cell too many": (f"{HEAD}a,{{t}},x,,y\r\n", ":2: `cells` must be 4, got more"),
+    "cell too few": (f"{HEAD}a,{{t}},x\r\n", ":2: `row` must have 4 cells, as the head has, got 3"),
+    "cell too many": (f"{HEAD}a,{{t}},x,,y\r\n", ":2: `row` must have 4 cells, as the head has, got 5"),
     "blank id": (f"{HEAD} ,{{t}},x,\r\n", ":2: `answer_id` must not be blank"),
     "blank answer": (f"{HEAD}a,{{t}}, ,\r\n", ":2: `answer` must not be blank"),
     "twice": (f"{HEAD}a,{{t}},x,\r\na,{{t}},x,\r\n", ":3: `answer_id` must occur only once, got 'a'"),
@@ -145,7 +145,7 @@ BAD_FILES: dict[str, tuple[str, str]] = {
         f'{HEAD}a,{{t}},x,"[{{""image_id"": ""i"", ""label"": ""l"", ""box"": [1, 2, 3, 4]}}]"\r\n',
         ":2: `boxes` must be of an image of the task, got 'i'",
     ),
-    "open quote": (f'{HEAD}a,"b\r\n', "`file` must be CSV in UTF-8"),
+    "open quote": (f'{HEAD}a,"b\r\n', "`file` must be readable as csv in UTF-8"),
 }
 
 
