@@ -165,7 +165,7 @@ def confidence(
         If the predictions do not say how sure they are, or an argument is not what it must be.
     """
     opened = as_bench(bench, split, runs=[predictions])
-    field = opened.kind.confidence_field
+    field = opened.kind.predictions.confidence_field
     if field is None:
         raise ArgumentError("bench", "must be of a kind whose answers say how sure they are", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name
@@ -280,7 +280,7 @@ def curves(
     resampling, scored, found = Resampling(n_resamples, seed, unit), {}, {}
     for system, given in {name: predictions, **(beside or {})}.items():
         scored[system] = score_given(given, opened, "predictions", system, None, False, None, options)
-        curved = opened.kind.curves(scored[system].rows, resampling)
+        curved = opened.kind.scoring.curves(scored[system].rows, resampling)
         if curved is None or not curved.bands:
             raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
         found[system] = curved
@@ -362,11 +362,11 @@ def pixels(
         If the benchmark is not of localization, or predictions or references have no masks.
     """
     opened = as_bench(bench, split, runs=[predictions])
-    if not opened.kind.uses_grid:
+    if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be of localization, whose predictions may be masks", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name
     scored = score_given(predictions, opened, "predictions", name, None, allow_missing, None, ONE_REPLICATE)
-    records = opened.kind.read_references(opened.folder, opened.split)
+    records = opened.kind.data.read_references(opened.folder, opened.split)
     statistics = pixel_statistics(scored.report.predictions, records, scored.rows.groups)
     return PixelStatistics(scored, statistics)
 
@@ -440,7 +440,7 @@ def score_maps(
     opened = as_bench(bench, split)
     manifest = asked_of(opened)
     found = found_maps(maps, manifest, names)
-    records = opened.kind.read_references(opened.folder, manifest.split)
+    records = opened.kind.data.read_references(opened.folder, manifest.split)
     rows = rows_of_maps(found, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
     everybody = sorted({record.patient_id for record in records})
     estimates = []

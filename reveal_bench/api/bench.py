@@ -22,7 +22,8 @@ from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, chosen_split, read_folder_info
-from reveal_bench.kinds.kind import Kind, Manifest
+from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.kinds.parts import Manifest
 
 if TYPE_CHECKING:
     import datasets
@@ -41,8 +42,8 @@ class Cases(Shown):
         """The questions: what the manifest tells of an image, study or task, and what is asked of it."""
         kind = self._bench.kind
         return [
-            {**{name: value for name, value in entry.items() if name != "asked"}, kind.asked_column: asked}
-            for entry in kind.manifest_entries(self._bench.manifest)
+            {**{name: value for name, value in entry.items() if name != "asked"}, kind.questions.asked_column: asked}
+            for entry in kind.questions.manifest_entries(self._bench.manifest)
             for asked in entry["asked"]
         ]
 
@@ -56,7 +57,7 @@ class References(Sequence[Any]):
     """The references of a split, a record each, without pixels."""
 
     def __init__(self, bench: Bench) -> None:
-        self._records = bench.kind.read_records(bench.folder, bench.split)
+        self._records = bench.kind.data.read_records(bench.folder, bench.split)
         self._name = f"<{len(self._records):,} {bench.kind.items} with references: {bench}>"
 
     @overload
@@ -92,14 +93,14 @@ class Bench:
     info: FolderInfo
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> AnyKind:
         """The kind of benchmark, which says what is asked and how it is scored."""
         return kind_of(self.info)
 
     @cached_property
     def manifest(self) -> Manifest:
         """What the split asks; all that a linter may know."""
-        manifest: Manifest = self.kind.read_manifest(self.folder, self.split)
+        manifest: Manifest = self.kind.questions.read_manifest(self.folder, self.split)
         return manifest
 
     @property

@@ -149,7 +149,7 @@ def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversi
     if form not in FORMS:
         raise ArgumentError("form", f"must be one of table, {', '.join(FORMS)}", repr(form))
     done, predictions = read_form(form, Path(source), bench.folder, bench.split, reader=reader)
-    lines = tuple(json.loads(line) for line in bench.kind.to_jsonl(predictions).splitlines())
+    lines = tuple(json.loads(line) for line in bench.kind.predictions.to_jsonl(predictions).splitlines())
     return Conversion(lines, tuple(f"not kept: {told}" for told in done.lost), bench)
 
 

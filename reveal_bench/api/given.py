@@ -31,7 +31,7 @@ from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation.score import ScoredFile, lint_file
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import prediction_file, stem_of
 
 if TYPE_CHECKING:
@@ -112,35 +112,35 @@ def name_of(given: Any, default: str) -> str:
     return path.name if path.is_dir() else stem_of(path)
 
 
-def _written(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
+def _written(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
     """A prediction file of what was given, and what its entries are called if not by the format of the file."""
     if hasattr(given, "predictions"):
         given = given.predictions
     if hasattr(given, "to_pandas") or hasattr(given, "to_parquet"):
         return _written_table(given, kind, argument)
     if isinstance(given, Mapping):
-        lines = [line for key, answer in given.items() for line in kind.entries(key, answer)]
+        lines = [line for key, answer in given.items() for line in kind.predictions.entries(key, answer)]
         return _jsonl(lines, argument), "mapping"
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
         of_arrays = "; of an array, `convert` makes predictions" if hasattr(given, "__array__") else ""
         raise ArgumentError(argument, f"must be {FORMS}{of_arrays}", type_of(given))
     if given and all(is_dataclass(one) for one in given):
-        return kind.to_jsonl(given).encode(), "list"
+        return kind.predictions.to_jsonl(given).encode(), "list"
     wrong = next((one for one in given if not isinstance(one, Mapping)), None)
     if wrong is not None:
         raise ArgumentError(argument, f"must be {FORMS}", f"a {type(given).__name__} of {type_of(wrong)}")
     if given and "category_id" in given[0]:
         return _json(list(given), argument).encode(), ""
-    return _jsonl([kind.entry(one) for one in given], argument), "list"
+    return _jsonl([kind.predictions.entry(one) for one in given], argument), "list"
 
 
-def _written_table(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
+def _written_table(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = given if isinstance(given, pa.Table) else _arrow(given, argument)
     is_nested = any(pa.types.is_nested(column.type) for column in table.schema)
-    if kind.reads_parquet and not is_nested:
+    if kind.predictions.reads_parquet and not is_nested:
         sink = pa.BufferOutputStream()
         pq.write_table(table.replace_schema_metadata(None), sink)
         return sink.getvalue().to_pybytes(), "parquet"
@@ -152,8 +152,9 @@ def _written_table(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
     if "category_id" in table.column_names:
         return _json(list(rows), argument).encode(), ""
     if is_nested:
-        return _jsonl([kind.entry(row) for row in rows], argument), "parquet"
-    return _jsonl([line for row in rows for line in kind.entries(row.pop(kind.key, None), row)], argument), "parquet"
+        return _jsonl([kind.predictions.entry(row) for row in rows], argument), "parquet"
+    lines = [line for row in rows for line in kind.predictions.entries(row.pop(kind.key, None), row)]
+    return _jsonl(lines, argument), "parquet"
 
 
 def frame_of(given: Any, argument: str) -> pd.DataFrame:

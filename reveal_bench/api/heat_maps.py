@@ -121,7 +121,7 @@ def tune_saliency(
     """
     opened = as_bench(bench, split)
     found = found_maps(maps, asked_of(opened), names)
-    records = opened.kind.read_references(opened.folder, split)
+    records = opened.kind.data.read_references(opened.folder, split)
     return tune_thresholds(found, records, split, grid=grid, metric=metric, progress=progress)
 
 
@@ -153,13 +153,13 @@ def tune_gates(
     """
     opened = as_bench(bench, split)
     found = found_maps(maps, asked_of(opened), names)
-    records = opened.kind.read_references(opened.folder, split)
+    records = opened.kind.data.read_references(opened.folder, split)
     return gates_of(found, records, split, rule=rule, fill=fill, grid=grid, progress=progress)
 
 
 def asked_of(bench: Bench) -> Manifest:
     """What a benchmark of localization asks; raises ArgumentError for another."""
-    if not bench.kind.uses_grid:
+    if not bench.kind.questions.uses_grid:
         raise ArgumentError("bench", "must ask for places on images", f"one of {bench.kind.name}")
     return cast(Manifest, bench.manifest)
 

@@ -335,8 +335,8 @@ def _without_masks(compared: Comparisons) -> Comparisons:
 
 def _readers(bench: Bench, path: Path) -> Path:
     """The dataset's benchmark readers as a prediction file."""
-    predictions = human_baseline(asked_of(bench), bench.kind.read_references(bench.folder, bench.split))
-    write_whole(path, bench.kind.to_jsonl(predictions))
+    predictions = human_baseline(asked_of(bench), bench.kind.data.read_references(bench.folder, bench.split))
+    write_whole(path, bench.kind.predictions.to_jsonl(predictions))
     return path
 
 

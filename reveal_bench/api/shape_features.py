@@ -155,7 +155,7 @@ def shapes(
     if human is not None and model is None:
         raise ArgumentError("human", "must be given with `model`, whose gap to it is looked at", None, ("model",))
     opened = as_bench(bench, split)
-    if not opened.kind.uses_grid:
+    if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be of localization, whose references are masks", opened.kind.name)
     measured = shapes_of(each_localization(opened.folder, opened.split))  # contours of all take more than masks
     if not measured:

@@ -243,7 +243,7 @@ def score(
     if by is not None and unit != "patient":
         raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
     scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
-    of_metric = opened.kind.primary if metric is None else metric_named(metric, [scored])
+    of_metric = opened.kind.release.primary if metric is None else metric_named(metric, [scored])
     subgroups = None
     if by is not None:
         of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
@@ -267,8 +267,9 @@ def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstRe
 
 def readings_kept(bench: Bench) -> tuple[list[Any], Readings]:
     """The references, with what scoring leaves unread, and what single readers said of them; refused if nothing."""
-    records = bench.kind.read_records(bench.folder, bench.split)
-    readings = bench.kind.readings(bench.folder, bench.split, records)
+    records = bench.kind.data.read_records(bench.folder, bench.split)
+    readers = bench.kind.readers
+    readings = {} if readers is None else readers.readings(bench.folder, bench.split, records)
     if not readings:
         place = f"{bench.folder}, split {bench.split!r}, which keeps none"
         raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
@@ -460,7 +461,7 @@ def rank(
         options = {**ONE_REPLICATE, "unit": unit}
         own = _ratings_of(read, name)
         scored[name] = score_given(predictions, opened, "systems", name, grid, allow_missing, own, options)
-    by = opened.kind.primary if metric is None else metric_named(metric, scored.values())
+    by = opened.kind.release.primary if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))

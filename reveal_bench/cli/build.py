@@ -296,10 +296,10 @@ def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tupl
     from reveal_bench.sources.source import Records
 
     kind = KINDS[benchmark.kind]
-    note = kind.fused((), how, iou)[1]
+    note = kind.data.fused((), how, iou)[1]
 
     def made(records: Any) -> Records:
-        return Records(lambda: kind.fused(records, how, iou)[0], len(records))
+        return Records(lambda: kind.data.fused(records, how, iou)[0], len(records))
 
     return {split: made(records) for split, records in reading.splits.items()}, replace(benchmark, note=note)
 

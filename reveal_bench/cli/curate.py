@@ -541,7 +541,7 @@ def draft_ratings(
     check_outside_datasets(out, "--out")
     given = [labelled(one) for one in runs]
     world = open_world(folder, given, split)
-    if world.kind.scored_by != "readers":
+    if world.kind.scoring.scored_by != "readers":
         rule = "must be of a benchmark whose answers readers rate"
         raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
     readers = read_ratings_given(ratings, world.split) or ()

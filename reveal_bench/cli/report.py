@@ -40,7 +40,7 @@ def misses(
     check_outside_datasets(out, "--out")
     given = [labelled(one) for one in runs]
     world = open_world(folder, given, split)
-    if not world.kind.uses_grid:
+    if not world.kind.questions.uses_grid:
         rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
         raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
     regions = None if anatomy is None else read_anatomy(anatomy)

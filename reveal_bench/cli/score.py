@@ -74,16 +74,16 @@ def baseline(
 
     split = chosen_split(folder, split)
     kind = kind_of(read_folder_info(folder))
-    if not kind.names_places:
+    if not kind.predictions.names_places:
         raise ValueError(f"baselines name a place on an image: {folder} is of {kind.name}, which has none")
-    manifest = kind.read_manifest(folder, split)
+    manifest = kind.questions.read_manifest(folder, split)
     shares: dict[str, float] | None = None
     if name == "location-prior" and fit_split == split:
         terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])
     if name == "chance":
         predictions = chance_baseline(manifest, seed=seed)
     elif name == "human":
-        predictions = human_baseline(manifest, kind.read_references(folder, split))
+        predictions = human_baseline(manifest, kind.data.read_references(folder, split))
         shares = dict.fromkeys(manifest.findings, 1.0)
         n_asked = len(manifest.asked_pairs())
         n_missing, n_unmasked = n_asked - len(predictions), sum(one.mask is None for one in predictions)
@@ -92,7 +92,7 @@ def baseline(
             terminal.warn([f"{left_out}: score the file with --missing miss, or empty as the published code has it"])
     else:
         check_split(read_folder_info(folder), folder, fit_split, argument="fit_split")
-        records = kind.read_records(folder, fit_split)
+        records = kind.data.read_records(folder, fit_split)
         shares = {finding: sum(finding in record.labels for record in records) / max(len(records), 1)
                   for finding in manifest.findings}  # fmt: skip
         priors = fit_location_prior(records, manifest.findings, grid=manifest.grid)
@@ -102,9 +102,9 @@ def baseline(
                 [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings stands in"]
             )
         predictions = location_prior_baseline(manifest, priors)
-    predictions = kind.answers_at(predictions, manifest, shares=shares, seed=seed)
+    predictions = kind.predictions.answers_at(predictions, manifest, shares=shares, seed=seed)
     with _replacing(out) as new:
-        new.write_text(kind.to_jsonl(predictions), encoding="utf-8")
+        new.write_text(kind.predictions.to_jsonl(predictions), encoding="utf-8")
     typer.echo(f"wrote {len(predictions)} predictions to {out}")
 
 
@@ -234,7 +234,7 @@ def score(
         from reveal_bench.evaluation.pixels import boundary_means
         from reveal_bench.kinds import KINDS
 
-        records = KINDS[result.rows.kind].read_references(folder, scored.manifest.split)
+        records = KINDS[result.rows.kind].data.read_references(folder, scored.manifest.split)
         means = boundary_means(scored.report.predictions, records, result.rows.groups)
         with _replacing(boundaries) as new:
             new.write_text(FigureTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")

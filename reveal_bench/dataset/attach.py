@@ -300,7 +300,7 @@ class _Job:
         """Every split of a folder's main config, with pictures."""
         from datasets import DatasetDict
 
-        features = folder.kind.features(folder.benchmark)
+        features = folder.kind.table.features(folder.benchmark)
         made = {split: _on_disk(rows, features) for split, rows in self._splits(folder)}
         self.finish()
         return DatasetDict(made)
@@ -312,7 +312,7 @@ class _Job:
         writer = FolderWriter(
             out, folder.benchmark, version=info.version, asks=asks, embed=True, max_shard_bytes=SHARD_BYTES
         )
-        features = kind.features(folder.benchmark)
+        features = kind.table.features(folder.benchmark)
         for split, rows in self._splits(folder):
             if info.splits[split]["references"] == "private":
                 manifest = list(_rows_of(folder, MANIFEST, split))
@@ -325,10 +325,10 @@ class _Job:
                 continue
             split_writer = writer.split(split)
             for row in rows:
-                split_writer.add(row, folder.kind.asked_of(row, info.findings, info.asks))
+                split_writer.add(row, folder.kind.questions.asked_of(row, info.findings, info.asks))
             writer.close_split(split, split_writer)
         for config, split, side in _side_tables(folder):
-            if config != kind.side_config:
+            if config != kind.table.side_config:
                 writer.add_table(config, split, side, _rows_of(folder, config, split))
                 continue
             shards = writer.shards(config, split, side)  # masks are pictures: row by row
@@ -433,9 +433,9 @@ def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
 
 def _input_row(entry: Row, folder: DatasetFolder) -> Row:
     """A row of the main config of which no more is known than the manifest says."""
-    record = folder.kind.bare_record(entry, folder.benchmark.findings)
-    n_pictures = len(folder.kind.pictures(record))
-    row = folder.kind.blank(folder.kind.row(record, folder.benchmark, [None] * n_pictures))
+    record = folder.kind.data.bare_record(entry, folder.benchmark.findings)
+    n_pictures = len(folder.kind.data.pictures(record))
+    row = folder.kind.table.blank(folder.kind.table.row(record, folder.benchmark, [None] * n_pictures))
     for facts in (*row.get("image_facts", ()), *row.get("prior_image_facts", ())):
         facts.update(width=None, height=None)
     return {**row, "patient_id": None, **({"prompt": None} if "prompt" in row else {})}

@@ -401,15 +401,15 @@ class _Intake:
         """Everything that can be made of a split's records, in their order or in that of a seed."""
         spool = self._new_spool(
             place.parts / split,
-            self.kind.features(self.benchmark).arrow_schema,
-            None if self.kind.side_config is None else self.kind.side_features(self.benchmark).arrow_schema,
-            self.kind.key_of,
+            self.kind.table.features(self.benchmark).arrow_schema,
+            None if self.kind.table.side_config is None else self.kind.table.side_features(self.benchmark).arrow_schema,
+            self.kind.data.key_of,
         )
         total = len(records) if isinstance(records, Sized) else None
         before, n_done, n_failed = len(self.problems), 0, 0
         checked: Iterable[Record] = self._checked(records, split)
         if shuffled_by is not None:
-            checked = sorted(checked, key=lambda record: shuffled_place(shuffled_by, self.kind.key_of(record)))
+            checked = sorted(checked, key=lambda record: shuffled_place(shuffled_by, self.kind.data.key_of(record)))
         for n_done, made in enumerate(spool.fill(checked, pool), start=1):
             n_failed += made is not None and made.problem is not None
             if self.progress is not None:
@@ -443,12 +443,12 @@ class _Intake:
                 self.problems.append(problem)
 
     def _problem(self, record: Record, split: str) -> Problem | None:
-        key, name = self.kind.key_of(record), self.kind.key
+        key, name = self.kind.data.key_of(record), self.kind.key
         if key in self._split_of:
             value = f"it again, first in {self._split_of[key]!r}"
             return Problem(split, key, name, "must occur once in all splits", value)
         self._split_of[key] = split
-        if self.embed and not self.kind.has_pixels(record):
+        if self.embed and not self.kind.data.has_pixels(record):
             return Problem(split, key, "image", "must exist when pixels are embedded", "None")
         return None
 
@@ -486,15 +486,15 @@ class _Assembly:
             self._write_rows(released, self.writer, RELEASED)
             self._write_side(spool, RELEASED)
         features = self.writer.features
-        has_inputs = self.writer.embed or self.kind.has_prompts
+        has_inputs = self.writer.embed or self.kind.questions.has_prompts
         inputs = self.writer.shards("holdout_inputs", HOLDOUT, features) if has_inputs else None
         split = self.vault.split(HOLDOUT)
         for row, asked in spool.rows():
             if row["patient_id"] in private:
-                split.add(self.kind.without_pixels(row), asked)
+                split.add(self.kind.table.without_pixels(row), asked)
                 self._place_of[row[self.kind.key]] = (self.vault, HOLDOUT)
                 if inputs is not None:
-                    inputs.add(self.kind.blank(row))
+                    inputs.add(self.kind.table.blank(row))
         self.vault.close_split(HOLDOUT, split, references="private")
         if inputs is not None:
             self.writer.close_shards("holdout_inputs", HOLDOUT, inputs, features)
@@ -542,12 +542,12 @@ class _Assembly:
 
     def _write_side(self, spool: Spool, split: str) -> None:
         """The side table of the rows that are public under `split`."""
-        if self.kind.side_config is None:
+        if self.kind.table.side_config is None:
             return
-        features, shards = self.kind.side_features(self.writer.benchmark), None
+        features, shards = self.kind.table.side_features(self.writer.benchmark), None
         for row in spool.side_rows():
             if self._place_of.get(row[self.kind.key]) == (self.writer, split):
-                shards = shards or self.writer.shards(self.kind.side_config, split, features)
+                shards = shards or self.writer.shards(self.kind.table.side_config, split, features)
                 shards.add(row)
         if shards is not None:
-            self.writer.close_shards(self.kind.side_config, split, shards, features)
+            self.writer.close_shards(self.kind.table.side_config, split, shards, features)

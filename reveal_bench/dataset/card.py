@@ -78,7 +78,7 @@ def card_template(benchmark: Benchmark) -> str:
     path = _template_path(benchmark)
     if not path.is_file():
         raise ValueError(f"the benchmark {benchmark.name!r} needs a card: {template_name(benchmark)} is missing")
-    asked = " ".join(filter(None, (KINDS[benchmark.kind].asked_in_words, benchmark.note)))
+    asked = " ".join(filter(None, (KINDS[benchmark.kind].display.asked_in_words, benchmark.note)))
     values = {"form": benchmark.kind, "asked": asked}
     return PLACE.sub(lambda place: values.get(place[1], place[0]), path.read_text(encoding="utf-8"))
 
@@ -303,7 +303,7 @@ def _pixels(kind: str, embedded: bool) -> str:
             "8-bit PNG by the pipeline that `pixel_pipeline` names for each of them."
         )
     return (
-        f"Pixels are withheld: {KINDS[kind].picture_words} null. "
+        f"Pixels are withheld: {KINDS[kind].display.picture_words} null. "
         "`reveal-bench attach FOLDER DOWNLOAD --out NEW` adds them from your own "
         "copy of the source and verifies each file by `source_sha256`, where that is not null."
     )
@@ -316,9 +316,10 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
     if any(config.name == "holdout_inputs" for config in configs):
         inputs = " and, without any reference, as the config `holdout_inputs`"
     verb = "is" if n_holdout == 1 else "are"
+    disclosure = KINDS[kind].questions.manifest_disclosure(asks)
     return (
         f"{_count(n_holdout, kind)} {verb} a private holdout, divided from the released ones by patient: in the "
-        f"manifest{inputs}; the references are with the maintainer alone. {KINDS[kind].holdout_tells(asks)}"
+        f"manifest{inputs}; the references are with the maintainer alone. {disclosure}"
     )
 
 
@@ -348,9 +349,10 @@ def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version
         for metric in hub_metrics(benchmark, released_only=config.name == INPUTS)
     ]
     scales = ", ".join(METRICS[metric].scale for metric in hub_metrics(benchmark))
+    question = KINDS[benchmark.kind].display.question
     document = {
         "name": benchmark.title,
-        "description": f"{KINDS[benchmark.kind].question} Version {version}. Values are never in percent: {scales}.",
+        "description": f"{question} Version {version}. Values are never in percent: {scales}.",
         "evaluation_framework": FRAMEWORK,
         "tasks": tasks,
     }

@@ -72,8 +72,8 @@ COLUMNS = {
     "progression": "change since an earlier study, where the sentence tells of one",
     "mrale_score": "modified RALE score of the lungs' opacities, 0 to 24",
 }
-"""Column -> meaning, beside what :meth:`reveal_bench.kinds.kind.Kind.meanings` says. `model` of the config `ratings` is
-the model that answered, which CONFIGS says."""
+"""Column -> meaning, beside :meth:`reveal_bench.kinds.parts.Display.meanings`. `model` of the config `ratings` is the
+model that answered, which CONFIGS says."""
 
 CONFIGS = {
     "masks": "ground-truth masks as pictures, to look at: one row per image and finding; scores use the run lengths",
@@ -95,12 +95,12 @@ CONFIGS = {
 
 def column_meanings() -> dict[str, str]:
     """Column of any config -> what it means."""
-    return {**COLUMNS, **{name: told for kind in KINDS.values() for name, told in kind.meanings.items()}}
+    return {**COLUMNS, **{name: told for kind in KINDS.values() for name, told in kind.display.meanings.items()}}
 
 
 def config_meanings() -> dict[str, str]:
     """Config -> what it is for."""
-    return {**CONFIGS, **{kind.config: kind.holds for kind in KINDS.values()}}
+    return {**CONFIGS, **{kind.config: kind.display.holds for kind in KINDS.values()}}
 
 
 Tallies = Mapping[str, Tally]

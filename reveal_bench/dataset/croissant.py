@@ -217,7 +217,7 @@ def _record_sets(
     for config in configs:
         yield from _record_set(config.name, list(config.splits), config.features, r"-.+\.parquet")
     splits = sorted(PurePosixPath(path).stem for path in files if re.fullmatch(r"manifest/[^/]+\.parquet", path))
-    manifest = Features.from_arrow_schema(KINDS[benchmark.kind].manifest_schema())
+    manifest = Features.from_arrow_schema(KINDS[benchmark.kind].questions.manifest_schema())
     yield from _record_set("manifest", splits, manifest, r"\.parquet")
 
 

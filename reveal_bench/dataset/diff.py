@@ -181,7 +181,8 @@ def _main_rows(folders: Sequence[DatasetFolder]) -> Iterator[tuple[str, str, Row
         kind = folder.kind
         for table in tables_of(folder):
             if table.config == kind.config:
-                columns = [name for name in kind.features(folder.benchmark) if name not in kind.image_columns]
+                images = kind.table.image_columns
+                columns = [name for name in kind.table.features(folder.benchmark) if name not in images]
                 for row in (row for batch in read_table(table, columns) for row in batch):
                     yield table.split, row[kind.key], row
 

@@ -76,7 +76,7 @@ def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Pro
     rule = input_rule(folder)
     counts: Counter[str] = Counter()
     try:
-        columns = [name for name in pq.read_schema(table.path).names if name not in folder.kind.image_columns]
+        columns = [name for name in pq.read_schema(table.path).names if name not in folder.kind.table.image_columns]
         for batch in read_table(table, columns):
             for row in batch:
                 counts.update(set(rule.faults(row)))

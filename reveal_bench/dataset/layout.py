@@ -21,7 +21,7 @@ from reveal_bench.dataset.preview import PREVIEW, preview_features, preview_rows
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row, parquet_schema
 from reveal_bench.kinds.tally import Tally
 
@@ -127,7 +127,7 @@ CHECKSUMS = "CHECKSUMS.json"
 class SplitWriter:
     """A split with references: its shards, its manifest and its counts grow together."""
 
-    kind: Kind
+    kind: AnyKind
     shards: ShardWriter
     tally: Tally
     manifest: list[Row] = field(default_factory=list)
@@ -136,7 +136,7 @@ class SplitWriter:
         """Add a row and the findings asked of it."""
         self.shards.add(row)
         self.tally.add(row, asked)
-        self.manifest.append(self.kind.manifest_row(row, asked))
+        self.manifest.append(self.kind.questions.manifest_row(row, asked))
 
 
 class FolderWriter:
@@ -156,7 +156,7 @@ class FolderWriter:
         self.folder, self.benchmark, self.version, self.asks, self.embed = folder, benchmark, version, asks, embed
         self.max_shard_bytes, self._writer = max_shard_bytes, writer
         self.kind = KINDS[benchmark.kind]
-        self.features: Features = self.kind.features(benchmark)
+        self.features: Features = self.kind.table.features(benchmark)
         self._tallies: dict[str, Tally] = {}
         self._sizes: dict[str, dict[str, tuple[int, int]]] = {}
         self._features: dict[str, Features] = {}
@@ -177,7 +177,7 @@ class FolderWriter:
 
     def split(self, split: str) -> SplitWriter:
         """A split of the main config."""
-        return SplitWriter(self.kind, self.shards(self.kind.config, split, self.features), self.kind.tally())
+        return SplitWriter(self.kind, self.shards(self.kind.config, split, self.features), self.kind.table.tally())
 
     def close_split(self, split: str, writer: SplitWriter, *, references: str = "public") -> None:
         """Finish a split with references."""
@@ -203,7 +203,7 @@ class FolderWriter:
 
         path = self.folder / "manifest" / f"{split}.parquet"
         path.parent.mkdir(exist_ok=True)
-        table = pa.Table.from_pylist(list(manifest), schema=self.kind.manifest_schema())
+        table = pa.Table.from_pylist(list(manifest), schema=self.kind.questions.manifest_schema())
         pq.write_table(table, path, compression="zstd")
         self._splits[split] = {**size, "references": references}
 

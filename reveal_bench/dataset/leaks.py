@@ -257,7 +257,7 @@ def _table_leaks(
 ) -> Iterator[Problem]:
     key, is_input = public.kind.key, table.config == INPUTS
     may_name = table.split in closed and table.config in (MANIFEST, INPUTS)
-    for row in _readable_rows(table, without=public.kind.image_columns if is_hashed else ()):
+    for row in _readable_rows(table, without=public.kind.table.image_columns if is_hashed else ()):
         found = set(_references_told(row, row.get(key), secrets))
         found |= set(_hashes_told(row, secrets, is_input=is_input))
         if not may_name:

@@ -19,7 +19,7 @@ import numpy as np
 from reveal_bench.dataset.drawings import Drawing, draw_layer
 from reveal_bench.kinds.cases import REFERENCE, Case
 from reveal_bench.kinds.folder import read_rows, split_shards
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ ALLOWED_DIFFERENCE = 4.0
 _ROWS_AT_ONCE = 4  # a row of pictures may take megabytes
 
 
-def preview_features(kind: Kind) -> Features:
+def preview_features(kind: AnyKind) -> Features:
     """Features of the config: the picture, its ids, and the reference in words."""
     from datasets import Features, Image, Value
 
@@ -43,14 +43,14 @@ def preview_features(kind: Kind) -> Features:
     return Features({"image": Image(), **{name: Value("string") for name in names}})
 
 
-def preview_rows(folder: Path, split: str, kind: Kind) -> Iterator[Row]:
+def preview_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
     """Rows of the config for the first radiographs of a split; none where pixels are withheld.
 
     Parameters
     ----------
     folder : dataset folder; its card and its other descriptions need not be written yet
     """
-    records, pictures = kind.each_reference(folder, split), _pictures_of(folder, split, kind)
+    records, pictures = kind.data.each_reference(folder, split), _pictures_of(folder, split, kind)
     made = (row for record, found in zip(records, pictures, strict=False) for row in _case_rows(kind, record, found))
     yield from islice(made, MOST_PICTURES)
 
@@ -72,9 +72,9 @@ def difference(a: bytes, b: bytes) -> float:
     return float(np.abs(left - right).mean()) if left.shape == right.shape else 255.0
 
 
-def _pictures_of(folder: Path, split: str, kind: Kind) -> Iterator[list[bytes | None]]:
+def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[list[bytes | None]]:
     """The picture bytes of each row, in the order in which its case lists them."""
-    columns = kind.image_columns
+    columns = kind.table.image_columns
     for row in chain.from_iterable(
         read_rows(shard, columns, at_once=_ROWS_AT_ONCE) for shard in split_shards(folder, kind.config, split)
     ):
@@ -82,11 +82,11 @@ def _pictures_of(folder: Path, split: str, kind: Kind) -> Iterator[list[bytes | 
         yield [None if cell is None else cell["bytes"] for cell in cells]
 
 
-def _case_rows(kind: Kind, record: object, pictures: list[bytes | None]) -> Iterator[Row]:
+def _case_rows(kind: AnyKind, record: object, pictures: list[bytes | None]) -> Iterator[Row]:
     """A row for each radiograph of a record that has pixels, and a picture that can be decoded."""
     from PIL import Image
 
-    case = kind.case(record)
+    case = kind.display.case(record)
     for number, (film, data) in enumerate(zip(case.films, pictures, strict=True)):
         if data is None:
             continue

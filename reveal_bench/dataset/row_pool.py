@@ -36,7 +36,7 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.images import Developed
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
 from reveal_bench.sources.source import Problem, Record
@@ -71,7 +71,7 @@ class BuildOf:
     software: tuple[str, ...] = field(default_factory=lambda: _software())
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AnyKind:
         """What the kind of benchmark needs."""
         return KINDS[self.benchmark.kind]
 
@@ -141,7 +141,7 @@ class RowPool:
 
         If the second dies too, the record's file is what kills it.
         """
-        if not any(self.build.kind.pictures(record)):  # nothing to decode: no process need be started for it
+        if not any(self.build.kind.data.pictures(record)):  # nothing to decode: no process need be started for it
             return _make(record, self.build)
         for _ in range(2):
             if self._ended:
@@ -158,10 +158,10 @@ class RowPool:
                     raise made
                 return made
         kind = self.build.kind
-        shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
+        shown = next((picture.shown for picture in kind.data.pictures(record) if picture is not None), kind.config)
         rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
-        problem = Problem(shown, kind.key_of(record), "picture", rule, got)
-        return Made(self.digest(record), kind.key_of(record), problem=problem)
+        problem = Problem(shown, kind.data.key_of(record), "picture", rule, got)
+        return Made(self.digest(record), kind.data.key_of(record), problem=problem)
 
 
 class Worker:
@@ -212,7 +212,7 @@ def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
 def record_digest(record: Record, build: BuildOf) -> str:
     """A hash of everything a row depends on: the record, the state of its files, and what is built of it."""
     states = []
-    for picture in build.kind.pictures(record):
+    for picture in build.kind.data.pictures(record):
         if picture is not None:
             try:
                 status = picture.path.stat()
@@ -226,9 +226,9 @@ def record_digest(record: Record, build: BuildOf) -> str:
 
 def _make(record: Record, build: BuildOf) -> Made:
     kind = build.kind
-    digest, key = record_digest(record, build), kind.key_of(record)
+    digest, key = record_digest(record, build), kind.data.key_of(record)
     developed: list[Developed | None] = []
-    for picture in kind.pictures(record):
+    for picture in kind.data.pictures(record):
         try:
             found = None if picture is None else develop(picture)
         except ValueError as error:
@@ -236,13 +236,13 @@ def _make(record: Record, build: BuildOf) -> Made:
             return Made(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
         developed.append(found if build.embed or found is None else found.withheld())
     if not build.embed:
-        record = kind.without_image_bytes(record)
+        record = kind.data.without_image_bytes(record)
     try:
-        row = kind.row(record, build.benchmark, developed)
-        side_rows = kind.side_rows(record, build.benchmark)
+        row = kind.table.row(record, build.benchmark, developed)
+        side_rows = kind.table.side_rows(record, build.benchmark)
     except ValueError as error:
         return Made(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
-    return Made(digest, key, kind.asked(record, build.benchmark, build.asks), row, side_rows)
+    return Made(digest, key, kind.questions.asked(record, build.benchmark, build.asks), row, side_rows)
 
 
 PART_RECORDS = 32

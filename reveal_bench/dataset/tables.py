@@ -3,7 +3,7 @@
 No more than a few rows are in memory, whatever the size of the folder.
 
 The form is closed: a file of another name, or a note in a Parquet file's metadata, could hold anything, and no check
-would know how to read it. What may be told of a split whose references are private are the columns that `Kind.blank`
+would know how to read it. What may be told of a split whose references are private are the columns that `Table.blank`
 leaves as they are (:func:`input_rule`): what a build writes as an input and what is refused in one cannot part. A
 column that the kind of benchmark does not have must be empty too: nobody knows what it tells.
 """
@@ -21,7 +21,7 @@ from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.dataset.preview import PREVIEW, preview_features
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_batches, read_folder_info
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.source import Problem
 
@@ -56,7 +56,7 @@ class DatasetFolder:
     benchmark: Benchmark
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AnyKind:
         """What the kind of benchmark needs."""
         return KINDS[self.kind_name]
 
@@ -117,13 +117,13 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
     """Features that each config must have: those of its kind, and for other tables what the card promises."""
     kind = folder.kind
     features = {
-        kind.config: kind.features(folder.benchmark),
-        INPUTS: kind.features(folder.benchmark),
+        kind.config: kind.table.features(folder.benchmark),
+        INPUTS: kind.table.features(folder.benchmark),
         PREVIEW: preview_features(kind),
     }
-    if kind.side_config is not None:
-        features[kind.side_config] = kind.side_features(folder.benchmark)
-    return {**promised, **features, **kind.further_features()}
+    if kind.table.side_config is not None:
+        features[kind.table.side_config] = kind.table.side_features(folder.benchmark)
+    return {**promised, **features, **kind.table.further_features()}
 
 
 def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
@@ -137,7 +137,7 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
         yield Problem(table.name, None, "file", "must be a Parquet file", str(error))
         return
     if table.config == MANIFEST:
-        expected = folder.kind.manifest_schema()
+        expected = folder.kind.questions.manifest_schema()
     else:
         features = expected_features(folder, promised).get(table.config)
         if features is None:
@@ -312,9 +312,9 @@ class InputRule:
 def input_rule(folder: DatasetFolder) -> InputRule:
     """The rule for the folder's kind of benchmark."""
     kind = folder.kind
-    blanked = kind.blank({"image_facts": [], "prior_image_facts": []})
+    blanked = kind.table.blank({"image_facts": [], "prior_image_facts": []})
     facts = {"image_facts", "prior_image_facts"}
-    columns = {*kind.columns(folder.benchmark), *kind.manifest_schema().names, *IDS}
+    columns = {*kind.table.columns(folder.benchmark), *kind.questions.manifest_schema().names, *IDS}
     empty = {name: value for name, value in blanked.items() if name not in facts}
     return InputRule(empty, frozenset(columns - empty.keys()))
 

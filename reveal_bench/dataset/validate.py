@@ -84,7 +84,7 @@ def holdout_problems(
         told, kept = (_rows(folder, MANIFEST, split) for folder in (public, private))
         yield from _manifest_problems(told, kept, f"{MANIFEST}/{split}.parquet", key)
         inputs = _rows(public, INPUTS, split, [key])
-        if inputs or public.kind.has_prompts:
+        if inputs or public.kind.questions.has_prompts:
             yield from _input_problems(Counter(row[key] for row in inputs), kept, f"{INPUTS}/{split}", key)
     yield from _picture_problems(private, shown)
 
@@ -321,8 +321,8 @@ class _Check:
                     self._preview(split, tables)
             elif config not in (MANIFEST, kind.config) and (config, split) not in unsound:
                 self._side(config, split, tables, sum(n_rows[table] for table in tables))
-        shown = {split for config, split in by_place if config == kind.side_config}
-        if any(config == kind.side_config for config, _ in by_place):
+        shown = {split for config, split in by_place if config == kind.table.side_config}
+        if any(config == kind.table.side_config for config, _ in by_place):
             shown |= {split for config, split in by_place if config == kind.config}
         self.problems += self.reader.masks.unseen(shown, self.folder.benchmark.findings)
 
@@ -365,14 +365,14 @@ class _Check:
     def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
         """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
         kind, findings = self.folder.kind, self.folder.benchmark.findings
-        tally, keys = kind.tally(), self.keys.setdefault(split, set())
+        tally, keys = kind.table.tally(), self.keys.setdefault(split, set())
         n_unread = 0
         for table in tables:
             for rows in self.reader.rows(table):
                 batch = [row for row in rows if self._is_sound(row, table)]
                 n_unread += len(rows) - len(batch)
                 keys.update(row[kind.key] for row in rows if row not in batch)
-                if kind.side_config is not None:  # which shows the masks of the rows
+                if kind.table.side_config is not None:  # which shows the masks of the rows
                     self.problems += self.reader.masks.check(batch, table, findings)
                 for row in batch:
                     self._row(row, table, manifest, tally, keys)
@@ -394,7 +394,7 @@ class _Check:
 
     def _is_sound(self, row: Row, table: TableFile) -> bool:
         """Whether other rules can read the row: codes have names, and what must be there is there."""
-        is_own = table.config in (self.folder.kind.config, self.folder.kind.side_config)
+        is_own = table.config in (self.folder.kind.config, self.folder.kind.table.side_config)
         is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
         if is_own or table.config in (INPUTS, "ratings"):
             self._tell(id_faults(row, is_input=table.config == INPUTS), row, table)
@@ -409,24 +409,24 @@ class _Check:
             self.problems.append(Problem(table.name, key, kind.key, "must be unique", "it again"))
         keys.add(key)
         self._belongs(row, table.split, table, patients=True)
-        self.problems += [Problem(table.name, key, *fault) for fault in kind.row_faults(row, findings)]
+        self.problems += [Problem(table.name, key, *fault) for fault in kind.table.row_faults(row, findings)]
         if row.get("image_ids") == [] and self.folder.benchmark.has_pictures:
             self.problems.append(Problem(table.name, key, "image_ids", "must name at least one image", "none"))
         self.problems += self.pictures.check(row, kind.key, table, self.warnings)
-        asked = kind.asked_of(row, findings, self.folder.info.asks)
+        asked = kind.questions.asked_of(row, findings, self.folder.info.asks)
         tally.add(row, asked)
         if key not in manifest:
             self.problems.append(Problem(table.name, key, kind.key, "must be in the manifest", "not there"))
             return
-        for name, value in kind.manifest_row(row, asked).items():
+        for name, value in kind.questions.manifest_row(row, asked).items():
             if manifest[key][name] != value:
                 file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as in the references"
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
     def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
         """References of a split that is private here, or unknown, must not lie in a public folder."""
-        splits = self.folder.info.splits
-        if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
+        splits, kind = self.folder.info.splits, self.folder.kind
+        if config not in (kind.config, kind.table.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
             return
         is_private_here = not self.folder.is_private and splits.get(split, {}).get("references") == "private"
         if split not in splits or (is_private_here and config not in (MANIFEST, INPUTS)):
@@ -476,7 +476,7 @@ class _Check:
                 yield Problem(table.name, row[kind.key], name, "must be empty in a holdout's inputs", "a value")
             yield from self.pictures.check(row, kind.key, table, self.warnings)
             return
-        if config == kind.side_config:
+        if config == kind.table.side_config:
             yield from self.reader.masks.check_picture(row, table, findings)
         if config == "ratings":
             for fault in rating_faults(row):

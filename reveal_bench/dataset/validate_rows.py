@@ -1,7 +1,7 @@
 """What must hold of the rows of a dataset folder, whatever its kind: values by the type of their column, and pictures.
 
 Rules on values come first: a row that breaks one of :func:`value_faults` is read by no other rule. Those of a kind of
-benchmark (:meth:`reveal_bench.kinds.kind.Kind.row_faults`) may then rely on every code having a name and every list
+benchmark (:meth:`reveal_bench.kinds.parts.Table.row_faults`) may then rely on every code having a name and every list
 being there. A fault is (field, rule, value).
 
 Pictures: whether they decode, their size, their hashes, and pictures that occur twice. Two rows with the same pixels

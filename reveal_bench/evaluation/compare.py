@@ -434,7 +434,7 @@ def rank(
     interval = resampling.interval
     parts = contributions(figures_of) if interval == "jackknife" else None
     if parts is None:
-        has_shifted = "shifted" in KINDS[first.kind].intervals  # as `score` has by default
+        has_shifted = "shifted" in KINDS[first.kind].scoring.intervals  # as `score` has by default
         interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
         found, apart = find_intervals(values[:, 0], macros.T, interval=interval), _told_apart(macros)
     else:

@@ -117,7 +117,7 @@ def published_tables(scored: ScoredFile, form: str, resampling: Resampling | Non
     """
     if form not in COMPAT:
         raise ArgumentError("compat", f"must be one of {', '.join(COMPAT)}", repr(form))
-    if "chexlocalize" not in KINDS[scored.rows.kind].intervals:
+    if "chexlocalize" not in KINDS[scored.rows.kind].scoring.intervals:
         raise ArgumentError("compat", "must be of a benchmark of localization", f"one of {scored.rows.kind}")
     if form == "chexlocalize-full" and scored.protocol["asks"] != "all":
         rule = "needs a dataset that asks every finding of every image: build it with `asks` set to all"

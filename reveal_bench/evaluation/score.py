@@ -30,7 +30,7 @@ from reveal_bench.files import file_sha256
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.metrics.intervals import Resampling
@@ -168,7 +168,9 @@ def lint_file(
     """
     info = read_folder_info(folder)
     kind = kind_of(info)
-    report = kind.lint(path, kind.read_manifest(folder, split), grid=grid, allow_missing=allow_missing, name=name)
+    report = kind.predictions.lint(
+        path, kind.questions.read_manifest(folder, split), grid=grid, allow_missing=allow_missing, name=name
+    )
     if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)
@@ -244,10 +246,10 @@ def find_protocol(
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks), and needed there
     allow_missing : whether questions may be left unanswered
-    missing : what an answer that is missing counts as, of :attr:`Kind.missing_as
-        <reveal_bench.kinds.kind.Kind.missing_as>`, the first of them by default
-    criterion : by which a detection is a hit, of :attr:`Kind.criteria <reveal_bench.kinds.kind.Kind.criteria>`
-    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`, the first of them by default
+    missing : what an answer that is missing counts as, of :attr:`Scoring.missing_as
+        <reveal_bench.kinds.parts.Scoring.missing_as>`, the first of them by default
+    criterion : by which a detection is a hit, of :attr:`Scoring.criteria <reveal_bench.kinds.parts.Scoring.criteria>`
+    interval : of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, the first of them by default
     options : n_resamples, seed and unit: "patient", or the kind's own: "image", "study" or "task"
 
     Raises
@@ -258,30 +260,30 @@ def find_protocol(
     """
     info = read_folder_info(folder)
     kind = kind_of(info)
-    if kind.scored_by == "readers" and ratings is None:
+    if kind.scoring.scored_by == "readers" and ratings is None:
         raise ArgumentError(
             "ratings",
             f"must be given: answers to tasks of {info.benchmark} are scored by readers, not by a program",
         )
-    interval = kind.intervals[0] if interval is None else interval
-    if interval not in kind.intervals:
-        known = " or ".join(map(repr, kind.intervals))
+    interval = kind.scoring.intervals[0] if interval is None else interval
+    if interval not in kind.scoring.intervals:
+        known = " or ".join(map(repr, kind.scoring.intervals))
         raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
-    if missing not in (None, *kind.missing_as):
-        known = " or ".join(map(repr, kind.missing_as))
+    if missing not in (None, *kind.scoring.missing_as):
+        known = " or ".join(map(repr, kind.scoring.missing_as))
         raise ArgumentError("missing", f"must be {known} for a benchmark of {kind.name}", repr(missing))
-    if criterion not in (None, *kind.criteria):
-        known = f"be {' or '.join(map(repr, kind.criteria))}" if kind.criteria else "be left out"
+    if criterion not in (None, *kind.scoring.criteria):
+        known = f"be {' or '.join(map(repr, kind.scoring.criteria))}" if kind.scoring.criteria else "be left out"
         raise ArgumentError("criterion", f"must {known} for a benchmark of {kind.name}", repr(criterion))
     if grid is not None and not 1 <= grid <= MAX_CELLS:
         raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
     resampling = Resampling(**options, interval=interval)
     if not split_shards(folder, kind.config, split):
-        kind.read_records(folder, split)  # refuses, in the words of the kind
+        kind.data.read_records(folder, split)  # refuses, in the words of the kind
     told: dict[str, Any] = {} if missing in (None, "miss") else {"missing": missing}
-    told |= {} if criterion in (None, *kind.criteria[:1]) else {"criterion": criterion}
+    told |= {} if criterion in (None, *kind.scoring.criteria[:1]) else {"criterion": criterion}
     return {
-        **kind.protocol(info, grid=grid, thresholds=thresholds),
+        **kind.scoring.protocol(info, grid=grid, thresholds=thresholds),
         **asdict(resampling),
         "allow_missing": allow_missing,
     } | told
@@ -321,9 +323,10 @@ def score_report(
     resampling = Resampling.of(protocol)
     if not report.ok:
         raise LintError(report)
-    manifest = kind.read_manifest(folder, split)
-    rows = kind.score(report.predictions, kind.each_reference(folder, split), manifest, protocol, ratings or ())
-    with_strata = kind.has_strata if strata is None else strata
+    manifest = kind.questions.read_manifest(folder, split)
+    references = kind.data.each_reference(folder, split)
+    rows = kind.scoring.score(report.predictions, references, manifest, protocol, ratings or ())
+    with_strata = kind.scoring.has_strata if strata is None else strata
     parts = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if with_strata else {}
     estimates = rows.estimates(resampling)
     answered = _answered(rows, report, resampling)

@@ -31,7 +31,8 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.kinds.kind import Kind, Manifest, Readings
+from reveal_bench.kinds.kind import AnyKind, Readings
+from reveal_bench.kinds.parts import Manifest, Readers
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
@@ -69,7 +70,8 @@ class AgainstReference:
 class _Setting:
     """What all references are scored with."""
 
-    kind: Kind
+    kind: AnyKind
+    readers: Readers[Any, Any, Any]
     predictions: Sequence[Any]
     records: Mapping[str, Any]
     manifest: Manifest
@@ -78,8 +80,9 @@ class _Setting:
 
     def rows(self, predictions: Sequence[Any], said: Mapping[str, Any]) -> Rows:
         """`predictions` against what was `said` of some records."""
-        references = [self.kind.by_reading(self.records[key], words) for key, words in said.items()]
-        return self.kind.score(predictions, references, self.manifest, self.protocol)
+        references = [self.readers.by_reading(self.records[key], words) for key, words in said.items()]
+        rows: Rows = self.kind.scoring.score(predictions, references, self.manifest, self.protocol)
+        return rows
 
     def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
         """Key -> what so many of its readers said, of every record that any of them read."""
@@ -87,7 +90,7 @@ class _Setting:
         agreed = {}
         for key in read:
             said = [words[key] for words in readings if key in words]
-            agreed[key] = self.kind.agreed(self.records[key], said, at_least(len(said)))
+            agreed[key] = self.readers.agreed(self.records[key], said, at_least(len(said)))
         return agreed
 
     def against(self, reference: str, said: Mapping[str, Any]) -> AgainstReference:
@@ -109,7 +112,7 @@ _SHARES: dict[str, Callable[[int], int]] = {
 
 
 def score_against_readers(
-    kind: Kind,
+    kind: AnyKind,
     readings: Readings,
     predictions: Sequence[Any],
     records: Sequence[Any],
@@ -121,7 +124,7 @@ def score_against_readers(
 
     Parameters
     ----------
-    readings : of :meth:`Kind.readings <reveal_bench.kinds.kind.ReadKind.readings>`
+    readings : of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
     predictions, records, manifest, protocol : as the system was scored with
     metric : whose macro is given
 
@@ -130,9 +133,10 @@ def score_against_readers(
     ArgumentError
         If there are no readings, or the metric does not apply.
     """
-    if not readings:
+    if kind.readers is None or not readings:
         raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said")
-    setting = _Setting(kind, predictions, {kind.key_of(r): r for r in records}, manifest, protocol, metric)
+    by_key = {kind.data.key_of(record): record for record in records}
+    setting = _Setting(kind, kind.readers, predictions, by_key, manifest, protocol, metric)
     names = sorted(readings)
     rows = [setting.against(f"reader {name}", readings[name]) for name in names]
     if len(names) == 1:
@@ -152,7 +156,7 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
     placed = setting.against(f"others than {name}", reference)
     if not reference:
         return placed
-    answers = [answer for key in reference for answer in setting.kind.answers_of(setting.records[key], own[key])]
+    answers = [answer for key in reference for answer in setting.readers.answers_of(setting.records[key], own[key])]
     system, reader = setting.rows(setting.predictions, reference), setting.rows(answers, reference)
     if setting.metric not in reader.metrics():  # a reader gives no probabilities
         return placed
@@ -177,13 +181,18 @@ class ReadingRow:
 
 
 def readings_of(
-    kind: Kind, readings: Readings, scored: ScoredFile, records: Sequence[Any], system: str, finding: str | None = None
+    kind: AnyKind,
+    readings: Readings,
+    scored: ScoredFile,
+    records: Sequence[Any],
+    system: str,
+    finding: str | None = None,
 ) -> tuple[list[ReadingRow], int]:
     """The rows of all readers, then of the system; and how many studies not every reader had read.
 
     Parameters
     ----------
-    readings : of :meth:`Kind.readings <reveal_bench.kinds.kind.ReadKind.readings>`
+    readings : of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
     scored : the system
     records : references
     system : its name, which no reader may have
@@ -194,7 +203,7 @@ def readings_of(
     ArgumentError
         If the kind has no labels, the label is unknown, a reader has the system's name, or no study was read by all.
     """
-    if kind.uses_grid:
+    if kind.readers is None or kind.questions.uses_grid:
         rule = "must be a benchmark of findings: what is drawn has no truth of 0 and 1"
         raise ArgumentError("folder", rule, f"one of {kind.name}")
     if finding is not None and finding not in scored.rows.groups:
@@ -202,15 +211,15 @@ def readings_of(
     if system in readings:
         rule = f"of the system, by default that of its file, must be no reader's: {', '.join(readings)}"
         raise ArgumentError("name", rule, repr(system))
-    by_key = {kind.key_of(record): record for record in records}
+    by_key = {kind.data.key_of(record): record for record in records}
     by_all = [key for key in by_key if all(key in said for said in readings.values())]
     if not by_all:
         raise ArgumentError("folder", "must have a study that every reader read", f"none of {len(by_key):,}")
     rows: list[ReadingRow] = []
     for name, said in readings.items():
-        answers = [answer for key in by_all for answer in kind.answers_of(by_key[key], said[key])]
+        answers = [answer for key in by_all for answer in kind.readers.answers_of(by_key[key], said[key])]
         references = [by_key[key] for key in by_all]
-        rows += _rows(name, kind.score(answers, references, scored.manifest, scored.protocol), by_all, finding)
+        rows += _rows(name, kind.scoring.score(answers, references, scored.manifest, scored.protocol), by_all, finding)
     return rows + _rows(system, scored.rows, by_all, finding), len(by_key) - len(by_all)
 
 

@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 
 BoxForm = Literal["xywh", "xyxy", "cxcywh"]
 
@@ -113,7 +113,7 @@ def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, s
 
 def read_outputs(
     rows: Sequence[Mapping[str, Any]],
-    kind: Kind,
+    kind: AnyKind,
     manifest: Any,
     findings: Sequence[str],
     reading: Reading,
@@ -136,14 +136,14 @@ def read_outputs(
 class _Reader:
     def __init__(
         self,
-        kind: Kind,
+        kind: AnyKind,
         manifest: Any,
         findings: Sequence[str],
         reading: Reading,
         elsewhere: Callable[[], Mapping[str, str]],
     ) -> None:
         self._kind, self._findings, self._reading, self._elsewhere = kind, findings, reading, elsewhere
-        self._entries = {str(entry[kind.key]): entry for entry in kind.manifest_entries(manifest)}
+        self._entries = {str(entry[kind.key]): entry for entry in kind.questions.manifest_entries(manifest)}
         self._notes: list[str] = []
         self._unknown_ids: Counter[str] = Counter()
         self._unknown_findings: Counter[str] = Counter()
@@ -227,7 +227,7 @@ class _Reader:
                 continue
             score = _number(row.get("score", row.get("probability")))
             rank = float(score) if isinstance(score, int | float) else -math.inf
-            own = (one, finding, number) if self._kind.has_several_places else (one, finding)
+            own = (one, finding, number) if self._kind.questions.has_several_places else (one, finding)
             if own in places:
                 if rank == -math.inf or places[own][0] == -math.inf:
                     raise ArgumentError("source", "must have each id and finding once, or a score", f"{one}, {finding}")
@@ -238,8 +238,8 @@ class _Reader:
             places[own] = (rank, fields if score is None else fields | {"score": score})
         if n_merged:
             self._notes.append(f"{n_merged:,} more places of an id and finding: the one with the best score was kept")
-        lines = [self._kind.entry(line) for _, line in places.values()]
-        return lines + [line for one, answer in chances.items() for line in self._kind.entries(one, answer)]
+        lines = [self._kind.predictions.entry(line) for _, line in places.values()]
+        return lines + [line for one, answer in chances.items() for line in self._kind.predictions.entries(one, answer)]
 
     def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
         """The fields of a row that say where the finding is."""
@@ -284,7 +284,7 @@ class _Reader:
         names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != key]
         findings = {name: canonical_finding(name, self._findings) for name in names}
         known = {name: finding for name, finding in findings.items() if finding is not None}
-        if not known and self._kind.asked_column == "finding":
+        if not known and self._kind.questions.asked_column == "finding":
             needed = f"must have a column `finding`, or one per finding ({', '.join(self._findings)})"
             raise ArgumentError("source", needed, ", ".join(map(str, names[:20])))
         if known:
@@ -305,7 +305,7 @@ class _Reader:
             seen.add(one)
             given = {known.get(name, name): _number(value) for name, value in row.items()
                      if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
-            lines += self._kind.entries(one, given)
+            lines += self._kind.predictions.entries(one, given)
         return lines
 
     def _id(self, given: Any) -> str | None:

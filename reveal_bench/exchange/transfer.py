@@ -15,7 +15,8 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.cases import Annotations
 from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.kinds.parts import Exchange
 from reveal_bench.kinds.pictures import StoredPictures
 
 PNG = b"\x89PNG"
@@ -94,7 +95,7 @@ def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotati
 def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, reader: str | None = None) -> Converted:
     """Read a file or folder of a form as :func:`read_form` does, and write a prediction file."""
     done, predictions = read_form(form, path, folder, split, reader=reader)
-    write_whole(Path(out), _kind(folder, split).to_jsonl(predictions))
+    write_whole(Path(out), _kind(folder, split).predictions.to_jsonl(predictions))
     return done
 
 
@@ -113,12 +114,13 @@ def read_form(
         If the file does not fit the form or the split, or there are several readers and none is named.
     """
     kind = _kind(folder, split)
-    known = kind.drawn_predictions((), _bare_records(kind, folder, split), kind.read_manifest(folder, split))
+    exchange, manifest = _exchange(kind), kind.questions.read_manifest(folder, split)
+    known = exchange.drawn_predictions((), _bare_records(kind, folder, split), manifest)
     found = form_named(form).read(Path(path), known)
     if reader is None and len(found.readers) > 1:
         raise ArgumentError("reader", f"must be named, the file has {', '.join(found.readers)}")
     chosen = found if reader is None else _of_reader(found, reader)
-    predictions, lost = kind.undrawn(chosen)
+    predictions, lost = exchange.to_predictions(chosen)
     return _converted(chosen, 0, lost), predictions
 
 
@@ -142,39 +144,47 @@ def _converted(annotations: Annotations, n_pictures: int, lost: list[str]) -> Co
     return Converted(len(annotations.films), n_pictures, drawings, studies, tuple(annotations.readers), tuple(lost))
 
 
-def _kind(folder: Path, split: str) -> Kind:
+def _kind(folder: Path, split: str) -> AnyKind:
     info = read_folder_info(folder)
     check_split(info, folder, split)
     return kind_of(info)
 
 
-def _annotations(kind: Kind, folder: Path, split: str, predictions: Path | None) -> tuple[Annotations, list[Any]]:
+def _exchange(kind: AnyKind) -> Exchange[Any, Any, Any]:
+    if kind.exchange is None:
+        raise ArgumentError("folder", "must be a benchmark of localization or findings", f"one of {kind.name}")
+    return kind.exchange
+
+
+def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | None) -> tuple[Annotations, list[Any]]:
     """The annotations, and records whose pictures may be written."""
-    info, manifest = read_folder_info(folder), kind.read_manifest(folder, split)
+    info, manifest = read_folder_info(folder), kind.questions.read_manifest(folder, split)
     if predictions is None:
         if info.splits[split].get("references") != "public":
             raise ArgumentError("split", "must be one whose references are public, or give `predictions`", split)
-        records = kind.read_records(folder, split)
-        return kind.drawn_references(records, manifest), records
-    report = kind.lint(Path(predictions), manifest, allow_missing=True)
+        records = kind.data.read_records(folder, split)
+        return _exchange(kind).drawn_references(records, manifest), records
+    report = kind.predictions.lint(Path(predictions), manifest, allow_missing=True)
     if not report.ok:
         raise LintError(report)
     records = _bare_records(kind, folder, split)
-    return kind.drawn_predictions(report.predictions, records, manifest), records
+    return _exchange(kind).drawn_predictions(report.predictions, records, manifest), records
 
 
-def _bare_records(kind: Kind, folder: Path, split: str) -> list[Any]:
+def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
     """Records that hold no references: those of the manifest, or the public ones where only they know the images."""
     info = read_folder_info(folder)
     if split_shards(folder, kind.config, split):
-        return kind.read_records(folder, split)
+        records: list[Any] = kind.data.read_records(folder, split)
+        return records
     entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet")
-    return [kind.bare_record(entry, info.findings) for entry in entries]
+    return [kind.data.bare_record(entry, info.findings) for entry in entries]
 
 
-def _pictures(kind: Kind, folder: Path, split: str, records: list[Any]) -> Iterator[tuple[str, bytes]]:
+def _pictures(kind: AnyKind, folder: Path, split: str, records: list[Any]) -> Iterator[tuple[str, bytes]]:
     """(image_id, file) of every picture that the folder holds, in the order in which they are read fastest."""
-    films = {kind.key_of(record): [film.image_id for film in kind.case(record).films] for record in records}
+    cases = {kind.data.key_of(record): kind.display.case(record) for record in records}
+    films = {key: [film.image_id for film in case.films] for key, case in cases.items()}
     stored = StoredPictures(kind, split_shards(folder, kind.config, split), set(films))
     for key in stored.order:
         for image_id, data in zip(films[key], stored.of(key), strict=False):

@@ -1,6 +1,6 @@
 """The kinds of benchmark, and all that differs between them.
 
-To add one: a package here with a subclass of :class:`~reveal_bench.kinds.kind.Kind`, and its line in :data:`KINDS`.
+To add one: a package here with a :class:`~reveal_bench.kinds.kind.Kind` of its parts, and its line in :data:`KINDS`.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.detection import Detection
-from reveal_bench.kinds.findings import Findings
-from reveal_bench.kinds.kind import Kind
-from reveal_bench.kinds.localization import Localization
-from reveal_bench.kinds.tasks import Tasks
+from reveal_bench.kinds.detection import DETECTION
+from reveal_bench.kinds.findings import FINDINGS
+from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.kinds.localization import LOCALIZATION
+from reveal_bench.kinds.tasks import TASKS
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.folder import FolderInfo
 
 __all__ = ["KINDS", "kind_of"]
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (Localization(), Findings(), Tasks(), Detection())}
+KINDS: dict[str, AnyKind] = {kind.name: kind for kind in (LOCALIZATION, FINDINGS, TASKS, DETECTION)}
 
 
-def kind_of(info: FolderInfo, *, known_only: bool = False) -> Kind:
+def kind_of(info: FolderInfo, *, known_only: bool = False) -> AnyKind:
     """The kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization.
 
     Raises

@@ -18,19 +18,27 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.entries.source import Limits
 
+if TYPE_CHECKING:
+    from reveal_bench.kinds.tasks.records import Rating
+
 Fields = Mapping[str, tuple[str, int]]
 """Name of an array -> (dtype such as "<f8", number of axes)."""
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-class Codec(ABC):
+PredictionT = TypeVar("PredictionT")
+ManifestT = TypeVar("ManifestT")
+RowsT = TypeVar("RowsT")
+
+
+class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
     """Predictions, ratings, rows and manifest of a kind, as arrays or JSON values and back.
 
     Every reader raises ValueError for anything that is not as it must be.
@@ -45,31 +53,31 @@ class Codec(ABC):
     rows: ClassVar[Fields]
 
     @abstractmethod
-    def manifest_from(self, raw: dict[str, Any]) -> Any:
+    def manifest_from(self, raw: dict[str, Any]) -> ManifestT:
         """A manifest from its fields as JSON values."""
 
     @abstractmethod
-    def arrays_of(self, predictions: Sequence[Any], manifest: Any) -> Arrays:
+    def arrays_of(self, predictions: Sequence[PredictionT], manifest: ManifestT) -> Arrays:
         """Checked predictions as arrays; ValueError if they are not of this manifest."""
 
     @abstractmethod
-    def predictions_from(self, arrays: Arrays, manifest: Any, limits: Limits) -> tuple[Any, ...]:
+    def predictions_from(self, arrays: Arrays, manifest: ManifestT, limits: Limits) -> tuple[PredictionT, ...]:
         """The predictions back."""
 
-    def arrays_of_ratings(self, ratings: Sequence[Any], predictions: Sequence[Any]) -> Arrays:
+    def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[PredictionT]) -> Arrays:
         """What readers gave to the predictions, as arrays; ValueError if one is of none of them."""
         return {}
 
-    def ratings_from(self, arrays: Arrays, predictions: Sequence[Any]) -> tuple[Any, ...]:
+    def ratings_from(self, arrays: Arrays, predictions: Sequence[PredictionT]) -> tuple[Rating, ...]:
         """The ratings back, with numbers in place of readers' names."""
         return ()
 
     @abstractmethod
-    def arrays_of_rows(self, rows: Any) -> Arrays:
+    def arrays_of_rows(self, rows: RowsT) -> Arrays:
         """Exact rows as arrays."""
 
     @abstractmethod
-    def rows_from(self, arrays: Arrays) -> Any:
+    def rows_from(self, arrays: Arrays) -> RowsT:
         """The rows back."""
 
 

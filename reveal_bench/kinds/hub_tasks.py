@@ -25,7 +25,7 @@ def hub_metrics(benchmark: Benchmark, *, released_only: bool = False) -> tuple[s
     ----------
     released_only : only those that a leaderboard shows of its holdout
     """
-    released = KINDS[benchmark.kind].released
+    released = KINDS[benchmark.kind].release.metrics
     return tuple(
         name
         for name in benchmark.metrics or released

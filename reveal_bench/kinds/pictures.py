@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from threading import Lock
 
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 
 
 class StoredPictures:
@@ -18,7 +18,7 @@ class StoredPictures:
     keys : of the rows wanted
     """
 
-    def __init__(self, kind: Kind, shards: Sequence[Path], keys: Collection[str]) -> None:
+    def __init__(self, kind: AnyKind, shards: Sequence[Path], keys: Collection[str]) -> None:
         import pyarrow.parquet as pq
 
         self.kind = kind
@@ -48,10 +48,10 @@ class StoredPictures:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(shard) as file:
-            rows = file.read_row_group(number, columns=[self.kind.key, *self.kind.image_columns]).to_pylist()
+            rows = file.read_row_group(number, columns=[self.kind.key, *self.kind.table.image_columns]).to_pylist()
         found = {}
         for row in rows:
-            cells = [row[name] for name in self.kind.image_columns]
+            cells = [row[name] for name in self.kind.table.image_columns]
             flat = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
             found[row[self.kind.key]] = [None if one is None else one["bytes"] for one in flat]
         return found

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reveal_bench.findings import Vocabulary, terms_of
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.detection.records import ScoredBox
+    from reveal_bench.kinds.localization.records import Box, Point
+    from reveal_bench.kinds.tasks.records import AnswerBox
+    from reveal_bench.masks import Rle
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,43 @@ class Question:
         choices = Vocabulary.of(document["choices"], document.get("terms", {}))
         images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
         return cls(**{**fields, "images": images, "choices": choices})
+
+
+class Answer(Protocol):
+    """What was read of a model's answer to one question; :class:`reveal_bench.models.run_folder.Exchange` is one.
+
+    Attributes
+    ----------
+    unit, finding : of the question
+    cell, point, box, detections, mask, score : places, and the confidence if the model gives one
+    labels, probabilities : of findings
+    answer, boxes : of open tasks
+    """
+
+    @property
+    def unit(self) -> str: ...  # noqa: D102
+    @property
+    def finding(self) -> str | None: ...  # noqa: D102
+    @property
+    def cell(self) -> str | None: ...  # noqa: D102
+    @property
+    def point(self) -> Point | None: ...  # noqa: D102
+    @property
+    def box(self) -> Box | None: ...  # noqa: D102
+    @property
+    def detections(self) -> tuple[ScoredBox, ...]: ...  # noqa: D102
+    @property
+    def mask(self) -> Rle | None: ...  # noqa: D102
+    @property
+    def score(self) -> float | None: ...  # noqa: D102
+    @property
+    def labels(self) -> tuple[str, ...] | None: ...  # noqa: D102
+    @property
+    def probabilities(self) -> Mapping[str, float] | None: ...  # noqa: D102
+    @property
+    def answer(self) -> str | None: ...  # noqa: D102
+    @property
+    def boxes(self) -> tuple[AnswerBox, ...]: ...  # noqa: D102
 
 
 def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False) -> tuple[ViewedImage, ...]:

@@ -1,7 +1,7 @@
 """Counts over the rows of one split, made while they are written or read: for the manifest, the card and the report.
 
-Each kind adds what only its rows can tell, and says it for the card: :meth:`reveal_bench.kinds.kind.Kind.tally`. Coded
-values stay codes. An image that several tasks show is counted once.
+Each kind adds the counts that only its rows have, and their words for the card:
+:meth:`reveal_bench.kinds.parts.Table.tally`. Coded values stay codes. An image that several tasks show is counted once.
 """
 
 from __future__ import annotations

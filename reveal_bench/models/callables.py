@@ -34,6 +34,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -107,7 +108,7 @@ class CallableRun:
 
     def to_jsonl(self) -> str:
         """The canonical prediction file; ``reveal-bench score`` takes it, with ``--allow-missing`` if any is absent."""
-        return KINDS[self.info.kind].to_jsonl(self.predictions)
+        return KINDS[self.info.kind].predictions.to_jsonl(self.predictions)
 
 
 def run_callable(
@@ -156,7 +157,7 @@ def run_callable(
     """
     folder = Path(folder)
     _check_options(batch_size, threshold, on_error)
-    if kind_of(read_folder_info(folder), known_only=True).scored_by == "readers":
+    if kind_of(read_folder_info(folder), known_only=True).scoring.scored_by == "readers":
         raise ArgumentError("folder", "must be of a benchmark of localizations or labels", f"one of tasks, {folder}")
     settings = AskSettings.of_folder(folder, grid=grid)
     asked = list_questions(folder, split, settings, limit=limit)
@@ -196,14 +197,14 @@ def _run_info(
         n_asked=n_asked,
         model=model,
         grid=settings.grid,
-        parameters={**parameters, **({"threshold": threshold} if KINDS[about["kind"]].uses_grid else {})},
+        parameters={**parameters, **({"threshold": threshold} if KINDS[about["kind"]].questions.uses_grid else {})},
         limit=limit,
         system=system,
     )
 
 
 def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _Work) -> Reader:
-    if KINDS[run.kind].uses_grid:
+    if KINDS[run.kind].questions.uses_grid:
         return PlaceReader(read_manifest(folder, run.split), run.grid, threshold)
     kinds = [name for outcome in work.outcomes.values() for name in outcome.answer]
     return LabelReader(kinds[0] if kinds else None)
@@ -357,9 +358,9 @@ def _result(asked: Sequence[Question], outcomes: Mapping[str, _Outcome], run: Ru
     found = [(question, outcomes[question.id]) for question in asked]
     failed = [outcome for _, outcome in found if outcome.status == "failed"]
     exchanges = [_exchange(question, outcome) for question, outcome in found]
-    kind = KINDS[run.kind]
+    answered = [exchange for exchange in exchanges if exchange.status == "answered"]
     return CallableRun(
-        tuple(one for exchange in exchanges if exchange.status == "answered" for one in kind.predictions(exchange)),
+        tuple(chain.from_iterable(map(KINDS[run.kind].predictions.from_answer, answered))),
         tuple(outcome.question for _, outcome in found if outcome.status in ("empty", "absent")),
         tuple(Failure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),
         run,

@@ -206,7 +206,7 @@ def _reference_boxes(folder: Path, split: str) -> Mapping[tuple[str, str], Box]:
     if not split_shards(folder, kind_of(info).config, split):
         raise ArgumentError("control", "must not need references, which are not in this folder", "an occluded film")
     found = {}
-    for record in kind_of(info).read_references(folder, split):
+    for record in kind_of(info).data.read_references(folder, split):
         for one in record.annotations:
             if one.reader != "ground_truth" or one.area_px == 0:
                 continue

@@ -187,7 +187,7 @@ class AskSettings:
             If a setting is out of range or not for this kind of benchmark.
         """
         info = read_folder_info(folder)
-        forms = kind_of(info, known_only=True).forms
+        forms = kind_of(info, known_only=True).questions.forms
         if form is not None and form not in forms:
             raise ArgumentError("form", f"must be one of {', '.join(forms)} for {info.benchmark}", repr(form))
         chosen = form or forms[0]
@@ -236,11 +236,12 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
     """
     info = read_folder_info(folder)
     kind = kind_of(info, known_only=True)
-    if settings.form not in kind.forms:
-        raise ArgumentError("form", f"must be one of {', '.join(kind.forms)} for {info.benchmark}", repr(settings.form))
+    if settings.form not in kind.questions.forms:
+        rule = f"must be one of {', '.join(kind.questions.forms)} for {info.benchmark}"
+        raise ArgumentError("form", rule, repr(settings.form))
     if limit is not None and limit < 1:
         raise ArgumentError("limit", "must be at least 1", limit)
-    listed = list(kind.questions(folder, split, info, settings.form))[:limit]
+    listed = list(kind.questions.read(folder, split, info, settings.form))[:limit]
     return listed if settings.views == "all" else [replace(one, images=_one_view(one.images)) for one in listed]
 
 

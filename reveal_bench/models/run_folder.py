@@ -203,7 +203,7 @@ def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, org
     kind = KINDS[run.kind]
     for epoch, name in enumerate(prediction_files(run.epochs), start=1):
         answered = [e for e in ordered if e.epoch == epoch and e.status == "answered"]
-        files[name] = kind.to_jsonl(chain.from_iterable(map(kind.predictions, answered)))
+        files[name] = kind.predictions.to_jsonl(chain.from_iterable(map(kind.predictions.from_answer, answered)))
     _write_all(Path(out), files)
     for path in Path(out).glob("predictions*.jsonl"):
         if path.name not in files:  # of a run with other epochs
@@ -353,7 +353,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
         "kind": run.system,
         "prompt_style": style,
         "parameters": parameters,
-        **({"grid": run.grid} if KINDS[run.kind].uses_grid else {}),
+        **({"grid": run.grid} if KINDS[run.kind].questions.uses_grid else {}),
     }
 
 

@@ -148,12 +148,12 @@ def _counted(
     folder: DatasetFolder, split: str, tables: Sequence[TableFile], chosen: Chosen, progress: Progress | None
 ) -> Tally:
     kind = folder.kind
-    tally = kind.tally()
-    columns = [name for name in kind.features(folder.benchmark) if name not in kind.image_columns]
+    tally = kind.table.tally()
+    columns = [name for name in kind.table.features(folder.benchmark) if name not in kind.table.image_columns]
     for table in tables:
         for batch in read_table(table, columns):
             for row in batch:
-                tally.add(row, kind.asked_of(row, folder.info.findings, folder.info.asks))
+                tally.add(row, kind.questions.asked_of(row, folder.info.findings, folder.info.asks))
                 chosen.offer(row)
             if progress is not None:
                 progress(split, tally.n_rows, folder.info.splits[split].get(kind.counted))

@@ -96,7 +96,7 @@ def write_rubric_report(
     folder, out = Path(folder), Path(out)
     check_target(folder, out)
     world = open_world(folder, runs, split)
-    if world.kind.scored_by != "readers":
+    if world.kind.scoring.scored_by != "readers":
         raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", world.kind.name)
     rated = Rated(world.records, ratings, _answered(world, runs, ratings))
     warnings = rated.warnings()

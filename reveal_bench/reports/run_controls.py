@@ -115,20 +115,21 @@ def _difference(
     run: ReportRun, under: ReportRun, world: World, resampling: Resampling, findings: Sequence[str] | None
 ) -> Comparison | None:
     """The macro of the metric that ranks, or stands in for it."""
-    if world.kind.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
+    if world.kind.scoring.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
         return None
     film, control = (_rows(one, world) for one in (run, under))
     kind = world.kind
-    ranked = (kind.primary, *kind.stand_ins, *film.metrics())
+    ranked = (kind.release.primary, *kind.release.fallback_metrics, *film.metrics())
     metric = next(name for name in ranked if name in film.metrics())
-    resampling = resampling.by("jackknife" if kind.intervals[0] == "jackknife" else "percentile")
+    resampling = resampling.by("jackknife" if kind.scoring.intervals[0] == "jackknife" else "percentile")
     found = compare(control, film, resampling, metrics=[metric], findings=findings)
     return next(one for one in found if one.finding == MACRO)
 
 
 def _rows(run: ReportRun, world: World) -> Rows:
-    protocol = world.kind.protocol(world.info, grid=run.grid, thresholds=0.5)
-    return world.kind.score(run.predictions[0], world.records, world.manifest, protocol)
+    protocol = world.kind.scoring.protocol(world.info, grid=run.grid, thresholds=0.5)
+    rows: Rows = world.kind.scoring.score(run.predictions[0], world.records, world.manifest, protocol)
+    return rows
 
 
 def _same_share(film: Run, control: Run) -> float:

@@ -22,7 +22,7 @@ from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
 from reveal_bench.reports.runs import Progress, load_runs, open_world
 
 REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport, "answers": AnswerReport}
-"""`Kind.run_report` -> the report."""
+"""`Display.run_report` -> the report."""
 
 
 def write_run_report(
@@ -81,7 +81,7 @@ def write_run_report(
         raise ArgumentError("reference", f"must be the label of a run ({', '.join(labels)})", repr(reference))
     place = len(labels) - 1 if reference is None else labels.index(reference)
     options = Options(place, anatomy, reviews, findings, examples, Resampling(n_resamples, seed), progress)
-    report = REPORTS[world.kind.run_report](world, loaded, options)
+    report = REPORTS[world.kind.display.run_report](world, loaded, options)
     warnings = report.write()
     write_files(out, report.files)
     return warnings

@@ -117,7 +117,7 @@ class RunReport:
         found = controlled_runs(self.runs, self.world, asked.resampling, asked.findings)
         if not found:
             return []
-        drawn = draw_controls(found, asked.resampling.by(self.world.kind.intervals[0]))
+        drawn = draw_controls(found, asked.resampling.by(self.world.kind.scoring.intervals[0]))
         parts = [Text(EXPLAINED), *([] if drawn is None else [self.figure(drawn)]), self.table(controls_table(found))]
         return [Section("controls", "Does it look?", parts)]
 

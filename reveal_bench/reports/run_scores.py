@@ -41,8 +41,8 @@ class ScoreReport(RunReport):
     def rows(self) -> list[Rows]:
         """The scored cases of each run."""
         kind, world = self.world.kind, self.world
-        protocol = kind.protocol(world.info, grid=None, thresholds=0.5)
-        return [kind.score(run.predictions[0], world.records, world.manifest, protocol) for run in self.runs]
+        protocol = kind.scoring.protocol(world.info, grid=None, thresholds=0.5)
+        return [kind.scoring.score(run.predictions[0], world.records, world.manifest, protocol) for run in self.runs]
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class ScoreReport(RunReport):
     @property
     def _resampling(self) -> Resampling:
         """How intervals are made: as `score` and `compare` make them unless told otherwise."""
-        return self.options.resampling.by(self.world.kind.intervals[0])
+        return self.options.resampling.by(self.world.kind.scoring.intervals[0])
 
     def own_scores(self) -> list[OwnScores]:
         """The metrics of all runs by finding."""
@@ -133,7 +133,7 @@ class ScoreReport(RunReport):
         """What the runs find at every threshold, where answers have one and there is something to find."""
         drawn = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
-            found = self.world.kind.curves(rows, self.options.resampling)
+            found = self.world.kind.scoring.curves(rows, self.options.resampling)
             if found is not None and found.bands:
                 drawn[name] = found
         return figures_of(drawn) if drawn else []
@@ -141,7 +141,7 @@ class ScoreReport(RunReport):
     @property
     def _main(self) -> str:
         """The metric of the figure: the one that ranks, where it applies."""
-        return self.world.kind.primary if self.world.kind.primary in self.metrics else self.metrics[0]
+        return self.world.kind.release.primary if self.world.kind.release.primary in self.metrics else self.metrics[0]
 
     @cached_property
     def without_cases(self) -> list[str]:
@@ -258,8 +258,8 @@ class ScoreReport(RunReport):
         several = any(len(run.predictions) > 1 for run in self.runs)
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
-            f"{self.world.kind.scored_in_words} Brackets hold {self._intervals()}"
-            f"{self.world.kind.compared_in_words.format(n=f'{self.options.resampling.n_resamples:,}')}"
+            f"{self.world.kind.display.scored_in_words} Brackets hold {self._intervals()}"
+            f"{self.world.kind.display.compared_in_words.format(n=f'{self.options.resampling.n_resamples:,}')}"
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
@@ -278,8 +278,9 @@ class AnswerReport(RunReport):
         """Answers by what is asked."""
         kind, world = self.world.kind, self.world
         benchmark = BENCHMARKS[world.info.benchmark]
-        asks = {kind.key_of(record): kind.asked(record, benchmark, world.info.asks)[0] for record in world.records}
-        answered = [Counter(asks[kind.key_of(one)] for one in run.predictions[0]) for run in self.runs]
+        key_of, asked = kind.data.key_of, kind.questions.asked
+        asks = {key_of(record): asked(record, benchmark, world.info.asks)[0] for record in world.records}
+        answered = [Counter(asks[key_of(one)] for one in run.predictions[0]) for run in self.runs]
         in_all = Counter(asks.values())
         rows = [
             (name.replace("_", " "), f"{n:,}", *(f"{counts[name]:,}" for counts in answered))

@@ -19,7 +19,7 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.files import file_sha256
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
@@ -39,19 +39,19 @@ class World:
     split: str
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AnyKind:
         """Of the benchmark."""
         return kind_of(self.info)
 
     @cached_property
     def records(self) -> Sequence[Any]:
         """The references."""
-        return self.kind.read_records(self.folder, self.split)
+        return self.kind.data.read_records(self.folder, self.split)
 
     @cached_property
     def manifest(self) -> Any:
         """What is asked."""
-        return self.kind.read_manifest(self.folder, self.split)
+        return self.kind.questions.read_manifest(self.folder, self.split)
 
     @property
     def title(self) -> str:
@@ -233,7 +233,7 @@ def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, i
             predictions.append(())
             n_missing += run.info.n_questions
             continue
-        report = world.kind.lint(file, world.manifest, grid=grid, allow_missing=True)
+        report = world.kind.predictions.lint(file, world.manifest, grid=grid, allow_missing=True)
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

@@ -270,9 +270,9 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
     kind = kind_of(read_folder_info(folder))
     grid, allow_missing = result.protocol.get("grid"), bool(result.protocol["allow_missing"])
     report = lint_file(predictions, folder, result.split, grid=grid, allow_missing=allow_missing)
-    manifest = kind.read_manifest(folder, result.split)
-    references = kind.each_reference(folder, result.split)
-    table = kind.score(report.predictions, references, manifest, result.protocol, ()).to_table()
+    manifest = kind.questions.read_manifest(folder, result.split)
+    references = kind.data.each_reference(folder, result.split)
+    table = kind.scoring.score(report.predictions, references, manifest, result.protocol, ()).to_table()
     hits = [name for name in HITS if name in table.column_names]
     if not hits:
         raise ArgumentError("predictions", "must be of a benchmark that counts hits per case", result.benchmark)
@@ -293,7 +293,7 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
                     "model_id": document["model_info"]["id"],
                     "evaluation_name": names[result_id],
                     "evaluation_result_id": result_id,
-                    **_case(question, kind.question, answers.get(question, []), row[metric]),
+                    **_case(question, kind.display.question, answers.get(question, []), row[metric]),
                 }
 
 

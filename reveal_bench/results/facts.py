@@ -88,7 +88,8 @@ class Figure:
         """What is behind the number, in words."""
         if self.n is None:
             return "not recorded"
-        by_readers = any(kind.scored_by == "readers" and self.metric in kind.released for kind in KINDS.values())
+        rated = (kind for kind in KINDS.values() if kind.scoring.scored_by == "readers")
+        by_readers = any(self.metric in kind.release.metrics for kind in rated)
         return f"{self.n} {'cases' if not self.is_macro else 'criteria' if by_readers else 'findings'}"
 
     @property
@@ -212,7 +213,7 @@ class Result:
         ValueError
             If the result has no such figure.
         """
-        ranking = (name for kind in KINDS.values() for name in (kind.primary, *kind.stand_ins))
+        ranking = (name for kind in KINDS.values() for name in (kind.release.primary, *kind.release.fallback_metrics))
         wanted = [metric] if metric is not None else list(ranking)
         have = {figure.metric: figure for figure in self.figures if figure.finding == finding}
         titles = {figure.title.casefold(): figure for figure in have.values()}

@@ -117,7 +117,7 @@ def make_rows(place: TaskPlace, work: RowsTask) -> dict[str, Any]:
                 for row in [one.row or {}, *one.side_rows]:
                     _take_out(row, file, place.name(".pictures"))
                 made.append(one)
-        spool = Spool(folder / "parts", work.schema, work.side_schema, work.build.kind.key_of)
+        spool = Spool(folder / "parts", work.schema, work.side_schema, work.build.kind.data.key_of)
         spool.write(place.number, made)
         for path in spool.folder.iterdir():
             place.keep(path, path.name[6:])

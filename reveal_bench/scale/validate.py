@@ -83,15 +83,15 @@ def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
     """Columns of pictures that are checked in a table."""
     kind = folder.kind
     if table.config in (kind.config, INPUTS):
-        return kind.image_columns
-    return (MASK,) if table.config == kind.side_config else ()
+        return kind.table.image_columns
+    return (MASK,) if table.config == kind.table.side_config else ()
 
 
 def _sight(row: Row, folder: DatasetFolder, table: TableFile, features: Any) -> Sight:
-    look = look_at_mask if table.config == folder.kind.side_config else look_at_picture
+    look = look_at_mask if table.config == folder.kind.table.side_config else look_at_picture
     seen = {name: _each(row[name], look) for name in _columns(folder, table)}
     drawn = None
-    is_drawn = folder.kind.side_config is not None and table.config == folder.kind.config
+    is_drawn = folder.kind.table.side_config is not None and table.config == folder.kind.config
     if is_drawn and not any(value_faults(row, features)):  # of other rows no rule reads the masks
         masks = DrawnMasks()
         drawn = list(masks.check([row], table, folder.benchmark.findings)), masks.digests

@@ -34,7 +34,7 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 from reveal_bench.viewer.places import LATERAL, answer_maps, draw_map, mean_film
@@ -125,11 +125,11 @@ class CaseSource:
         if not private and info.splits[split].get("references") != "public":
             raise ArgumentError("split", "must be one whose references are public", repr(split))
         kind = kind_of(info)
-        records = kind.read_references(folder, split)
-        manifest = kind.read_manifest(folder, split)
-        protocol = kind.protocol(info, grid=None, thresholds=thresholds)
+        records = kind.data.read_references(folder, split)
+        manifest = kind.questions.read_manifest(folder, split)
+        protocol = kind.scoring.protocol(info, grid=None, thresholds=thresholds)
         systems = {name: _answers(kind, path, records, manifest, protocol) for name, path in predictions.items()}
-        cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
+        cases = _chosen({kind.data.key_of(record): kind.display.case(record) for record in records}, most)
         self.cases = list(cases.values())
         self.max_side = max_side
         self.given = [_given(case, systems) for case in self.cases]
@@ -145,7 +145,7 @@ class CaseSource:
             "kind": kind.name,
             "groups": groups,
             "systems": list(systems),
-            "outcomes": kind.outcomes,
+            "outcomes": kind.display.outcomes,
             "cases": entries,
         }
 
@@ -225,14 +225,14 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _answers(kind: Kind, path: Path, records: Sequence[Any], manifest: Any, protocol: Mapping[str, Any]) -> Answers:
+def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, protocol: Mapping[str, Any]) -> Answers:
     """What a prediction file says of every case, with the outcomes of its scored rows."""
-    report = kind.lint(Path(path), manifest, allow_missing=True)
+    report = kind.predictions.lint(Path(path), manifest, allow_missing=True)
     if not report.ok:
         raise LintError(report)
-    is_scored = kind.scored_by == "program"
-    rows = kind.score(report.predictions, records, manifest, protocol) if is_scored else None
-    return kind.case_answers(report.predictions, records, rows, protocol)
+    is_scored = kind.scoring.scored_by == "program"
+    rows = kind.scoring.score(report.predictions, records, manifest, protocol) if is_scored else None
+    return kind.display.case_answers(report.predictions, records, rows, protocol)
 
 
 def _given(case: Case, systems: Mapping[str, Answers]) -> Answers:

@@ -24,11 +24,11 @@ HUB_TASKS = {
 
 def rendered(name, **options):
     benchmark = BENCHMARKS[name]
-    features = KINDS[benchmark.kind].features(benchmark)
+    features = KINDS[benchmark.kind].table.features(benchmark)
     configs = [Config(KINDS[benchmark.kind].config, {"test": (0, 0)}, features, default=True)]
     given = {"version": "1.2.3", "embedded": True, "n_holdout": None, "asks": "present", "synthetic": False, **options}
     return render_card(
-        benchmark, {"test": KINDS[benchmark.kind].tally()}, features=features, **{"configs": configs, **given}
+        benchmark, {"test": KINDS[benchmark.kind].table.tally()}, features=features, **{"configs": configs, **given}
     )
 
 
@@ -135,7 +135,7 @@ def test_a_broken_yaml_block_is_told():
 
 
 def test_the_private_card_tells_that_it_is_private():
-    features = KINDS["findings"].features(FINDINGS)
+    features = KINDS["findings"].table.features(FINDINGS)
     config = Config("multilabel", {"holdout": (1, 10)}, features, default=True)
     text = private_card(FINDINGS, configs=[config], n_rows=1)
     assert "The references of 1 study, without pixels. **Never publish" in text
@@ -145,7 +145,7 @@ def test_the_private_card_tells_that_it_is_private():
 def test_every_column_and_config_has_a_meaning():
     for name, kind in KINDS.items():
         benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
-        assert not set(kind.features(benchmark)) - set(column_meanings())
+        assert not set(kind.table.features(benchmark)) - set(column_meanings())
         assert kind.config in config_meanings()
 
 

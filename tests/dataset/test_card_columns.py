@@ -47,7 +47,8 @@ def test_what_a_twin_is_read_as_has_a_meaning(source, twin_of):
 def test_the_columns_of_every_kind_have_a_meaning(name):
     kind = KINDS[name]
     benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
-    columns = {*kind.features(benchmark), *(kind.side_features(benchmark) if kind.side_config else ())}
-    columns |= {*ratings_features(), *kind.manifest_schema().names} - {"asked"}
+    table = kind.table
+    columns = {*table.features(benchmark), *(table.side_features(benchmark) if table.side_config else ())}
+    columns |= {*ratings_features(), *kind.questions.manifest_schema().names} - {"asked"}
     assert columns - column_meanings().keys() == set()
-    assert {kind.config, *filter(None, [kind.side_config])} <= config_meanings().keys()
+    assert {kind.config, *filter(None, [kind.table.side_config])} <= config_meanings().keys()

@@ -54,12 +54,12 @@ def test_every_column_is_explained(name):
     start = DATASETS.index(f"\n### `{kind.config}`")
     end = DATASETS.find("\n### ", start + 1)
     section = DATASETS[start : end if end > 0 else None]
-    columns = {*kind.features(benchmark), *(ratings_features() if name == "tasks" else ())}
+    columns = {*kind.table.features(benchmark), *(ratings_features() if name == "tasks" else ())}
     assert columns <= set(re.findall(r"`(\w+)`", section))
 
 
 def test_facts_of_an_image_are_listed():
-    facts = KINDS["findings"].features(BENCHMARKS["reveal-cxr"])["image_facts"].feature
+    facts = KINDS["findings"].table.features(BENCHMARKS["reveal-cxr"])["image_facts"].feature
     assert set(facts) <= set(re.findall(r"`(\w+)`", DATASETS))
 
 

@@ -16,11 +16,11 @@ EDEMA = 4
 
 
 def localization_rows(benchmark, *records):
-    return [KINDS["localization"].row(record, benchmark, [None]) for record in records]
+    return [KINDS["localization"].table.row(record, benchmark, [None]) for record in records]
 
 
 def tally_of(rows, asked=("Edema",)):
-    tally = KINDS["localization"].tally()
+    tally = KINDS["localization"].table.tally()
     for row in rows:
         tally.add(row, asked)
     return tally
@@ -28,7 +28,7 @@ def tally_of(rows, asked=("Edema",)):
 
 @pytest.mark.parametrize(("kind", "counted"), [("localization", "images"), ("findings", "studies"), ("tasks", "tasks")])
 def test_an_empty_split_counts_nothing(kind, counted):
-    tally = KINDS[kind].tally()
+    tally = KINDS[kind].table.tally()
     assert tally.size[f"n_{counted}"] == 0
     assert set(tally.size.values()) == {0}
     for table in ("acquisition_table", "agreement_table", "categories_table", "demographics_table", "views_table"):
@@ -87,7 +87,7 @@ def test_a_findings_tally(tmp_path):
         study(tmp_path, 1, ("Mass",), agreement=None, race="unknown"),
         study(tmp_path, 2, (), agreement="two_of_three", n_agree_all=2),
     ]
-    tally = KINDS["findings"].tally()
+    tally = KINDS["findings"].table.tally()
     for record in records:
         tally.add(study_row(record, LABELS, [None] * len(record.images)), LABELS)
     assert tally.size == {"n_studies": 3, "n_images": 4, "n_patients": 3, "n_asked": 9}
@@ -109,7 +109,7 @@ def test_a_findings_tally(tmp_path):
 
 
 def test_a_tasks_tally_counts_a_shared_image_once(tmp_path):
-    tally = KINDS["tasks"].tally()
+    tally = KINDS["tasks"].table.tally()
     shared = task(tmp_path, 0).images
     for i in (0, 2):
         record = task(tmp_path, i, images=shared)
@@ -118,7 +118,7 @@ def test_a_tasks_tally_counts_a_shared_image_once(tmp_path):
 
 
 def test_ratings_are_means_over_readers_and_tasks(tmp_path):
-    tally = KINDS["tasks"].tally()
+    tally = KINDS["tasks"].table.tally()
     for row in ratings([task(tmp_path, 0), task(tmp_path, 2)]).rows:
         tally.add_extra("ratings", row)
     tally.add_extra("rubric", {"criterion": "process"})
@@ -130,7 +130,7 @@ def test_ratings_are_means_over_readers_and_tasks(tmp_path):
 
 
 def test_many_values_are_told_together():
-    tally = KINDS["findings"].tally()
+    tally = KINDS["findings"].table.tally()
     tally.acquisition["model"] = Counter({f"m{i:02d}": 1 for i in range(15)} | {None: 4})
     rows = [line for line in card_tables.acquisition_table({"test": tally}).splitlines() if line.startswith("| model")]
     assert len(rows) == 12 + 2
@@ -138,7 +138,7 @@ def test_many_values_are_told_together():
 
 
 def test_a_pipe_in_a_value_does_not_break_the_table():
-    tally = KINDS["findings"].tally()
+    tally = KINDS["findings"].table.tally()
     tally.acquisition["model"] = Counter({"A|B": 1})
     assert "| model | A\\|B | 1 |" in card_tables.acquisition_table({"test": tally})
 

@@ -121,7 +121,7 @@ def test_every_table_is_described_with_its_hash_and_size(built):
 
 def test_rai_fields_have_the_prose_of_the_card():
     for benchmark in BENCHMARKS.values():
-        features = KINDS[benchmark.kind].features(benchmark)
+        features = KINDS[benchmark.kind].table.features(benchmark)
         config = Config(KINDS[benchmark.kind].config, {"test": (1, 1)}, features, default=True)
         options = {"version": "2.0.0", "files": {}}
         document = json.loads(render_croissant(benchmark, [config], synthetic=False, **options))
@@ -182,7 +182,7 @@ def test_eval_yaml_names_every_split_that_can_be_asked(built):
 
 def test_eval_yaml_has_a_task_for_each_metric_by_which_more_is_better():
     benchmark = BENCHMARKS["chestx-det-detection"]
-    features = KINDS["detection"].features(benchmark)
+    features = KINDS["detection"].table.features(benchmark)
     configs = [
         Config("detection", {"test": (1, 1)}, features, default=True),
         Config("holdout_inputs", {"holdout": (1, 1)}, features),
@@ -201,7 +201,7 @@ def test_eval_yaml_has_a_task_for_each_metric_by_which_more_is_better():
 
 def test_eval_yaml_leaves_side_tables_out():
     benchmark = BENCHMARKS["reveal-cxr"]
-    features = KINDS["findings"].features(benchmark)
+    features = KINDS["findings"].table.features(benchmark)
     configs = [
         Config("multilabel", {"a": (1, 1), "b": (1, 1)}, features, default=True),
         Config("labels", {"terms": (1, 1)}, features),

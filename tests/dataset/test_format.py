@@ -173,7 +173,7 @@ def test_a_pyarrow_that_cannot_read_format_1_says_so(old, monkeypatch):
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", fail)
     rule = r"released-00000-of-00001\.parquet: pyarrow .* cannot read tables of format 1: install pyarrow 26 or newer"
     with pytest.raises(ValueError, match=rule):
-        KINDS["localization"].read_records(old, "released")
+        KINDS["localization"].data.read_records(old, "released")
 
 
 def test_a_newer_format_is_refused(tmp_path):

@@ -14,12 +14,12 @@ BOX = {"rle": None, "boxes_xywh": [[1.0, 2.0, 3.0, 4.0], [10.0, 2.0, 5.0, 2.0]],
 
 
 def fields(kind, row, findings):
-    return [field for field, _, _ in KINDS[kind].row_faults(row, findings)]
+    return [field for field, _, _ in KINDS[kind].table.row_faults(row, findings)]
 
 
 @pytest.fixture
 def image(benchmark):
-    return KINDS["localization"].row(make_record(0), benchmark, [None])
+    return KINDS["localization"].table.row(make_record(0), benchmark, [None])
 
 
 @pytest.fixture
@@ -140,9 +140,9 @@ def test_ratings():
 
 
 def test_what_is_asked(image, a_study, a_task, benchmark):
-    assert KINDS["localization"].asked_of(image, benchmark.findings, "present") == ["Edema"]
-    assert KINDS["localization"].asked_of(image, benchmark.findings, "all") == list(benchmark.findings)
+    assert KINDS["localization"].questions.asked_of(image, benchmark.findings, "present") == ["Edema"]
+    assert KINDS["localization"].questions.asked_of(image, benchmark.findings, "all") == list(benchmark.findings)
     image["annotations"][0]["area_px"] = 0
-    assert KINDS["localization"].asked_of(image, benchmark.findings, "present") == []
-    assert KINDS["findings"].asked_of(a_study, LABELS, "present") == list(LABELS)
-    assert len(KINDS["tasks"].asked_of(a_task, (), "all")) == 1
+    assert KINDS["localization"].questions.asked_of(image, benchmark.findings, "present") == []
+    assert KINDS["findings"].questions.asked_of(a_study, LABELS, "present") == list(LABELS)
+    assert len(KINDS["tasks"].questions.asked_of(a_task, (), "all")) == 1

@@ -40,9 +40,10 @@ def votes(folder):
     """Reader -> bool array (n_studies, n_labels), studies in the order of the references."""
     bench = rb.load(folder, split="test")
     names = list(bench.info.findings)
-    order = [record.study_id for record in bench.kind.read_records(folder, "test")]
+    records = bench.kind.data.read_records(folder, "test")
+    order = [record.study_id for record in records]
     found = {}
-    for reader, said in bench.kind.readings(folder, "test", bench.kind.read_records(folder, "test")).items():
+    for reader, said in bench.kind.readers.readings(folder, "test", records).items():
         found[reader] = np.array([[name in said[study] for name in names] for study in order])
     return found
 
@@ -112,7 +113,7 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
     study = rb.readers(table, system="system", merit="sensitivity")
     said, bench = votes(folder), rb.load(folder, split="test")
     column = list(bench.info.findings).index("Pleural Effusion")
-    truth = np.array(["Pleural Effusion" in r.labels for r in bench.kind.read_records(folder, "test")])
+    truth = np.array(["Pleural Effusion" in r.labels for r in bench.kind.data.read_records(folder, "test")])
     found = {(row["modality"], row["reader"]): row["value"] for row in study.by_reader()}
     for reader, labels in said.items():
         assert found["readers", reader] == pytest.approx(recall_score(truth, labels[:, column])), reader
@@ -141,14 +142,14 @@ def test_readings_that_are_not_there_are_refused(chexpert, studies) -> None:
 def test_studies_that_not_every_reader_read_are_left_out(chexpert, monkeypatch) -> None:
     folder, file = chexpert
     kind = rb.load(folder, split="test").kind
-    whole = kind.readings
+    whole = kind.readers.readings
 
     def partly(self, *given):
         found = {reader: dict(said) for reader, said in whole(*given).items()}
         found["bc8"].popitem()
         return found
 
-    monkeypatch.setattr(type(kind), "readings", partly)
+    monkeypatch.setattr(type(kind.readers), "readings", partly)
     table = rb.readings(file, folder, split="test", name="system")
     assert table.n_left_out == 1
     assert table.caption.endswith("; studies left out that not every reader read: 1")
@@ -161,7 +162,7 @@ def test_human_benchmark_of_masks_is_one_reader(twin_of, tmp_path) -> None:
     call("baseline", "chance", folder, "--split", "test", "--out", chance)
     (row,) = rb.score(chance, folder, split="test", readers=True).readers.records
     assert (row["reference"], row["metric"]) == ("reader human benchmark", "point_hit")
-    records = rb.load(folder, split="test").kind.read_records(folder, "test")
+    records = rb.load(folder, split="test").kind.data.read_records(folder, "test")
     drawn = drawn_readings(folder, "test", records)["human benchmark"]
     of_human = [image_by_reading(record, drawn[record.image_id]) for record in records if record.image_id in drawn]
     assert row["n"] == len(of_human)

@@ -31,8 +31,8 @@ def test_references_that_travel_score_as_themselves(form: str, built: Callable[[
     back = from_form(form, tmp_path / "out", folder, "released", tmp_path / "back.jsonl", reader="ground_truth")
     assert back.readers == ("ground_truth",)
     kind = KINDS["localization"]
-    manifest, records = kind.read_manifest(folder, "released"), kind.read_records(folder, "released")
-    report = kind.lint(tmp_path / "back.jsonl", manifest, allow_missing=True)
+    manifest, records = kind.questions.read_manifest(folder, "released"), kind.data.read_records(folder, "released")
+    report = kind.predictions.lint(tmp_path / "back.jsonl", manifest, allow_missing=True)
     assert report.ok, report.render()
     given = {(one.image_id, one.finding): one.mask for one in report.predictions}
     drawn = {
@@ -50,10 +50,10 @@ def test_labels_of_studies_that_travel(built: Callable[[str], Path], tmp_path: P
     for form in ("cvat", "label-studio", "fiftyone", "dicom-sr"):
         to_form(form, folder, "released", tmp_path / form, with_pictures=False)
         from_form(form, tmp_path / form, folder, "released", tmp_path / f"{form}.jsonl")
-        report = kind.lint(tmp_path / f"{form}.jsonl", kind.read_manifest(folder, "released"))
+        report = kind.predictions.lint(tmp_path / f"{form}.jsonl", kind.questions.read_manifest(folder, "released"))
         assert report.ok, report.render()
         given = {one.study_id: set(one.labels) for one in report.predictions}
-        assert given == {record.study_id: set(record.labels) for record in kind.read_records(folder, "released")}
+        assert given == {record.study_id: set(record.labels) for record in kind.data.read_records(folder, "released")}
 
 
 def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> N
     to_form("table", folder, "released", tmp_path / "labels", with_pictures=False)
     with (tmp_path / "labels" / "labels.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    records = KINDS["findings"].read_records(folder, "released")
+    records = KINDS["findings"].data.read_records(folder, "released")
     said = {row["study_id"]: {name for name, cell in row.items() if cell == "1"} for row in rows}
     assert said == {record.study_id: set(record.labels) for record in records}
     folder = built("chexlocalize")
@@ -71,7 +71,7 @@ def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> N
         boxes = [row for row in csv.DictReader(file) if row["reader"] == "ground_truth"]
     drawn = {
         (record.image_id, one.finding): one.rle
-        for record in KINDS["localization"].read_records(folder, "released")
+        for record in KINDS["localization"].data.read_records(folder, "released")
         for one in record.annotations
         if one.reader == "ground_truth" and one.area_px
     }
@@ -84,7 +84,7 @@ def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> N
 
 def test_predictions_for_a_holdout_travel_without_its_references(world: World, tmp_path: Path) -> None:
     kind = KINDS["localization"]
-    manifest = kind.read_manifest(world.folder, "holdout")
+    manifest = kind.questions.read_manifest(world.folder, "holdout")
     lines = [
         json.dumps({"image_id": image_id, "finding": finding, "cell": "C4", "score": 0.5})
         for image_id, finding in manifest.asked_pairs()
@@ -98,7 +98,7 @@ def test_predictions_for_a_holdout_travel_without_its_references(world: World, t
 
 
 def test_several_boxes_of_one_finding_become_one_prediction_and_that_is_said(world: World, tmp_path: Path) -> None:
-    manifest = KINDS["localization"].read_manifest(world.folder, "released")
+    manifest = KINDS["localization"].questions.read_manifest(world.folder, "released")
     image_id, finding = manifest.asked_pairs()[0]
     boxes = [
         {"image_id": 1, "category_id": 1, "bbox": [x, 1, 5, 5], "score": score} for x, score in ((1, 0.2), (9, 0.9))

@@ -22,7 +22,7 @@ def test_the_tools_that_the_forms_are_of_find_all_that_was_drawn(built: Callable
     folder, forms = built("chexlocalize"), ("cvat", "label-studio", "fiftyone")
     for form in forms:
         to_form(form, folder, "released", tmp_path / form)
-    records = KINDS["localization"].read_records(folder, "released")
+    records = KINDS["localization"].data.read_records(folder, "released")
     masks = [one.rle for record in records for one in record.annotations if one.rle is not None and one.area_px]
     n_pixels, n_points = int(pack_masks(masks).areas.sum()), sum(len(record.points) for record in records)
     told = subprocess.run(

@@ -66,7 +66,7 @@ def detections(folder: Path, split: str, *, share: float, seed: int = 0) -> list
     """COCO results: that share of the lesions, each a little off, and false alarms that mostly score less."""
     rng = np.random.default_rng(seed)
     found: list[dict[str, Any]] = []
-    for record in KIND.read_records(folder, split):
+    for record in KIND.data.read_records(folder, split):
         for finding in record.label_status:
             for x, y, width, height in instances(record, finding):
                 if rng.random() < share:
@@ -90,7 +90,7 @@ def files(root: Path) -> tuple[Path, Path]:
 def test_a_folder_asks_for_every_finding_and_loads(root: Path) -> None:
     assert "no problems" in call("validate", root / "public").stdout
     rows = datasets.load_dataset(str(root / "public"), "detection", split="released")
-    manifest = KIND.read_manifest(root / "public", "released")
+    manifest = KIND.questions.read_manifest(root / "public", "released")
     assert rows["image_id"] == list(manifest.rows)
     assert {row.asked for row in manifest.rows.values()} == {manifest.findings}
     drawn = [one for row in rows["annotations"] for one in row]
@@ -111,7 +111,7 @@ def test_every_other_source_is_asked_too(style: str, twin_of: Callable[[str], Pa
     call("build", twin_of(style), "--out", tmp_path / "data", *words)
     assert "no problems" in call("validate", tmp_path / "data", "--no-load").stdout
     splits = json.loads((tmp_path / "data" / "manifest" / "benchmark.json").read_text())["splits"]
-    read = [KIND.read_records(tmp_path / "data", split) for split in splits]
+    read = [KIND.data.read_records(tmp_path / "data", split) for split in splits]
     records = next(some for some in read if any(a.reader == "ground_truth" for one in some for a in one.annotations))
     own = [LocalizationPrediction(record.image_id, finding, box=box, score=0.9) for record in records
            for finding in record.label_status for box in instances(record, finding)]  # fmt: skip
@@ -159,7 +159,7 @@ def test_columns_of_100_are_no_repetitions_and_wide_cuts_nothing(root: Path, tmp
     """Of a detector that finds all, AP 50, CPM and most others are 100 %."""
     folder = root / "public"
     perfect = [{"image_id": record.image_id, "category_id": finding, "bbox": box, "score": 0.9}
-               for record in KIND.read_records(folder, "released") for finding in record.label_status
+               for record in KIND.data.read_records(folder, "released") for finding in record.label_status
                for box in instances(record, finding)]  # fmt: skip
     (tmp_path / "perfect.json").write_text(json.dumps(perfect))
     words = ("score", tmp_path / "perfect.json", folder, "--resamples", 20)
@@ -175,7 +175,7 @@ def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Pa
     folder = root / "public"
     entries = json.loads(files[0].read_text())
     report = rb.lint(files[0], folder, split="released")
-    (tmp_path / "lines.jsonl").write_text(KIND.to_jsonl(report.predictions))
+    (tmp_path / "lines.jsonl").write_text(KIND.predictions.to_jsonl(report.predictions))
     given: dict[str, dict[str, list[Any]]] = {}
     for one in entries:
         own = given.setdefault(one["image_id"], {}).setdefault(one["category_id"], [])
@@ -218,31 +218,33 @@ def test_tables_of_other_programs_keep_every_box(root: Path, files: tuple[Path, 
     ],
 )
 def test_an_entry_that_is_wrong_is_named(root: Path, tmp_path: Path, fields: dict[str, Any], rule: str) -> None:
-    manifest = KIND.read_manifest(root / "public", "released")
+    manifest = KIND.questions.read_manifest(root / "public", "released")
     entry = {"image_id": next(iter(manifest.rows)), "category_id": manifest.findings[0], **fields}
     (tmp_path / "wrong.json").write_text(json.dumps([entry]))
-    report = KIND.lint(tmp_path / "wrong.json", manifest)
+    report = KIND.predictions.lint(tmp_path / "wrong.json", manifest)
     assert rule in [problem.rule for problem in report.problems if problem.severity == "error"]
     assert not report.predictions
 
 
 def test_odd_files_are_warned_of_and_crowds_refused(root: Path, tmp_path: Path) -> None:
-    manifest = KIND.read_manifest(root / "public", "released")
+    manifest = KIND.questions.read_manifest(root / "public", "released")
     image, finding = next(iter(manifest.rows)), manifest.findings[0]
     line = json.dumps({"image_id": image, "finding": finding, "box": [1, 1, 9, 9], "score": 0.5}) + "\n"
     (tmp_path / "same.jsonl").write_text(line * 100)
-    report = KIND.lint(tmp_path / "same.jsonl", manifest)
+    report = KIND.predictions.lint(tmp_path / "same.jsonl", manifest)
     assert report.ok
     assert {problem.rule for problem in report.problems} == {"repeated-detection", "constant-score"}
     assert report.statistics["most_on_image"] == 100
     assert report.statistics["images_without"] == len(manifest.rows) - 1
     (tmp_path / "crowd.jsonl").write_text(line * 101)
-    assert [p.rule for p in KIND.lint(tmp_path / "crowd.jsonl", manifest).problems if p.severity == "error"] == [
-        "crowd"
-    ]
+    assert [
+        p.rule for p in KIND.predictions.lint(tmp_path / "crowd.jsonl", manifest).problems if p.severity == "error"
+    ] == ["crowd"]
     cell = json.dumps({"image_id": image, "finding": finding, "cell": "A1", "score": 0.5})
     (tmp_path / "cell.jsonl").write_text(cell)
-    assert [problem.rule for problem in KIND.lint(tmp_path / "cell.jsonl", manifest).problems] == ["one-place"]
+    assert [problem.rule for problem in KIND.predictions.lint(tmp_path / "cell.jsonl", manifest).problems] == [
+        "one-place"
+    ]
 
 
 def image(name: str, status: dict[str, int | None], *drawn: Annotation, missing: tuple[str, ...] = ()) -> Any:
@@ -448,7 +450,7 @@ def test_coco_references_judge_as_we_do(root: Path, files: tuple[Path, Path], tm
     """Each lesion is an annotation with its own box and contour, so that COCOeval gives our AP of its image files."""
     from pycocotools import coco, cocoeval
 
-    folder, lesions = root / "public", KIND.read_records(root / "public", "released")
+    folder, lesions = root / "public", KIND.data.read_records(root / "public", "released")
     call("convert", folder, "--to", "coco", "--no-pictures", "--out", tmp_path / "truth")
     call("convert", folder, "--to", "coco", "--predictions", files[0], "--no-pictures", "--out", tmp_path / "found")
     truth = coco.COCO(str(tmp_path / "truth" / "annotations.json"))
@@ -470,9 +472,9 @@ def scored(root: Path, file: Path) -> DetectionRows:
 
 
 def test_arrays_give_equal_predictions_and_rows(root: Path, files: tuple[Path, Path]) -> None:
-    manifest = KIND.read_manifest(root / "public", "released")
+    manifest = KIND.questions.read_manifest(root / "public", "released")
     predictions = rb.lint(files[0], root / "public", split="released").predictions
-    codec = KIND.codec()
+    codec = KIND.predictions.codec()
     arrays = {**codec.arrays_of(predictions, manifest), "line": np.array([p.line for p in predictions], np.uint32)}
     assert codec.predictions_from(arrays, manifest, Limits()) == predictions
     rows = scored(root, files[0])
@@ -490,7 +492,7 @@ def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, fil
     rows = scored(root, files[0])
     some = sorted(rows.patients())[::2]
     part = rows.of_patients(some)
-    records = [r for r in KIND.read_records(root / "public", "released") if r.patient_id in set(some)]
+    records = [r for r in KIND.data.read_records(root / "public", "released") if r.patient_id in set(some)]
     predictions = rb.lint(files[0], root / "public", split="released").predictions
     fresh = score_detections(predictions, records, findings=rows.findings)
     resampling = Resampling(20, interval="percentile")
@@ -499,10 +501,10 @@ def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, fil
 
 
 def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> None:
-    shown = KIND.disclose(scored(root, files[0]), Resampling(50), min_cell=3)
+    shown = KIND.release.disclose(scored(root, files[0]), Resampling(50), min_cell=3)
     assert {estimate.finding for estimate in shown.estimates} == {"macro"}
     assert {estimate.metric for estimate in shown.estimates} == {"ap_50", "cpm"}
-    hidden = KIND.disclose(scored(root, files[0]), Resampling(50), min_cell=1000)
+    hidden = KIND.release.disclose(scored(root, files[0]), Resampling(50), min_cell=1000)
     assert not hidden.estimates
     assert "Nothing can be shown" in hidden.note
 

@@ -23,7 +23,7 @@ from reveal_bench.evaluation.score import lint_file, score_file
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.intervals import Resampling
 from tests.conftest import ROOT
-from tests.kinds.toy import TUBES, Toy
+from tests.kinds.toy import TUBES, TUBES_KIND
 from tests.kinds.toy.scoring import METRIC
 from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, wait_until
 from tests.leaderboard.forked import started
@@ -54,7 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(source, packages / source.name, ignore=UNFINISHED)
     shutil.copytree(ROOT / "tests" / "kinds" / "toy", kind / "tubes", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.move(kind / "tubes" / "tubes.md", packages / "dataset_cards")
-    append(kind / "__init__.py", "from reveal_bench.kinds.tubes import Toy\nKINDS[Toy.name] = Toy()\n")
+    append(kind / "__init__.py", "from reveal_bench.kinds.tubes import TUBES_KIND\nKINDS['tubes'] = TUBES_KIND\n")
     append(packages / "reveal_bench" / "benchmarks.py", f"BENCHMARKS['tubes'] = {TUBES!r}\n")
     run(root, "-c", BUILD % N)
     return root
@@ -81,7 +81,7 @@ def run(root: Path, *arguments: str | Path) -> str:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, Toy.name, Toy())
+    monkeypatch.setitem(KINDS, TUBES_KIND.name, TUBES_KIND)
     monkeypatch.setitem(BENCHMARKS, TUBES.name, TUBES)
 
 
@@ -93,7 +93,7 @@ def files(root: Path, registered: None) -> tuple[Path, Path]:
 
 def answer_files(root: Path, split: str) -> tuple[Path, Path]:
     paths = root / f"sharp-{split}.jsonl", root / f"fair-{split}.jsonl"
-    films = Toy().read_manifest(root / "public", split).films
+    films = TUBES_KIND.questions.read_manifest(root / "public", split).films
     for path, says in zip(
         paths, (lambda film: int(film[1:]) % 3 > 0, lambda film: int(film[1:]) % 12 > 0), strict=True
     ):

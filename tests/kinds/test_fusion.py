@@ -100,7 +100,7 @@ def test_a_folder_of_fused_boxes_says_so(tmp_path: Path) -> None:
     call("phantom", tmp_path / "download", "--style", "vindr-cxr", "--images", 12, "--long-side", 96)
     words = ("--task", "detection", "--images", "withhold", "--fuse", "majority", "--keep-going")
     call("build", tmp_path / "download", "--out", tmp_path / "data", *words)
-    records = KINDS["detection"].read_records(tmp_path / "data", "train")
+    records = KINDS["detection"].data.read_records(tmp_path / "data", "train")
     assert any(instances(record, finding) for record in records for finding in record.label_status)
     card = " ".join((tmp_path / "data" / "README.md").read_text().split())
     assert "boxes of single readers were fused: of boxes that overlap by an IoU of 0.5 or more the mean" in card

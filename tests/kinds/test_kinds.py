@@ -303,7 +303,7 @@ def test_an_impossible_age():
 @pytest.mark.parametrize("name", KINDS)
 def test_columns_are_known_without_features(name):
     benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
-    assert KINDS[name].columns(benchmark) == tuple(KINDS[name].features(benchmark))
+    assert KINDS[name].table.columns(benchmark) == tuple(KINDS[name].table.features(benchmark))
 
 
 def test_prompts_of_the_holdout_are_public_without_pixels_too(tmp_path, pictures):

@@ -122,7 +122,7 @@ def test_chance_is_a_cell_of_the_grid_and_a_point_of_the_image() -> None:
     expected = {"point_hit": ((16 + 64) / 2 + 4) / 256 / 2, "grid_hit": ((4 + 16) / 2 + 1) / 64 / 2}
     assert rows.chance(["Edema", "Cardiomegaly"]) == pytest.approx(expected, abs=1e-12)
     assert rows.chance(["Edema", "Consolidation"]) == rows.chance([]) == {}  # nothing is known without cases
-    codec = KINDS["localization"].codec()
+    codec = KINDS["localization"].predictions.codec()
     again = codec.rows_from(codec.arrays_of_rows(rows))
     assert (again.values.keys(), again.chance(FINDINGS)) == (rows.values.keys(), rows.chance(FINDINGS))
     before = codec.rows_from(codec.arrays_of_rows(replace(rows, shares=np.zeros(0))))  # as an earlier program kept them
@@ -333,7 +333,7 @@ def test_scores_of_all_images_have_the_auroc_of_scikit_learn(rng: np.random.Gene
     assert rows.notes == ("1 of 119 questions have no score, and no part in AUROC",)
     few = rows.of_patients({"0", "1", "2"}).estimates(resampling)
     assert next(e.n for e in few if (e.metric, e.finding) == ("auroc", "Edema")) == 5
-    shown = KINDS["localization"].disclose(rows, Resampling(20), min_cell=1)
+    shown = KINDS["localization"].release.disclose(rows, Resampling(20), min_cell=1)
     assert "auroc" not in {e.metric for e in shown.estimates}  # a board does not tell of absence
     present_alone = score_localization(predictions, records, findings=FINDINGS)
     assert "auroc" not in {e.metric for e in present_alone.estimates(resampling)}

@@ -86,7 +86,7 @@ def test_a_budget_too_large_is_warned_of_and_a_board_that_can_show_nothing_refus
     few = replace(old, manifest=replace(old.manifest, rows=dict(list(old.manifest.rows.items())[:9])))
     assert few.too_small_for(30).endswith("No setting allows fewer than 10: hold out more.")
     # A label needs as many studies without it as with it, and so does a finding of detection on images
-    assert [KINDS[name].least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
+    assert [KINDS[name].release.least_items(30) for name in ("localization", "findings", "detection")] == [30, 60, 60]
 
 
 def test_what_is_told_of_a_budget_is_what_holds(database_url: str, board: Board) -> None:

@@ -102,7 +102,7 @@ def test_nothing_shown_is_nothing_compared() -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_is_compared(kind: str) -> None:
     policy = ReleasePolicy(min_cell=1, bands=(1,), band_resolution=(0.01,), n_resamples=100)
-    for rows in KINDS[kind].example_rows():
+    for rows in KINDS[kind].predictions.example_rows():
         score = release(rows, policy)
         compared = {row["metric"] for row in compare_released(score, score, kind)["rows"]}
         assert compared or not score.figures

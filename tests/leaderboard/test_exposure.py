@@ -288,7 +288,7 @@ def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Row
     everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_PER_LABEL))
     rows.version({"n_studies": 300})
     for team in "ABCDE":
-        for _ in range(load_settings().of("reveal-cxr").quota.on(KINDS["findings"].answers_on(300)).total):
+        for _ in range(load_settings().of("reveal-cxr").quota.on(KINDS["findings"].release.answers_on(300)).total):
             rows.score(team, score=everything)
         if team == "A":
             assert read(rows).level == "low"

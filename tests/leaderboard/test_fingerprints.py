@@ -223,6 +223,6 @@ SIGNS: dict[str, tuple[Sequence[Any], Manifest | StudyManifest, str | None]] = {
 @pytest.mark.parametrize("case", SIGNS)
 def test_signs_for_moderators(case: str) -> None:
     predictions, manifest, sign = SIGNS[case]
-    signs = KINDS[manifest.kind].signs(predictions, manifest)
+    signs = KINDS[manifest.kind].release.signs(predictions, manifest)
     assert (sign is None) == (signs == [])
     assert sign is None or any(sign in found for found in signs)

@@ -180,7 +180,7 @@ def test_the_strip_leads_those_to_the_readers_page_who_may_read(
     tmp_path: Path, who: str, kind: str, leads: bool
 ) -> None:
     (tmp_path / "own.toml").write_text('[reading]\nteam = "Our readers"\n', encoding="utf-8")
-    version = SimpleNamespace(scored_by=KINDS[kind].scored_by)
+    version = SimpleNamespace(scored_by=KINDS[kind].scoring.scored_by)
     intake: Any = SimpleNamespace(catalogue=SimpleNamespace(names=["board"], versions=lambda name: [version]))
     store: Any = SimpleNamespace(settings=load_settings(tmp_path / "own.toml"))
     nothing: Any = None

@@ -72,7 +72,7 @@ class World:
 
     def exact(self, score: FloatArray) -> FloatArray:
         """Both macros, (2,)."""
-        rows, metrics = self.rows(score), KINDS["detection"].released
+        rows, metrics = self.rows(score), KINDS["detection"].release.metrics
         (figures,) = DetectionRows.resample([rows], Resampling(1, unit="image"), metrics=metrics, groups=rows.findings)
         return np.array([figures[metric].values.mean() for metric in metrics])
 
@@ -136,7 +136,7 @@ def mean_gain(n_images: int, n_answers: int, *, n_draws: int, step: float = MACR
 def test_five_teams_learn_little_of_presence_and_absence_with_the_answers_that_a_board_gives(
     n_images: int, n_draws: int
 ) -> None:
-    gained = mean_gain(n_images, TEAMS * KINDS["detection"].answers_on(n_images), n_draws=n_draws)
+    gained = mean_gain(n_images, TEAMS * KINDS["detection"].release.answers_on(n_images), n_draws=n_draws)
     assert max(gained) <= MOST_GAINED, gained
 
 

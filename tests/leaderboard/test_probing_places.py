@@ -204,7 +204,7 @@ def mean_gain(cases: Sequence[int], model: tuple[float, float], each: int, n_dra
 
 
 def answers_of(cases: Sequence[int]) -> int:
-    return SETTINGS.quota.on(KINDS["localization"].answers_on(sum(cases))).total
+    return SETTINGS.quota.on(KINDS["localization"].release.answers_on(sum(cases))).total
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_figures_are_rounded_and_small_cells_hidden() -> None:
     assert score.shown == ("content", "process", "execution", "synthesis", "language", BROAD)
     assert score.hidden == ("image_content", "image_style", DIAGNOSIS, MEASURE)
     assert "image content, image style" in score.note
-    assert {figure.metric for figure in score.figures} == set(KINDS["tasks"].released)
+    assert {figure.metric for figure in score.figures} == set(KINDS["tasks"].release.metrics)
     for figure in score.figures:
         for number in (figure.value, figure.low, figure.high):
             assert number is not None
@@ -146,9 +146,9 @@ def test_the_same_answers_have_the_same_fingerprint() -> None:
     first, second, third = (fingerprint(one, MANIFEST, KEY) for one in (answers, spaced, other))
     assert first == second
     assert first.content != third.content
-    assert KINDS["tasks"].signs(answers, MANIFEST) == []
+    assert KINDS["tasks"].release.signs(answers, MANIFEST) == []
     same = [TaskAnswer(f"t{i}", "Normal.") for i in range(3)]
-    assert KINDS["tasks"].signs(same, MANIFEST) == ["Every task has the same answer."]
+    assert KINDS["tasks"].release.signs(same, MANIFEST) == ["Every task has the same answer."]
 
 
 def test_criteria_of_the_tables_are_those_of_the_records() -> None:

@@ -49,7 +49,7 @@ def detection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path
     words = ("--task", "detection", "--keep-going")
     call("build", root / "download", "--out", root / "data", *words)
     says: dict[str, dict[str, str]] = {"all": {}, "half": {}}
-    for record in KINDS["detection"].read_records(root / "data", "train"):
+    for record in KINDS["detection"].data.read_records(root / "data", "train"):
         for finding in record.label_status:
             places = [{"box": list(box), "score": 0.9} for box in instances(record, finding)]
             key = f"{record.image_id}|{finding}"
@@ -98,7 +98,7 @@ def test_the_report_of_a_detection_run_has_its_curves(detection: tuple[Path, lis
 def test_a_run_of_findings(tmp_path: Path) -> None:
     """Of six studies one model names the labels of each, the other "Edema" alone."""
     folder = findings_folder(tmp_path)
-    records = KINDS["findings"].read_records(folder, "test")
+    records = KINDS["findings"].data.read_records(folder, "test")
     says = {
         "right": {record.study_id: f"Findings: {', '.join(record.labels) or 'none'}" for record in records},
         "edema": {record.study_id: "**Findings:** Edema" for record in records},
@@ -117,7 +117,7 @@ def test_a_run_of_findings(tmp_path: Path) -> None:
 def test_a_run_of_tasks(tmp_path: Path) -> None:
     """Readers give one model 4, the other 2; a third one drafts."""
     folder = tasks_folder(tmp_path)
-    records = KINDS["tasks"].read_records(folder, "test")
+    records = KINDS["tasks"].data.read_records(folder, "test")
     says = {name: {record.task_id: f"{name}: it is {i} cm wide." for i, record in enumerate(records)} for name in "ab"}
     a, b = ask(folder, "test", tmp_path / "runs", says)
     answers = [json.loads(line)["answer"] for line in (a / "predictions.jsonl").read_text().splitlines()]

@@ -108,7 +108,7 @@ def test_eval_results_refuse(options: dict[str, str], named: str) -> None:
 
 def test_two_metrics_of_one_split_have_a_task_each_and_it_is_in_eval_yaml() -> None:
     benchmark = BENCHMARKS["chexlocalize"]
-    inputs = Config("holdout_inputs", {"holdout": (1, 1)}, KINDS["localization"].features(benchmark))
+    inputs = Config("holdout_inputs", {"holdout": (1, 1)}, KINDS["localization"].table.features(benchmark))
     tasks = yaml.safe_load(render_eval_yaml(benchmark, [inputs], version="1.0.0"))["tasks"]
     result = of_receipt(receipt(figure(), figure(metric="grid_hit", value="0.3")))
     entries = [

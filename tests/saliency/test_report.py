@@ -45,7 +45,7 @@ def write_maps(folder: Path, out: Path, noise: float, *, is_sure: bool = True) -
     rng = np.random.default_rng(2)
     out.mkdir(parents=True)
     for split in ("validation", "test"):
-        for record in rb.load(folder, split=split).kind.read_records(folder, split):
+        for record in rb.load(folder, split=split).kind.data.read_records(folder, split):
             for finding in record.label_status:
                 reference = record.reference(finding)
                 heat = noise * rng.random((8, 8))

@@ -42,7 +42,7 @@ def folder_of_maps(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path
     root = tmp_path_factory.mktemp("maps")
     rng = np.random.default_rng(4)
     bench = rb.load(world.folder, split="released")
-    for record in bench.kind.read_records(world.folder, "released"):
+    for record in bench.kind.data.read_records(world.folder, "released"):
         for i, finding in enumerate(record.asked("present")):
             mask = decode_mask(record.reference(finding).rle)
             rows, columns = (np.linspace(0, side - 1, 16).astype(int) for side in mask.shape)
@@ -130,7 +130,7 @@ def test_tuned_thresholds_are_the_first_best_of_a_plain_loop(
     tuned = rb.tune_saliency(folder_of_maps, world.folder, split="released")
     bench = rb.load(world.folder, split="released")
     curves: dict[str, list[list[float]]] = {}
-    for record in bench.kind.read_records(world.folder, "released"):
+    for record in bench.kind.data.read_records(world.folder, "released"):
         for finding in record.asked("present"):
             reference = decode_mask(record.reference(finding).rle).astype(bool)
             path = folder_of_maps / f"{record.image_id}_{finding}_map.pkl"
@@ -202,7 +202,7 @@ def test_gates_are_the_best_of_a_plain_loop_by_either_rule(tmp_path: Path, twin_
     call("build", twin_of("chexlocalize"), "--source", "chexlocalize", "--images", "withhold", "--out", folder)
     maps.mkdir()
     rng = np.random.default_rng(6)
-    records = rb.load(folder, split="test").kind.read_records(folder, "test")
+    records = rb.load(folder, split="test").kind.data.read_records(folder, "test")
     said: dict[str, list[tuple[float, float, bool]]] = {}
     for record in records:
         for finding in ("Cardiomegaly", "Support Devices", "Lung Lesion"):

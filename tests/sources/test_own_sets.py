@@ -91,7 +91,7 @@ def test_own_findings_are_built_and_scored(own, tmp_path):
 )
 def test_models_are_asked_for_own_findings_and_understood(own, text, labels):
     info, settings = read_folder_info(own), AskSettings(form="labels", side=1024)
-    asked = next(KINDS["findings"].questions(own, "test", info, "labels"))
+    asked = next(KINDS["findings"].questions.read(own, "test", info, "labels"))
     asked = Question.from_document(json.loads(json.dumps(asked.document())))  # as logs of runs keep it
     assert "- Lines and tubes\n- Pneumothorax\n- No finding (never together with another)" in prompt_text(
         asked, settings

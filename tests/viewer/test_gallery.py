@@ -125,17 +125,17 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
     given = [FindingsPrediction("s", probabilities={"Edema": 0.9, "Nodule": 0.2, "Normal": 0.5})]
     rows = score_studies(given, [study], labels=labels, thresholds=0.5)
     kind = KINDS["findings"]
-    (answers,) = kind.case_answers(given, [study], rows, {}).values()
+    (answers,) = kind.display.case_answers(given, [study], rows, {}).values()
     assert [(one.group, one.is_hit, one.words) for one in answers] == [
         ("Edema", True, "called, probability 0.90"),
         ("Nodule", False, "not called, probability 0.20"),
         ("Normal", False, "called, probability 0.50"),
     ]
-    case = kind.case(study)
+    case = kind.display.case(study)
     assert case.groups == ("Edema", "Nodule")
     assert case.told == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
     silent = score_studies([], [study], labels=labels)
-    assert [(one.is_hit, one.words) for one in kind.case_answers([], [study], silent, {})["s"]] == [
+    assert [(one.is_hit, one.words) for one in kind.display.case_answers([], [study], silent, {})["s"]] == [
         (False, "no answer"), (False, "no answer"), (True, "no answer"),
     ]  # fmt: skip
 
@@ -156,10 +156,10 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
     task = TaskRecord("t", "s", "p", "What is new?", "diagnosis_support", images, prior, reference_answer="A nodule.")
     answer = TaskAnswer("t", "None.", (AnswerBox("before", "heart", (1.0, 1.0, 2.0, 2.0)),))
     kind = KINDS["tasks"]
-    ((given,),) = kind.case_answers([answer], [task], None, {}).values()
+    ((given,),) = kind.display.case_answers([answer], [task], None, {}).values()
     assert (given.group, given.is_hit, given.words) == ("Diagnosis support", None, "None.")
     assert [(mark.film, mark.boxes) for mark in given.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
-    case = kind.case(task)
+    case = kind.display.case(task)
     assert [(film.image_id, film.is_prior) for film in case.films] == [("i", False), ("before", True)]
     assert case.told == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))
 
@@ -171,7 +171,7 @@ def test_each_single_reader_has_marks_of_their_own_and_what_only_they_drew_can_b
         Annotation("Edema", "ground_truth", None, boxes_xywh=((0, 0, 1, 1),), area_px=1),
     ]
     record = LocalizationRecord("i", "p", "s", "PA", 8, 4, {"Nodule": None, "Edema": 1}, tuple(drawn))
-    case = KINDS["localization"].case(record)
+    case = KINDS["localization"].display.case(record)
     boxes = {name: [mark.boxes for mark in marks] for name, marks in case.marks.items()}
     assert list(boxes.items()) == [
         ("Reference", [((0, 0, 1, 1),)]), ("Reader R2", [((1, 0, 2, 2),)]), ("Reader R10", [((0, 0, 2, 2),)]),

@@ -70,7 +70,7 @@ class Catalogue:
             raise UnknownBenchmarkError(f"the board of {name} shows version {version}: serve its folder, too")
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
-            total, most = one.quota(settings).total, KINDS[one.kind].answers_on(one.n_items)
+            total, most = one.quota(settings).total, KINDS[one.kind].release.answers_on(one.n_items)
             rule = one.too_small_for(settings.release.min_cell)
             if rule and one.key in shown:
                 raise TooSmallError(f"{one.name} {one.version} {rule}")
@@ -166,12 +166,12 @@ class Published:
     def findings(self) -> tuple[str, ...]:
         """Vocabulary, in the order of tables: the labels of a findings-type benchmark; the criteria of the rubric and
         the categories of tasks of a tasks-type one."""
-        return KINDS[self.kind].scope(self.manifest)[0]
+        return KINDS[self.kind].questions.scope(self.manifest)[0]
 
     @property
     def n_items(self) -> int:
         """Images, studies or tasks that the scored split asks for."""
-        return KINDS[self.kind].scope(self.manifest)[1]
+        return KINDS[self.kind].questions.scope(self.manifest)[1]
 
     @property
     def items(self) -> str:
@@ -181,28 +181,28 @@ class Published:
     @property
     def scored_by(self) -> str:
         """Who scores: "program" or "readers"."""
-        return KINDS[self.kind].scored_by
+        return KINDS[self.kind].scoring.scored_by
 
     def too_small_for(self, min_cell: int) -> str:
         """Why a board can show no figure, whatever is submitted, and what to do; empty if the manifest tells of no
         reason."""
         kind = KINDS[self.kind]
-        (n, what), least = kind.largest_cell(self.manifest), kind.least_items(min_cell)
+        (n, what), least = kind.release.largest_cell(self.manifest), kind.release.least_items(min_cell)
         if n >= least:
             return ""
-        both = ", both with the finding and without it" if kind.needs_absent else ""
+        both = ", both with the finding and without it" if kind.release.requires_negatives else ""
         why = (
             f"must hold out {least} or more, or nothing can ever be shown, got {n} {what}: `release.min_cell` is "
             f"{min_cell}, the fewest {self.items} of a figure{both}."
         )
-        if n < kind.least_items(LEAST_CELL):
-            return f"{why} No setting allows fewer than {kind.least_items(LEAST_CELL)}: hold out more."
+        if n < kind.release.least_items(LEAST_CELL):
+            return f"{why} No setting allows fewer than {kind.release.least_items(LEAST_CELL)}: hold out more."
         lines = f"[benchmarks.{self.name}.release]\nmin_cell = {LEAST_CELL}  # `bands` begin with it by themselves"
         return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
 
     def quota(self, settings: BenchmarkSettings) -> Quota:
         """How much may be scored on this version."""
-        return settings.quota.on(KINDS[self.kind].answers_on(self.n_items))
+        return settings.quota.on(KINDS[self.kind].release.answers_on(self.n_items))
 
     @property
     def synthetic(self) -> bool:
@@ -238,7 +238,7 @@ def read_published(folder: Path, split: str) -> Published:
     check_split(info, folder, split)
     kind = _kind(folder, info)
     _check_no_references(folder, split)
-    return Published(folder, info, KINDS[kind].read_manifest(folder, split), kind)
+    return Published(folder, info, KINDS[kind].questions.read_manifest(folder, split), kind)
 
 
 def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey, Published]:
@@ -289,6 +289,6 @@ def _told_by(folder: Path, shard: Path) -> list[str]:
     opened = open_folder(folder)
     rule = input_rule(opened)
     file = pq.ParquetFile(shard)
-    columns = [name for name in file.schema_arrow.names if name not in opened.kind.image_columns]
+    columns = [name for name in file.schema_arrow.names if name not in opened.kind.table.image_columns]
     rows = (row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist())
     return sorted({column for row in rows for column in rule.faults(row)})

@@ -78,7 +78,7 @@ def compare_released(
 
 def _differences(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[_Difference]:
     of = KINDS[kind]
-    compared = of.released if of.can_be_probed else (of.primary,)
+    compared = of.release.metrics if of.scoring.can_be_probed else (of.release.primary,)
     for own in a.figures:
         other = b.figure(own.metric, own.finding)
         if other is not None and own.metric in compared and METRICS[own.metric].better != "neither":

@@ -145,7 +145,7 @@ class Standings:
     @property
     def scored_by(self) -> str:
         """Who scores: "program" or "readers"."""
-        return KINDS[self.kind].scored_by
+        return KINDS[self.kind].scoring.scored_by
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -168,8 +168,8 @@ def board_metrics(benchmark: str) -> tuple[Metric, ...]:
     """
     asked = BENCHMARKS[benchmark]
     kind = KINDS[asked.kind]
-    names = [name for name in asked.metrics or kind.released if name in kind.released]
-    names.sort(key=lambda name: name != kind.primary)
+    names = [name for name in asked.metrics or kind.release.metrics if name in kind.release.metrics]
+    names.sort(key=lambda name: name != kind.release.primary)
     return tuple(METRICS[name] for name in names)
 
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 
 FORMAT = 1
@@ -82,7 +82,7 @@ def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tup
     return predictions, codec.ratings_from(arrays, predictions)
 
 
-def _predictions(codec: Codec, arrays: Arrays, manifest: Manifest) -> tuple[Any, ...]:
+def _predictions(codec: Codec[Any, Any, Any], arrays: Arrays, manifest: Manifest) -> tuple[Any, ...]:
     if arrays["stamp"].tobytes() != stamp_of(manifest):
         raise ValueError("the canonical predictions must be of this manifest and format, got those of another")
     if (arrays["line"] < 0).any():
@@ -90,8 +90,8 @@ def _predictions(codec: Codec, arrays: Arrays, manifest: Manifest) -> tuple[Any,
     return codec.predictions_from(arrays, manifest, BOARD_LIMITS)
 
 
-def _codec(manifest: Manifest) -> Codec:
-    return KINDS[manifest.kind].codec()
+def _codec(manifest: Manifest) -> Codec[Any, Any, Any]:
+    return KINDS[manifest.kind].predictions.codec()
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
@@ -102,7 +102,7 @@ def dump_manifest(manifest: Manifest) -> bytes:
 def load_manifest(data: bytes) -> Manifest:
     """The manifest that :func:`dump_manifest` wrote; equal to it."""
     raw = json.loads(data)
-    manifest: Manifest = KINDS[raw["kind"]].codec().manifest_from(raw["manifest"])
+    manifest: Manifest = KINDS[raw["kind"]].predictions.codec().manifest_from(raw["manifest"])
     return manifest
 
 

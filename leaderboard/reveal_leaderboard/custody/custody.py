@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reveal_bench.kinds.folder import read_folder_info
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.custody.answers import Parsed, RankAnswer, ScoreAnswer, check_released
 from reveal_leaderboard.custody.canonical import dump_manifest, stamp_of
 from reveal_leaderboard.custody.jail import confinement_here

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.custody.canonical import load_manifest, read_canonical, write_canonical
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 from reveal_leaderboard.custody.messages import memory_file
@@ -35,11 +35,11 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
     is_other = arguments["is_of_other_version"]
     options: dict[str, Any] = {"allow_missing": arguments["allow_missing"] or is_other, "name": arguments["name"]}
     kind = KINDS[manifest.kind]
-    report = kind.lint(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
+    report = kind.predictions.lint(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
     if report.ok and len(files) > 1:
         with os.fdopen(files[1], "wb", closefd=False) as file:
             write_canonical(file, report.predictions, manifest)
-    signs = kind.signs(report.predictions, manifest) if report.ok else []
+    signs = kind.release.signs(report.predictions, manifest) if report.ok else []
     return json.dumps({"report": report.to_document(), "signs": signs}).encode()
 
 
@@ -55,13 +55,13 @@ def warm_up() -> None:
     from PIL import Image, ImageDraw  # noqa: F401
 
     for kind in KINDS.values():
-        manifest, text = kind.example_upload()
+        manifest, text = kind.predictions.example_upload()
         upload = memory_file(text.encode())
-        report = kind.lint(Path(f"/proc/self/fd/{upload}"), manifest, limits=BOARD_LIMITS, name="-")
+        report = kind.predictions.lint(Path(f"/proc/self/fd/{upload}"), manifest, limits=BOARD_LIMITS, name="-")
         os.close(upload)
         if not report.ok:
             raise RuntimeError(f"the linter refuses its own file: {report.problems}")
-        kind.signs(report.predictions, manifest)
+        kind.release.signs(report.predictions, manifest)
         canonical = io.BytesIO()
         write_canonical(canonical, report.predictions, manifest)
         if read_canonical(canonical, manifest) != report.predictions:

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_leaderboard.custody.canonical import list_arrays, read_arrays, read_rated, write_arrays
 from reveal_leaderboard.custody.template import Job
@@ -38,7 +38,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 
 def write_cases(file: BinaryIO, rows: Rows) -> None:
     """Write the rows of one submission."""
-    write_arrays(file, KINDS[rows.kind].codec().arrays_of_rows(rows))
+    write_arrays(file, KINDS[rows.kind].predictions.codec().arrays_of_rows(rows))
 
 
 def read_cases(file: BinaryIO) -> Any:
@@ -49,7 +49,7 @@ def read_cases(file: BinaryIO) -> Any:
     ValueError
         If the file is damaged or something else.
     """
-    codecs = [kind.codec() for kind in KINDS.values()]
+    codecs = [kind.predictions.codec() for kind in KINDS.values()]
     found = set(list_arrays(file))
     codec = next((codec for codec in codecs if set(codec.rows) == found), codecs[0])
     return codec.rows_from(read_arrays(file, codec.rows))
@@ -92,10 +92,10 @@ def _score(
 ) -> tuple[Rows, Manifest, tuple[Any, ...]]:
     info = read_folder_info(folder)
     kind = kind_of(info)
-    manifest: Manifest = kind.read_manifest(folder, split)
+    manifest: Manifest = kind.questions.read_manifest(folder, split)
     predictions, ratings = read_rated(file, manifest)
-    protocol = kind.protocol(info, grid=None, thresholds=thresholds)
-    rows = kind.score(predictions, kind.each_reference(folder, split), manifest, protocol, ratings)
+    protocol = kind.scoring.protocol(info, grid=None, thresholds=thresholds)
+    rows = kind.scoring.score(predictions, kind.data.each_reference(folder, split), manifest, protocol, ratings)
     return rows, manifest, predictions
 
 
@@ -128,6 +128,6 @@ def warm_up() -> None:
     import pyarrow.parquet  # noqa: F401
 
     policy = ReleasePolicy(min_cell=1, bands=(1,), band_resolution=(0.01,), n_resamples=20)
-    for rows in (rows for kind in KINDS.values() for rows in kind.example_rows()):
+    for rows in (rows for kind in KINDS.values() for rows in kind.predictions.example_rows()):
         release(rows, policy)
         rank_document({"a": rows, "b": rows}, policy)

@@ -59,7 +59,7 @@ from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settin
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
 Level = Literal["low", "watch", "close"]
-IN_MACROS = KINDS["detection"].released
+IN_MACROS = KINDS["detection"].release.metrics
 TELLING = (*HITS, *OVERLAPS, *RELEASED_PER_LABEL)
 CASE_BITS = 1.0
 HELD_BITS = 1.0

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.canonical import Item
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 
 NEAR = 0.95
 """Share of answers in which near-identical predictions agree."""
@@ -72,7 +72,7 @@ def fingerprint(
     """
     if len(key) < 16:
         raise ValueError(f"`key` must have at least 16 bytes, got {len(key)}")
-    marks = KINDS[manifest.kind].marks(predictions, manifest, thresholds)
+    marks = KINDS[manifest.kind].release.marks(predictions, manifest, thresholds)
     text = json.dumps([manifest.benchmark, marks.answers], separators=(",", ":"))
     content = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     return Fingerprint(content, _sketch(marks.items, key))

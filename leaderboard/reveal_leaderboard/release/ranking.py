@@ -41,7 +41,7 @@ import numpy as np
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.compare import ALPHA, side_by_side
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import Resampled
@@ -171,9 +171,9 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
         If kinds differ, or the systems were scored on different cases.
     """
     kind = _kind(list(systems.values()))
-    paired = paired or not kind.can_be_probed
+    paired = paired or not kind.scoring.can_be_probed
     systems = {name: systems[name].comparable() for name in sorted(systems)}
-    metric = kind.primary
+    metric = kind.release.primary
     document: dict[str, Any] = {
         "schema": 1,
         "metric": metric,
@@ -221,7 +221,7 @@ def _chance(systems: Sequence[Rows], shown: Sequence[str]) -> dict[str, int]:
     return {metric: round(100 * value) for metric, value in found.items()}
 
 
-def _kind(systems: Sequence[Rows]) -> Kind:
+def _kind(systems: Sequence[Rows]) -> AnyKind:
     """The kind of all systems; of none any will do, for there is nothing to rank."""
     names = sorted({rows.kind for rows in systems}, reverse=True)
     if len(names) > 1:

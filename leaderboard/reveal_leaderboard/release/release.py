@@ -10,7 +10,7 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
   nothing from which one could be subtracted: hidden columns are cut off before anything is computed;
 * a finding has figures of marked places of its own from `place_cell` cases on; with fewer it counts in averages;
 * only metrics from which a submission can take no case away are released; which, each kind of benchmark says
-  (`released` in its package in :mod:`reveal_bench.kinds`). Strata are too small;
+  (`Release.metrics` of :mod:`reveal_bench.kinds.parts`). Strata are too small;
 * values are rounded, the fewer cases the more coarsely, as their intervals support; macros so that no finding shows
   finer in one than by itself. Counts of cases are given in bands;
 * the interval of a figure that counts right answers is made of the shown value, of how many cases there are and how
@@ -107,8 +107,8 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     policy : ReleasePolicy
     """
     kind = KINDS[rows.kind]
-    found = kind.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
-    figures = tuple(_figures(found, policy, is_coarse=kind.can_be_probed))
+    found = kind.release.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
+    figures = tuple(_figures(found, policy, is_coarse=kind.scoring.can_be_probed))
     few = {e.finding for e in found.estimates if _is_in_average_only(e, policy)}
     note = found.note
     if few:
@@ -119,7 +119,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
 
 def primary_figure(score: ReleasedScore) -> Figure | None:
     """The macro that ranks and climbs: that of its kind's primary metric, or of what stands in for it."""
-    ranking = (metric for kind in KINDS.values() for metric in (kind.primary, *kind.stand_ins))
+    ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
     found = (score.figure(metric) for metric in ranking)
     return next((figure for figure in found if figure is not None), None)
 

@@ -125,7 +125,7 @@ class Rounding:
 
 def is_of_places(metric: str) -> bool:
     """Whether a metric scores places that a sender marks."""
-    return any(metric in kind.of_places for kind in KINDS.values())
+    return any(metric in kind.release.positional_metrics for kind in KINDS.values())
 
 
 def _multiple(steps: int, step: float) -> float:

@@ -198,7 +198,7 @@ def _on_version(connection: sa.Connection, benchmark: str, version: str, policy:
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}
     kind = KINDS.get(facts.get("kind", ""))
-    return policy.on(1 if kind is None else kind.answers_on(facts.get(f"n_{kind.items}", 0)))
+    return policy.on(1 if kind is None else kind.release.answers_on(facts.get(f"n_{kind.items}", 0)))
 
 
 def _account(benchmark: str, version: str) -> sa.ColumnElement[bool]:

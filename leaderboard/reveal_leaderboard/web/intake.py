@@ -110,7 +110,7 @@ class Intake:
         """
         published = self.catalogue.current(benchmark)
         team = self.team_of(actor, metadata.organization)
-        if KINDS[published.kind].uses_grid:
+        if KINDS[published.kind].questions.uses_grid:
             metadata.check_grid(published.manifest.grid)
         metadata.check_labels(published.findings)
         facts = {"benchmark": published.name, "version": published.version}

@@ -36,7 +36,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
-from reveal_bench.kinds.kind import Manifest
+from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.boards.reading import is_complete
 from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
@@ -85,7 +85,7 @@ class Holdout:
     def manifest(self, split: str) -> Manifest:
         """What a file for `split` must predict, read once."""
         if split not in self._manifests:
-            self._manifests[split] = kind_of(self.info).read_manifest(self.folder, split)
+            self._manifests[split] = kind_of(self.info).questions.read_manifest(self.folder, split)
         return self._manifests[split]
 
 
@@ -273,7 +273,7 @@ class Worker:
             split = boards.split_of(connection, job.benchmark, job.version)
         submission = replace(submission, split=split)  # another version may call it otherwise
         manifest = holdout.manifest(split)
-        if KINDS[manifest.kind].scored_by == "readers":
+        if KINDS[manifest.kind].scoring.scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
         with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as found:
             canonical, signs, report = found
@@ -300,7 +300,7 @@ class Worker:
             file = Path(scratch) / "answers.npz"
             write_canonical(file, answers, manifest, given)
             outcome = self._outcome(file, submission, holdout)
-        outcome = replace(outcome, signs=tuple(KINDS[manifest.kind].signs(answers, manifest)))
+        outcome = replace(outcome, signs=tuple(KINDS[manifest.kind].release.signs(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     @contextlib.contextmanager

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.kind import override
-from reveal_bench.kinds.localization.image_kind import ImageKind
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.localization.image_kind import (
+    ImageData,
+    ImageDisplay,
+    ImageExchange,
+    ImagePredictions,
+    ImageQuestions,
+    ImageReaders,
+    ImageTable,
+)
+from reveal_bench.kinds.parts import Release, Scoring, Settings, Thresholds, fields_of, override
 
 if TYPE_CHECKING:
+    from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Marks
     from reveal_bench.kinds.cases import Annotations, CaseAnswer
@@ -21,43 +31,43 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.questions import Answer
     from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.scored import Curves, Disclosure
+    from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["Detection"]
+__all__ = ["DETECTION"]
 
 
-class Detection(ImageKind):
-    """Boxes, masks and points with scores, of every finding on every image.
+class DetectionData(ImageData):
+    """Records of detection."""
 
-    Its datasets have the rows of localization, with a box for each instance that is drawn.
-    """
+    @override
+    def fused(
+        self, records: Iterable[LocalizationRecord], how: str, iou: float
+    ) -> tuple[Iterator[LocalizationRecord], str]:
+        """See :mod:`reveal_bench.kinds.detection.fusion`."""
+        from reveal_bench.kinds.detection.fusion import fuse_readers, fusion_in_words
 
-    name: ClassVar = "detection"
-    config: ClassVar = "detection"
-    question: ClassVar = (
-        "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with scores; what "
-        "is marked where nothing is counts against a model."
-    )
-    intervals: ClassVar = ("shifted", "percentile")
-    asked_in_words: ClassVar = (
-        "A model is asked which findings an image shows, and where: every finding is asked of every image, and a false "
-        "alarm counts. Where it is not known whether or where a finding is on an image, that image has no part in the "
-        "figures of that finding."
-    )
-    scored_in_words: ClassVar = (
-        "What a run does not mark counts as absent. For figures at a threshold, detections count that score 0.5 or "
-        "more."
-    )
-    compared_in_words: ClassVar = (
-        ". Differences are paired by patient; their intervals and p come from the same {n} resamples."
-    )
-    criteria: ClassVar = ("centre", "mask", "iou_50", "iobb_50")
-    primary: ClassVar = "ap_50"
-    released: ClassVar = ("ap_50", "cpm")
-    needs_absent: ClassVar = True
-    outcomes: ClassVar = ("right", "wrong")
+        return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
+
+    @override
+    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The images of `split` with their references."""
+        from reveal_bench.kinds.localization.records import read_localization
+
+        return read_localization(folder, split, config="detection")
+
+    @override
+    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The same: contours may be what tells instances apart."""
+        return self.read_records(folder, split)
+
+
+class DetectionQuestions(ImageQuestions["DetectionManifest"]):
+    """Questions about detection."""
+
     forms: ClassVar = ("boxes", "box")
     has_several_places: ClassVar = True
 
@@ -66,6 +76,25 @@ class Detection(ImageKind):
         from reveal_bench.kinds.detection.records import read_detection_manifest
 
         return read_detection_manifest(folder, split)
+
+    @override
+    def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
+        """All findings."""
+        return list(record.label_status)
+
+    @override
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """All findings."""
+        return list(findings)
+
+    @override
+    def manifest_disclosure(self, asks: str) -> str:
+        """That every finding is asked of every image."""
+        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+
+
+class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"]):
+    """Prediction files of detection."""
 
     @override
     def lint(
@@ -97,10 +126,86 @@ class Detection(ImageKind):
         return detections_of_places(places, manifest, shares=shares, seed=seed)
 
     @override
+    def codec(self) -> DetectionCodec:
+        from reveal_bench.kinds.detection.canonical import DetectionCodec
+
+        return DetectionCodec()
+
+    @override
+    def example_upload(self) -> tuple[DetectionManifest, str]:
+        from reveal_bench.kinds.detection.canonical import example_upload
+
+        return example_upload()
+
+    @override
+    def example_rows(self) -> list[DetectionRows]:
+        from reveal_bench.kinds.detection.canonical import example_rows
+
+        return example_rows()
+
+    @override
+    def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
+        """A detection for each of several boxes, else the box or mask that was named.
+
+        Without a score it gets the score 1.
+        """
+        from reveal_bench.kinds.localization.records import LocalizationPrediction
+
+        unit, finding = answer.unit, answer.finding or ""
+        if answer.detections:
+            return [LocalizationPrediction(unit, finding, box=one.box, score=one.score) for one in answer.detections]
+        score = 1.0 if answer.score is None else answer.score
+        return [LocalizationPrediction(unit, finding, box=answer.box, mask=answer.mask, score=score)]
+
+    @override
+    def entries(self, key: str, answer: object) -> list[Row]:
+        """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
+        if not isinstance(answer, Mapping) or "abstain" in answer:
+            return [self.entry(fields_of("image_id", key, answer))]
+        return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
+                for finding, several in answer.items() for one in several]  # fmt: skip
+
+
+class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "DetectionManifest", "DetectionRows"]):
+    """Scores of detection."""
+
+    intervals: ClassVar = ("shifted", "percentile")
+    criteria: ClassVar = ("centre", "mask", "iou_50", "iobb_50")
+
+    @override
     def curves(self, rows: DetectionRows, resampling: Resampling) -> Curves:
         from reveal_bench.kinds.detection.cases import curves_of_detections
 
         return curves_of_detections(rows, resampling)
+
+    @override
+    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+        """Scores from which a detection counts, for figures at a threshold fixed beforehand."""
+        return {"thresholds": thresholds}
+
+    @override
+    def score(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Iterable[LocalizationRecord],
+        manifest: DetectionManifest,
+        protocol: Settings,
+        ratings: Sequence[Rating] = (),
+    ) -> DetectionRows:
+        """See :func:`~reveal_bench.kinds.detection.scoring.score_detections`."""
+        from reveal_bench.kinds.detection.scoring import score_detections
+
+        return score_detections(
+            predictions,
+            list(records),
+            findings=manifest.findings,
+            thresholds=protocol.get("thresholds", 0.5),
+            criterion=protocol.get("criterion", "centre"),
+        )
+
+
+class DetectionReaders(ImageReaders):
+    """Single readers of detection."""
 
     @override
     def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
@@ -128,6 +233,10 @@ class Detection(ImageKind):
 
         return detections_of_reader(record, said)
 
+
+class DetectionExchange(ImageExchange):
+    """Exchange of detection."""
+
     @override
     def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
         from reveal_bench.kinds.detection.cases import drawn_instances
@@ -135,39 +244,31 @@ class Detection(ImageKind):
         return drawn_instances(records, manifest)
 
     @override
-    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+    def to_predictions(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
         from reveal_bench.kinds.detection.cases import detections_of
 
         return detections_of(annotations)
 
-    @override
-    def case_answers(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
-        rows: DetectionRows,
-        protocol: Mapping[str, Any],
-    ) -> dict[str, list[CaseAnswer]]:
-        from reveal_bench.kinds.detection.cases import answers_of_detections
 
-        return answers_of_detections(predictions, records, rows, protocol)
+class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "DetectionRows"]):
+    """What a board shows of detection."""
+
+    primary: ClassVar = "ap_50"
+    metrics: ClassVar = ("ap_50", "cpm")
+    requires_negatives: ClassVar = True
+
+    @override
+    def largest_cell(self, manifest: DetectionManifest) -> tuple[int, str]:
+        return len(manifest.rows), "images"
 
     @override
     def disclose(self, rows: DetectionRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
         from reveal_bench.kinds.detection.scoring import disclose_detections
 
-        return disclose_detections(rows, self.released, resampling, min_cell=min_cell)
+        return disclose_detections(rows, self.metrics, resampling, min_cell=min_cell)
 
     @override
-    def codec(self) -> DetectionCodec:
-        from reveal_bench.kinds.detection.canonical import DetectionCodec
-
-        return DetectionCodec()
-
-    @override
-    def marks(
-        self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
-    ) -> Marks:
+    def marks(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: Thresholds) -> Marks:
         from reveal_bench.kinds.detection.canonical import marks_of_detections
 
         return marks_of_detections(predictions, manifest, thresholds)
@@ -178,105 +279,64 @@ class Detection(ImageKind):
 
         return signs_of_detections(predictions, manifest)
 
-    @override
-    def example_upload(self) -> tuple[DetectionManifest, str]:
-        from reveal_bench.kinds.detection.canonical import example_upload
 
-        return example_upload()
+class DetectionDisplay(ImageDisplay["DetectionRows"]):
+    """What people see of detection."""
 
-    @override
-    def example_rows(self) -> list[DetectionRows]:
-        from reveal_bench.kinds.detection.canonical import example_rows
-
-        return example_rows()
-
-    @override
-    def asked(self, record: LocalizationRecord, benchmark: Any, asks: str) -> list[str]:
-        """All findings."""
-        return list(record.label_status)
-
-    @override
-    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """All findings."""
-        return list(findings)
-
-    @override
-    def holdout_tells(self, asks: str) -> str:
-        """That every finding is asked of every image."""
-        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+    question: ClassVar = (
+        "Which findings does a chest radiograph show, and where? Answers are boxes, masks or points with scores; what "
+        "is marked where nothing is counts against a model."
+    )
+    asked_in_words: ClassVar = (
+        "A model is asked which findings an image shows, and where: every finding is asked of every image, and a false "
+        "alarm counts. Where it is not known whether or where a finding is on an image, that image has no part in the "
+        "figures of that finding."
+    )
+    scored_in_words: ClassVar = (
+        "What a run does not mark counts as absent. For figures at a threshold, detections count that score 0.5 or "
+        "more."
+    )
+    compared_in_words: ClassVar = (
+        ". Differences are paired by patient; their intervals and p come from the same {n} resamples."
+    )
+    outcomes: ClassVar = ("right", "wrong")
 
     @override
-    def fused(
-        self, records: Iterable[LocalizationRecord], how: str, iou: float
-    ) -> tuple[Iterator[LocalizationRecord], str]:
-        """See :mod:`reveal_bench.kinds.detection.fusion`."""
-        from reveal_bench.kinds.detection.fusion import fuse_readers, fusion_in_words
-
-        return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
-
-    @override
-    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
-        """The images of `split` with their references."""
-        from reveal_bench.kinds.localization.records import read_localization
-
-        return read_localization(folder, split, config=self.config)
-
-    @override
-    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
-        """The same: contours may be what tells instances apart."""
-        return self.read_records(folder, split)
-
-    @override
-    def prediction(self, answer: Any) -> LocalizationPrediction:
-        """The box that was named; of a model that does not say how sure it is, with the score 1."""
-        from reveal_bench.kinds.localization.records import LocalizationPrediction
-
-        score = 1.0 if answer.score is None else answer.score
-        return LocalizationPrediction(answer.unit, answer.finding or "", box=answer.box, mask=answer.mask, score=score)
-
-    @override
-    def predictions(self, answer: Any) -> list[LocalizationPrediction]:
-        """A detection for each of several boxes, else the one that was named."""
-        from reveal_bench.kinds.localization.records import LocalizationPrediction
-
-        several = [
-            LocalizationPrediction(answer.unit, answer.finding or "", box=one.box, score=one.score)
-            for one in answer.detections
-        ]
-        return several or [self.prediction(answer)]
-
-    @override
-    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
-        """Finding -> a list of detections, each fields of a line or ``(box, score)``."""
-        if not isinstance(answer, Mapping) or "abstain" in answer:
-            return super().entries(key, answer)
-        return [self.entry({"image_id": key, "finding": finding, **_fields(one)})
-                for finding, several in answer.items() for one in several]  # fmt: skip
-
-    @override
-    def protocol(
-        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
-    ) -> dict[str, Any]:
-        """Scores from which a detection counts, for figures at a threshold fixed beforehand."""
-        return {"thresholds": thresholds}
-
-    @override
-    def score(
+    def case_answers(
         self,
         predictions: Sequence[LocalizationPrediction],
         records: Sequence[LocalizationRecord],
-        manifest: DetectionManifest,
-        protocol: Mapping[str, Any],
-        ratings: Sequence[Any] = (),
-    ) -> DetectionRows:
-        """See :func:`~reveal_bench.kinds.detection.scoring.score_detections`."""
-        from reveal_bench.kinds.detection.scoring import score_detections
+        rows: DetectionRows,
+        protocol: Settings,
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.detection.cases import answers_of_detections
 
-        how = {"thresholds": protocol.get("thresholds", 0.5), "criterion": protocol.get("criterion", "centre")}
-        return score_detections(predictions, records, findings=manifest.findings, **how)
+        return answers_of_detections(predictions, records, rows, protocol)
 
 
-def _fields(one: Any) -> dict[str, Any]:
+DETECTION: Kind[LocalizationRecord, LocalizationPrediction, DetectionManifest, DetectionRows, Drawn] = Kind(
+    name="detection",
+    config="detection",
+    key="image_id",
+    counted="n_images",
+    unit="image",
+    data=DetectionData(),
+    table=ImageTable(),
+    questions=DetectionQuestions(),
+    predictions=DetectionPredictions(),
+    scoring=DetectionScoring(),
+    release=DetectionRelease(),
+    display=DetectionDisplay(),
+    readers=DetectionReaders(),
+    exchange=DetectionExchange(),
+)
+"""Boxes, masks and points with scores, of every finding on every image.
+
+Its datasets have the rows of localization, with a box for each instance that is drawn.
+"""
+
+
+def _fields(one: object) -> Row:
     if isinstance(one, Mapping):
         return dict(one)
     if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:

@@ -17,10 +17,11 @@ from reveal_bench.kinds.detection.lint import MOST_ON_IMAGE
 from reveal_bench.kinds.detection.records import DetectionManifest
 from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
 from reveal_bench.kinds.localization.canonical import (
-    LocalizationCodec,
+    ImageCodec,
     case_answer,
     case_items,
     example_images,
+    manifest_fields,
     signs_of,
 )
 from reveal_bench.kinds.localization.canonical import example_upload as localization_upload
@@ -28,7 +29,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Mani
 from reveal_bench.metrics.detection_matching import RULES
 
 
-class DetectionCodec(LocalizationCodec):
+class DetectionCodec(ImageCodec[DetectionManifest, DetectionRows]):
     """Boxes, masks and points, each with a score."""
 
     rows: ClassVar[Fields] = {
@@ -46,9 +47,11 @@ class DetectionCodec(LocalizationCodec):
         "thresholds": ("<f8", 1),
     }
 
-    manifest: ClassVar[type[Manifest]] = DetectionManifest
+    def manifest_from(self, raw: dict[str, Any]) -> DetectionManifest:
+        """Return the manifest; its rows are by image, in order."""
+        return DetectionManifest(**manifest_fields(raw))
 
-    def check_pairs(self, arrays: Arrays, manifest: Manifest) -> None:
+    def check_pairs(self, arrays: Arrays, manifest: DetectionManifest) -> None:
         """Raise ValueError unless each detection has a score and a place, and no image has too many of a finding."""
         require(not np.isnan(arrays["score"]).any(), "each detection must have a score")
         require(bool((arrays["cell"] == -1).all()), "no detection may be a cell")
@@ -57,13 +60,13 @@ class DetectionCodec(LocalizationCodec):
         most = int(np.unique(pairs, return_counts=True)[1].max(initial=0))
         require(most <= MOST_ON_IMAGE, f"an image may have at most {MOST_ON_IMAGE} detections of a finding")
 
-    def arrays_of_rows(self, rows: DetectionRows) -> Arrays:  # type: ignore[override]
+    def arrays_of_rows(self, rows: DetectionRows) -> Arrays:
         """Names as text, what was found as indices."""
         names = {"findings": rows.findings, "images": rows.images, "notes": rows.notes, "metrics": rows.metrics()}
         columns = {name: np.asarray(getattr(rows, name), self.rows[name][0]) for name in _columns()}
         return {"text": text_of_names(names), **columns}
 
-    def rows_from(self, arrays: Arrays) -> DetectionRows:  # type: ignore[override]
+    def rows_from(self, arrays: Arrays) -> DetectionRows:
         """The rows back."""
         names = names_from(arrays["text"])
         findings, images = tuple(names["findings"]), tuple((image, patient) for image, patient in names["images"])

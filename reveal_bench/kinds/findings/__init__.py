@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.kind import Kind, override
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.parts import (
+    Data,
+    Display,
+    Exchange,
+    Predictions,
+    Questions,
+    Readers,
+    Release,
+    Scoring,
+    Settings,
+    Table,
+    Thresholds,
+    fields_of,
+    override,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,37 +39,49 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.questions import Question
+    from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
+    from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["RELEASED_PER_LABEL", "Findings"]
+__all__ = ["FINDINGS", "RELEASED_PER_LABEL"]
 
 RELEASED_PER_LABEL = ("f1", "recall", "cohen_kappa")
 """Metrics that a board shows per label: all three tell the same, how many of the studies called have it."""
 
 
-class Findings(Kind):
-    """Labels or probabilities of studies."""
+class FindingsData(Data["StudyRecord"]):
+    """Records of studies."""
 
-    name: ClassVar = "findings"
-    config: ClassVar = "multilabel"
-    key: ClassVar = "study_id"
-    counted: ClassVar = "n_studies"
+    @override
+    def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
+        from reveal_bench.kinds.findings.records import read_studies
+
+        return read_studies(folder, split)
+
+    @override
+    def key_of(self, record: StudyRecord) -> str:
+        return record.study_id
+
+    @override
+    def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
+        """The pictures of a study."""
+        return tuple(image.picture for image in record.images)
+
+    @override
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
+        """A study of which nothing is known but its images and their views."""
+        from reveal_bench.kinds.findings.records import StudyRecord
+        from reveal_bench.kinds.images import bare_images
+
+        return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
+
+
+class FindingsTable(Table["StudyRecord"]):
+    """The table of studies."""
+
     image_columns: ClassVar = ("images",)
-    unit: ClassVar = "study"
-    question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
-    holds: ClassVar = "labels and pictures, one row per study"
-    picture_words: ClassVar = "the elements of `images` are"
-    primary: ClassVar = "f1"
-    released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
-    needs_absent: ClassVar = True
-    most_answers: ClassVar = ((0, 1), (100, 2), (300, 3))  # on a small holdout each answer tells a larger share of it
-    outcomes: ClassVar = ("right", "wrong")
-    forms: ClassVar = ("labels",)
-    has_strata: ClassVar = True
-    confidence_field: ClassVar = "probabilities"
 
     @override
     def blank(self, row: Row) -> Row:
@@ -74,142 +101,6 @@ class Findings(Kind):
 
         return FindingsTally()
 
-    @property
-    @override
-    def meanings(self) -> Mapping[str, str]:
-        from reveal_bench.kinds.findings.rows import MEANINGS
-
-        return MEANINGS
-
-    @override
-    def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
-        from reveal_bench.kinds.findings.records import read_studies
-
-        return read_studies(folder, split)
-
-    @override
-    def read_manifest(self, folder: Path, split: str) -> StudyManifest:
-        from reveal_bench.kinds.findings.records import read_study_manifest
-
-        return read_study_manifest(folder, split)
-
-    @override
-    def lint(
-        self,
-        path: Path,
-        manifest: StudyManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        from reveal_bench.kinds.findings.lint import lint_findings
-
-        return lint_findings(
-            path, manifest, allow_missing=allow_missing, leave_out_unknown=leave_out_unknown, limits=limits, name=name
-        )
-
-    @override
-    def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
-        from reveal_bench.kinds.findings.lint import findings_to_jsonl
-
-        return findings_to_jsonl(predictions)
-
-    @override
-    def readings(
-        self, folder: Path, split: str, records: Sequence[StudyRecord]
-    ) -> dict[str, dict[str, tuple[str, ...]]]:
-        from reveal_bench.kinds.findings.cases import label_readings
-
-        return label_readings(folder, split, records)
-
-    @override
-    def by_reading(self, record: StudyRecord, said: Sequence[str]) -> StudyRecord:
-        from reveal_bench.kinds.findings.cases import study_by_reading
-
-        return study_by_reading(record, said)
-
-    @override
-    def agreed(self, record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
-        from reveal_bench.kinds.findings.cases import agreed_labels
-
-        return agreed_labels(record, said, at_least)
-
-    @override
-    def case_answers(
-        self,
-        predictions: Sequence[FindingsPrediction],
-        records: Sequence[StudyRecord],
-        rows: StudyRows,
-        protocol: Mapping[str, Any],
-    ) -> dict[str, list[CaseAnswer]]:
-        from reveal_bench.kinds.findings.cases import answers_of_studies
-
-        return answers_of_studies(predictions, records, rows, protocol)
-
-    @override
-    def undrawn(self, annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
-        from reveal_bench.kinds.findings.cases import predictions_of
-
-        return predictions_of(annotations)
-
-    @override
-    def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        from reveal_bench.kinds.findings.released import disclose_studies
-
-        return disclose_studies(rows, self.released, resampling, min_cell=min_cell)
-
-    @override
-    def answers_of(self, record: StudyRecord, said: Sequence[str]) -> list[FindingsPrediction]:
-        from reveal_bench.kinds.findings.cases import predictions_of_reader
-
-        return predictions_of_reader(record, said)
-
-    @override
-    def case(self, record: StudyRecord) -> Case:
-        from reveal_bench.kinds.findings.cases import case_of_study
-
-        return case_of_study(record)
-
-    @override
-    def drawn_references(self, records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
-        from reveal_bench.kinds.findings.cases import labelled_references
-
-        return labelled_references(records, manifest)
-
-    @override
-    def drawn_predictions(
-        self, predictions: Iterable[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
-    ) -> Annotations:
-        from reveal_bench.kinds.findings.cases import labelled_predictions
-
-        return labelled_predictions(predictions, records, manifest)
-
-    @override
-    def codec(self) -> FindingsCodec:
-        from reveal_bench.kinds.findings.canonical import FindingsCodec
-
-        return FindingsCodec()
-
-    @override
-    def marks(
-        self,
-        predictions: Sequence[FindingsPrediction],
-        manifest: StudyManifest,
-        thresholds: float | Mapping[str, float],
-    ) -> Marks:
-        from reveal_bench.kinds.findings.canonical import marks_of
-
-        return marks_of(predictions, manifest, thresholds)
-
-    @override
-    def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
-        from reveal_bench.kinds.findings.canonical import signs_of
-
-        return signs_of(predictions, manifest)
-
     @override
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `multilabel`."""
@@ -225,11 +116,6 @@ class Findings(Kind):
         return COLUMNS
 
     @override
-    def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
-        """The pictures of a study."""
-        return tuple(image.picture for image in record.images)
-
-    @override
     def row(self, record: StudyRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         """The row of a study; raises ValueError as :func:`~reveal_bench.kinds.findings.rows.study_row` does."""
         from reveal_bench.kinds.findings.rows import study_row
@@ -237,6 +123,18 @@ class Findings(Kind):
 
         record = replace(record, images=developed_images(record.images, developed))
         return study_row(record, benchmark.findings, developed)
+
+
+class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
+    """Questions about studies."""
+
+    forms: ClassVar = ("labels",)
+
+    @override
+    def read_manifest(self, folder: Path, split: str) -> StudyManifest:
+        from reveal_bench.kinds.findings.records import read_study_manifest
+
+        return read_study_manifest(folder, split)
 
     @override
     def asked(self, record: StudyRecord, benchmark: Benchmark, asks: str) -> list[str]:
@@ -264,20 +162,12 @@ class Findings(Kind):
         return list(findings)
 
     @override
-    def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
-        """A study of which nothing is known but its images and their views."""
-        from reveal_bench.kinds.findings.records import StudyRecord
-        from reveal_bench.kinds.images import bare_images
-
-        return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
-
-    @override
-    def holdout_tells(self, asks: str) -> str:
+    def manifest_disclosure(self, asks: str) -> str:
         """Nothing, for every label is asked of every study."""
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
 
     @override
-    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per study, with all labels to choose from.
 
         Raises
@@ -287,7 +177,7 @@ class Findings(Kind):
         """
         from reveal_bench.kinds.questions import Question, read_inputs, viewed_images
 
-        rows = read_inputs(folder, split, self.config, ("study_id", "image_facts"))
+        rows = read_inputs(folder, split, "multilabel", ("study_id", "image_facts"))
         facts = {row["study_id"]: row["image_facts"] for row in rows}
         for study_id in self.read_manifest(folder, split).studies:
             if study_id not in facts:
@@ -295,14 +185,60 @@ class Findings(Kind):
             yield Question(study_id, form, viewed_images(facts[study_id]), present=False, choices=info.findings)
 
     @override
-    def prediction(self, answer: Any) -> FindingsPrediction:
+    def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
+        """The labels; studies."""
+        return manifest.labels, len(manifest.studies)
+
+    @override
+    def manifest_entries(self, manifest: StudyManifest) -> list[Row]:
+        """Every label of every study."""
+        return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]
+
+
+class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "StudyRows"]):
+    """Prediction files of studies."""
+
+    confidence_field: ClassVar = "probabilities"
+
+    @override
+    def lint(
+        self,
+        path: Path,
+        manifest: StudyManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        from reveal_bench.kinds.findings.lint import lint_findings
+
+        return lint_findings(
+            path, manifest, allow_missing=allow_missing, leave_out_unknown=leave_out_unknown, limits=limits, name=name
+        )
+
+    @override
+    def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
+        from reveal_bench.kinds.findings.lint import findings_to_jsonl
+
+        return findings_to_jsonl(predictions)
+
+    @override
+    def codec(self) -> FindingsCodec:
+        from reveal_bench.kinds.findings.canonical import FindingsCodec
+
+        return FindingsCodec()
+
+    @override
+    def from_answer(self, answer: Answer) -> list[FindingsPrediction]:
         """The labels or probabilities that were given."""
         from reveal_bench.kinds.findings.records import FindingsPrediction
 
-        return FindingsPrediction(answer.unit, answer.labels, answer.probabilities)
+        return [FindingsPrediction(answer.unit, answer.labels, answer.probabilities)]
 
     @override
-    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
+    def entries(self, key: str, answer: object) -> list[Row]:
         """A mapping of labels to probabilities, or a list of the labels present, besides the fields of a line."""
         if isinstance(answer, Mapping) and answer.get("abstain") is False:
             answer = {name: value for name, value in answer.items() if name != "abstain"}
@@ -310,28 +246,7 @@ class Findings(Kind):
             answer = {"probabilities": dict(answer)}
         elif isinstance(answer, Sequence | Set) and not isinstance(answer, str):
             answer = {"labels": list(answer)}
-        return super().entries(key, answer)
-
-    @override
-    def protocol(
-        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
-    ) -> dict[str, Any]:
-        """Probability from which a label counts as predicted."""
-        return {"thresholds": thresholds}
-
-    @override
-    def score(
-        self,
-        predictions: Sequence[FindingsPrediction],
-        records: Sequence[StudyRecord],
-        manifest: StudyManifest,
-        protocol: Mapping[str, Any],
-        ratings: Sequence[Any] = (),
-    ) -> StudyRows:
-        """Decisions on every label of every study, see :func:`~reveal_bench.kinds.findings.scoring.score_studies`."""
-        from reveal_bench.kinds.findings.scoring import score_studies
-
-        return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
+        return [self.entry(fields_of("study_id", key, answer))]
 
     @override
     def example_upload(self) -> tuple[StudyManifest, str]:
@@ -340,12 +255,170 @@ class Findings(Kind):
 
         return StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), '{"study_id": "a", "labels": ["Normal"]}'
 
-    @override
-    def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
-        """The labels; studies."""
-        return manifest.labels, len(manifest.studies)
+
+class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifest", "StudyRows"]):
+    """Scores of studies."""
+
+    has_strata: ClassVar = True
 
     @override
-    def manifest_entries(self, manifest: StudyManifest) -> list[dict[str, Any]]:
-        """Every label of every study."""
-        return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]
+    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+        """Probability from which a label counts as predicted."""
+        return {"thresholds": thresholds}
+
+    @override
+    def score(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        records: Iterable[StudyRecord],
+        manifest: StudyManifest,
+        protocol: Settings,
+        ratings: Sequence[Rating] = (),
+    ) -> StudyRows:
+        """Decisions on every label of every study, see :func:`~reveal_bench.kinds.findings.scoring.score_studies`."""
+        from reveal_bench.kinds.findings.scoring import score_studies
+
+        return score_studies(predictions, list(records), labels=manifest.labels, thresholds=protocol["thresholds"])
+
+
+class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str]"]):
+    """Single readers of studies."""
+
+    @override
+    def readings(
+        self, folder: Path, split: str, records: Sequence[StudyRecord]
+    ) -> dict[str, dict[str, tuple[str, ...]]]:
+        from reveal_bench.kinds.findings.cases import label_readings
+
+        return label_readings(folder, split, records)
+
+    @override
+    def by_reading(self, record: StudyRecord, said: Sequence[str]) -> StudyRecord:
+        from reveal_bench.kinds.findings.cases import study_by_reading
+
+        return study_by_reading(record, said)
+
+    @override
+    def agreed(self, record: StudyRecord, said: Sequence[Sequence[str]], at_least: int) -> tuple[str, ...]:
+        from reveal_bench.kinds.findings.cases import agreed_labels
+
+        return agreed_labels(record, said, at_least)
+
+    @override
+    def answers_of(self, record: StudyRecord, said: Sequence[str]) -> list[FindingsPrediction]:
+        from reveal_bench.kinds.findings.cases import predictions_of_reader
+
+        return predictions_of_reader(record, said)
+
+
+class FindingsExchange(Exchange["StudyRecord", "FindingsPrediction", "StudyManifest"]):
+    """Exchange of studies."""
+
+    @override
+    def to_predictions(self, annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
+        from reveal_bench.kinds.findings.cases import predictions_of
+
+        return predictions_of(annotations)
+
+    @override
+    def drawn_references(self, records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
+        from reveal_bench.kinds.findings.cases import labelled_references
+
+        return labelled_references(records, manifest)
+
+    @override
+    def drawn_predictions(
+        self, predictions: Iterable[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
+    ) -> Annotations:
+        from reveal_bench.kinds.findings.cases import labelled_predictions
+
+        return labelled_predictions(predictions, records, manifest)
+
+
+class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"]):
+    """What a board shows of studies."""
+
+    primary: ClassVar = "f1"
+    metrics: ClassVar = (*RELEASED_PER_LABEL, "auroc")
+    requires_negatives: ClassVar = True
+    most_answers: ClassVar = ((0, 1), (100, 2), (300, 3))  # on a small holdout each answer tells a larger share of it
+
+    @override
+    def largest_cell(self, manifest: StudyManifest) -> tuple[int, str]:
+        return len(manifest.studies), "studies"
+
+    @override
+    def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.findings.released import disclose_studies
+
+        return disclose_studies(rows, self.metrics, resampling, min_cell=min_cell)
+
+    @override
+    def marks(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        manifest: StudyManifest,
+        thresholds: Thresholds,
+    ) -> Marks:
+        from reveal_bench.kinds.findings.canonical import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
+        from reveal_bench.kinds.findings.canonical import signs_of
+
+        return signs_of(predictions, manifest)
+
+
+class FindingsDisplay(Display["StudyRecord", "FindingsPrediction", "StudyRows"]):
+    """What people see of studies."""
+
+    question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
+    holds: ClassVar = "labels and pictures, one row per study"
+    picture_words: ClassVar = "the elements of `images` are"
+    outcomes: ClassVar = ("right", "wrong")
+
+    @property
+    @override
+    def meanings(self) -> Mapping[str, str]:
+        from reveal_bench.kinds.findings.rows import MEANINGS
+
+        return MEANINGS
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        records: Sequence[StudyRecord],
+        rows: StudyRows,
+        protocol: Settings,
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.findings.cases import answers_of_studies
+
+        return answers_of_studies(predictions, records, rows, protocol)
+
+    @override
+    def case(self, record: StudyRecord) -> Case:
+        from reveal_bench.kinds.findings.cases import case_of_study
+
+        return case_of_study(record)
+
+
+FINDINGS: Kind[StudyRecord, FindingsPrediction, StudyManifest, StudyRows, Sequence[str]] = Kind(
+    name="findings",
+    config="multilabel",
+    key="study_id",
+    counted="n_studies",
+    unit="study",
+    data=FindingsData(),
+    table=FindingsTable(),
+    questions=FindingsQuestions(),
+    predictions=FindingsPredictions(),
+    scoring=FindingsScoring(),
+    release=FindingsRelease(),
+    display=FindingsDisplay(),
+    readers=FindingsReaders(),
+    exchange=FindingsExchange(),
+)
+"""Labels or probabilities of studies."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.findings.scoring import StudyRows
 
 
-class FindingsCodec(Codec):
+class FindingsCodec(Codec[FindingsPrediction, StudyManifest, "StudyRows"]):
     """Labels or probabilities of studies."""
 
     predictions: ClassVar[Fields] = {

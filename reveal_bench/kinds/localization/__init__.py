@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.kind import override
-from reveal_bench.kinds.localization.image_kind import ImageKind
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.localization.image_kind import (
+    ImageData,
+    ImageDisplay,
+    ImageExchange,
+    ImagePredictions,
+    ImageQuestions,
+    ImageReaders,
+    ImageTable,
+)
+from reveal_bench.kinds.parts import Release, Scoring, Settings, Thresholds, override
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
@@ -22,31 +31,17 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
+    from reveal_bench.kinds.questions import Answer
     from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.scored import Disclosure
+    from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["Localization"]
+__all__ = ["LOCALIZATION"]
 
 
-class Localization(ImageKind):
-    """Points, cells, boxes and masks of findings on images."""
-
-    name: ClassVar = "localization"
-    config: ClassVar = "localization"
-    question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
-    asked_in_words: ClassVar = "A model is asked, for an image and a finding that is present, where it is."
-    intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
-    missing_as: ClassVar = ("miss", "empty")
-    primary: ClassVar = "point_hit"
-    stand_ins: ClassVar = ("grid_hit",)
-    released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
-    of_places: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
-    most_answers: ClassVar = ((0, 1),)  # a file asks about places by points, cells, masks and boxes
-    outcomes: ClassVar = ("hit", "miss")
-    forms: ClassVar = ("cell", "point", "box")
-    uses_grid: ClassVar = True
-    run_report: ClassVar = "hits"
+class LocalizationData(ImageData):
+    """Records of localization."""
 
     @override
     def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
@@ -55,10 +50,57 @@ class Localization(ImageKind):
         return read_localization(folder, split)
 
     @override
+    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The images of `split` with their references, without contours."""
+        from reveal_bench.kinds.localization.records import read_localization
+
+        return read_localization(folder, split, contours=False)
+
+    @override
+    def each_reference(self, folder: Path, split: str) -> Iterator[LocalizationRecord]:
+        """The same, a few at a time."""
+        from reveal_bench.kinds.localization.records import each_localization
+
+        return each_localization(folder, split, contours=False)
+
+
+class LocalizationQuestions(ImageQuestions["Manifest"]):
+    """Questions about localization."""
+
+    forms: ClassVar = ("cell", "point", "box")
+    uses_grid: ClassVar = True
+
+    @override
     def read_manifest(self, folder: Path, split: str) -> Manifest:
         from reveal_bench.kinds.localization.records import read_manifest
 
         return read_manifest(folder, split)
+
+    @override
+    def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
+        """Findings to be found on an image."""
+        return record.asked(asks)
+
+    @override
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """All findings, or those that have a ground truth."""
+        from reveal_bench.kinds.localization.rows import findings_drawn
+
+        return list(findings) if asks == "all" else findings_drawn(row, findings)
+
+    @override
+    def manifest_disclosure(self, asks: str) -> str:
+        """That findings are asked for by name."""
+        if asks == "present":
+            return (
+                "The manifest names the findings that are present in each of them, as the protocol tells a model what "
+                "to look for: that is public, where they are is not."
+            )
+        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+
+
+class LocalizationPredictions(ImagePredictions["Manifest", "CaseRows"]):
+    """Prediction files of localization."""
 
     @override
     def lint(
@@ -85,54 +127,10 @@ class Localization(ImageKind):
         )
 
     @override
-    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
-        from reveal_bench.kinds.localization.cases import predictions_of_reader
-
-        return predictions_of_reader(record, said)
-
-    @override
-    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
-        from reveal_bench.kinds.localization.cases import predictions_of
-
-        return predictions_of(annotations)
-
-    @override
-    def case_answers(
-        self,
-        predictions: Sequence[LocalizationPrediction],
-        records: Sequence[LocalizationRecord],
-        rows: CaseRows,
-        protocol: Mapping[str, Any],
-    ) -> dict[str, list[CaseAnswer]]:
-        from reveal_bench.kinds.localization.cases import answers_of_images
-
-        return answers_of_images(predictions, records, rows, protocol)
-
-    @override
-    def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        from reveal_bench.kinds.localization.released import disclose_cases
-
-        return disclose_cases(rows, self.released, resampling, min_cell=min_cell)
-
-    @override
     def codec(self) -> LocalizationCodec:
         from reveal_bench.kinds.localization.canonical import LocalizationCodec
 
         return LocalizationCodec()
-
-    @override
-    def marks(
-        self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
-    ) -> Marks:
-        from reveal_bench.kinds.localization.canonical import marks_of
-
-        return marks_of(predictions, manifest, thresholds)
-
-    @override
-    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
-        from reveal_bench.kinds.localization.canonical import signs_of
-
-        return signs_of(predictions, manifest)
 
     @override
     def example_upload(self) -> tuple[Manifest, str]:
@@ -147,58 +145,16 @@ class Localization(ImageKind):
         return example_rows()
 
     @override
-    def largest_cell(self, manifest: Manifest) -> tuple[int, str]:
-        """How often the finding is asked for that is asked for most."""
-        [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
-        return n, f"cases of {finding}, the most of any finding"
-
-    @override
-    def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
-        """Findings to be found on an image."""
-        return record.asked(asks)
-
-    @override
-    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
-        """All findings, or those that have a ground truth."""
-        from reveal_bench.kinds.localization.rows import findings_drawn
-
-        return list(findings) if asks == "all" else findings_drawn(row, findings)
-
-    @override
-    def holdout_tells(self, asks: str) -> str:
-        """That findings are asked for by name."""
-        if asks == "present":
-            return (
-                "The manifest names the findings that are present in each of them, as the protocol tells a model what "
-                "to look for: that is public, where they are is not."
-            )
-        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
-
-    @override
-    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
-        """The images of `split` with their references, without contours."""
-        from reveal_bench.kinds.localization.records import read_localization
-
-        return read_localization(folder, split, contours=False)
-
-    @override
-    def each_reference(self, folder: Path, split: str) -> Iterator[LocalizationRecord]:
-        """The same, a few at a time."""
-        from reveal_bench.kinds.localization.records import each_localization
-
-        return each_localization(folder, split, contours=False)
-
-    @override
-    def prediction(self, answer: Any) -> LocalizationPrediction:
+    def from_answer(self, answer: Answer) -> list[LocalizationPrediction]:
         """The place that was named."""
         from reveal_bench.kinds.localization.records import LocalizationPrediction
 
         points = (answer.point,) if answer.point else ()
         place = answer.cell, answer.box, answer.mask, answer.score
-        return LocalizationPrediction(answer.unit, answer.finding or "", points, *place)
+        return [LocalizationPrediction(answer.unit, answer.finding or "", points, *place)]
 
     @override
-    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
+    def entries(self, key: str, answer: object) -> list[Row]:
         """Finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
         if not isinstance(answer, Mapping):
             rule = "must map an image to its findings and these to places, as {image: {finding: (x, y)}}"
@@ -208,10 +164,15 @@ class Localization(ImageKind):
         return [self.entry({"image_id": key, "finding": finding, **place_fields(place)})
                 for finding, place in answer.items() if place is not None]  # fmt: skip
 
+
+class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "Manifest", "CaseRows"]):
+    """Scores of localization."""
+
+    intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
+    missing_as: ClassVar = ("miss", "empty")
+
     @override
-    def protocol(
-        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
-    ) -> dict[str, Any]:
+    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
         """Cells per side, and which findings are asked."""
         return {"grid": info.grid if grid is None else grid, "asks": info.asks}
 
@@ -221,11 +182,111 @@ class Localization(ImageKind):
         predictions: Sequence[LocalizationPrediction],
         records: Iterable[LocalizationRecord],
         manifest: Manifest,
-        protocol: Mapping[str, Any],
-        ratings: Sequence[Any] = (),
+        protocol: Settings,
+        ratings: Sequence[Rating] = (),
     ) -> CaseRows:
         """One row per image and finding, see :func:`~reveal_bench.kinds.localization.scoring.score_localization`."""
         from reveal_bench.kinds.localization.scoring import score_localization
 
-        how = {"grid": protocol["grid"], "asks": protocol["asks"], "missing": protocol.get("missing", "miss")}
-        return score_localization(predictions, records, findings=manifest.findings, **how)
+        return score_localization(
+            predictions,
+            records,
+            findings=manifest.findings,
+            grid=protocol["grid"],
+            asks=protocol["asks"],
+            missing=protocol.get("missing", "miss"),
+        )
+
+
+class LocalizationReaders(ImageReaders):
+    """Single readers of localization."""
+
+    @override
+    def answers_of(self, record: LocalizationRecord, said: Drawn) -> list[LocalizationPrediction]:
+        from reveal_bench.kinds.localization.cases import predictions_of_reader
+
+        return predictions_of_reader(record, said)
+
+
+class LocalizationExchange(ImageExchange):
+    """Exchange of localization."""
+
+    @override
+    def to_predictions(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+        from reveal_bench.kinds.localization.cases import predictions_of
+
+        return predictions_of(annotations)
+
+
+class LocalizationRelease(Release["LocalizationPrediction", "Manifest", "CaseRows"]):
+    """What a board shows of localization."""
+
+    primary: ClassVar = "point_hit"
+    fallback_metrics: ClassVar = ("grid_hit",)
+    metrics: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
+    positional_metrics: ClassVar = ("point_hit", "grid_hit", "mask_iou_all", "box_iou")
+    most_answers: ClassVar = ((0, 1),)  # a file asks about places by points, cells, masks and boxes
+
+    @override
+    def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.localization.released import disclose_cases
+
+        return disclose_cases(rows, self.metrics, resampling, min_cell=min_cell)
+
+    @override
+    def marks(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: Thresholds) -> Marks:
+        from reveal_bench.kinds.localization.canonical import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+        from reveal_bench.kinds.localization.canonical import signs_of
+
+        return signs_of(predictions, manifest)
+
+    @override
+    def largest_cell(self, manifest: Manifest) -> tuple[int, str]:
+        """How often the finding is asked for that is asked for most."""
+        [(finding, n)] = Counter(finding for _, finding in manifest.asked_pairs()).most_common(1) or [("a finding", 0)]
+        return n, f"cases of {finding}, the most of any finding"
+
+
+class LocalizationDisplay(ImageDisplay["CaseRows"]):
+    """What people see of localization."""
+
+    question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
+    asked_in_words: ClassVar = "A model is asked, for an image and a finding that is present, where it is."
+    outcomes: ClassVar = ("hit", "miss")
+    run_report: ClassVar = "hits"
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        rows: CaseRows,
+        protocol: Settings,
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.localization.cases import answers_of_images
+
+        return answers_of_images(predictions, records, rows, protocol)
+
+
+LOCALIZATION: Kind[LocalizationRecord, LocalizationPrediction, Manifest, CaseRows, Drawn] = Kind(
+    name="localization",
+    config="localization",
+    key="image_id",
+    counted="n_images",
+    unit="image",
+    data=LocalizationData(),
+    table=ImageTable(),
+    questions=LocalizationQuestions(),
+    predictions=LocalizationPredictions(),
+    scoring=LocalizationScoring(),
+    release=LocalizationRelease(),
+    display=LocalizationDisplay(),
+    readers=LocalizationReaders(),
+    exchange=LocalizationExchange(),
+)
+"""Points, cells, boxes and masks of findings on images."""

@@ -10,10 +10,11 @@ In marks a confidence has no part, for it is not scored. Positions of items are 
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from reveal_bench.kinds.localization.records import (
     ManifestRow,
 )
 from reveal_bench.kinds.localization.scoring import SHARE, CaseRows, score_localization
+from reveal_bench.kinds.scored import Rows
 from reveal_bench.masks import Rle, empty_rle, encode_mask, pack_masks, parse_masks, rasterize_polygons, union_masks
 
 _KINDS = ("point", "box", "cell", "mask", "none")
@@ -41,8 +43,12 @@ _MOST_CHARACTERS = 7  # of one run
 Text = npt.NDArray[np.uint8]
 
 
-class LocalizationCodec(Codec):
-    """Points, cells, boxes and masks."""
+ImagesT = TypeVar("ImagesT", bound=Manifest)
+RowsT = TypeVar("RowsT", bound=Rows)
+
+
+class ImageCodec(Codec[LocalizationPrediction, ImagesT, RowsT]):
+    """Points, cells, boxes and masks on images."""
 
     predictions: ClassVar[Fields] = {
         "image": ("<u4", 1),
@@ -57,22 +63,8 @@ class LocalizationCodec(Codec):
         "mask_offsets": ("<i8", 1),
         "mask_text": ("|u1", 1),
     }
-    rows: ClassVar[Fields] = {
-        "text": ("|u1", 1),
-        "image": ("<u4", 1),
-        "finding": ("<u2", 1),
-        "point_kind": ("|u1", 1),
-        "cell_kind": ("|u1", 1),
-        "values": ("<f8", 2),
-    }
-    manifest: ClassVar[type[Manifest]] = Manifest
 
-    def manifest_from(self, raw: dict[str, Any]) -> Manifest:
-        """A manifest; the rows are by image, in order."""
-        rows = {key: ManifestRow(**{**row, "asked": tuple(row["asked"])}) for key, row in raw["rows"].items()}
-        return self.manifest(**{**raw, "findings": tuple(raw["findings"]), "rows": rows})
-
-    def arrays_of(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Arrays:
+    def arrays_of(self, predictions: Sequence[LocalizationPrediction], manifest: ImagesT) -> Arrays:
         """The arrays of checked predictions."""
         images = {image_id: i for i, image_id in enumerate(manifest.rows)}
         findings = {finding: i for i, finding in enumerate(manifest.findings)}
@@ -98,9 +90,7 @@ class LocalizationCodec(Codec):
             "mask_text": text,
         }
 
-    def predictions_from(
-        self, arrays: Arrays, manifest: Manifest, limits: Limits
-    ) -> tuple[LocalizationPrediction, ...]:
+    def predictions_from(self, arrays: Arrays, manifest: ImagesT, limits: Limits) -> tuple[LocalizationPrediction, ...]:
         """The predictions back; a mask may have as many runs as the limits say."""
         rows, cells = list(manifest.rows.values()), Grid(manifest.grid).cells
         _check_shapes(arrays)
@@ -138,6 +128,27 @@ class LocalizationCodec(Codec):
             _check_place(prediction, rows[image])
             found.append(prediction)
         return tuple(found)
+
+    @abstractmethod
+    def check_pairs(self, arrays: Arrays, manifest: ImagesT) -> None:
+        """Raise ValueError unless the file may predict each (image, finding) as often as it does."""
+
+
+class LocalizationCodec(ImageCodec[Manifest, CaseRows]):
+    """Points, cells, boxes and masks of findings that are asked for."""
+
+    rows: ClassVar[Fields] = {
+        "text": ("|u1", 1),
+        "image": ("<u4", 1),
+        "finding": ("<u2", 1),
+        "point_kind": ("|u1", 1),
+        "cell_kind": ("|u1", 1),
+        "values": ("<f8", 2),
+    }
+
+    def manifest_from(self, raw: dict[str, Any]) -> Manifest:
+        """Return the manifest; its rows are by image, in order."""
+        return Manifest(**manifest_fields(raw))
 
     def check_pairs(self, arrays: Arrays, manifest: Manifest) -> None:
         """Raise ValueError unless each (image, finding) that is predicted is asked for, and predicted once."""
@@ -195,6 +206,12 @@ class LocalizationCodec(Codec):
             all_images=images,
             notes=tuple(names["notes"]),
         )
+
+
+def manifest_fields(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a manifest of images from its JSON values."""
+    rows = {key: ManifestRow(**{**row, "asked": tuple(row["asked"])}) for key, row in raw["rows"].items()}
+    return {**raw, "findings": tuple(raw["findings"]), "rows": rows}
 
 
 def _check_shapes(arrays: Arrays) -> None:

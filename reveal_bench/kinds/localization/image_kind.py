@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.kind import Kind, override
+from reveal_bench.kinds.parts import Data, Display, Exchange, Predictions, Questions, Readers, RowsT, Table, override
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,20 +24,47 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
 
+ImagesT = TypeVar("ImagesT", bound="Manifest")
+"""What a split of images asks."""
 
-class ImageKind(Kind):
-    """Images with masks, boxes and points of findings, by several readers."""
 
-    key: ClassVar = "image_id"
-    counted: ClassVar = "n_images"
+class ImageData(Data["LocalizationRecord"]):
+    """Records of images."""
+
+    @override
+    def key_of(self, record: LocalizationRecord) -> str:
+        return record.image_id
+
+    @override
+    def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
+        """The one picture of an image."""
+        return (record.picture,)
+
+    @override
+    def has_pixels(self, record: LocalizationRecord) -> bool:
+        """Whether an image has a file, or its bytes are there."""
+        return record.image is not None or super().has_pixels(record)
+
+    @override
+    def without_image_bytes(self, record: LocalizationRecord) -> LocalizationRecord:
+        """An image without its bytes."""
+        return replace(record, image=None)
+
+    @override
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
+        """An image of which nothing is known but its size and view."""
+        from reveal_bench.kinds.localization.records import LocalizationRecord
+
+        names = ("image_id", "study_id", "view", "width", "height")
+        told = {name: entry[name] for name in names}
+        return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
+
+
+class ImageTable(Table["LocalizationRecord"]):
+    """The table of images."""
+
     image_columns: ClassVar = ("image",)
     side_config: ClassVar = "masks"
-    unit: ClassVar = "image"
-    holds: ClassVar = "references and pictures, one row per image"
-    picture_words: ClassVar = "`image` is"
-    confidence_field: ClassVar = "score"
-    names_places: ClassVar = True
-    reads_parquet: ClassVar = True
 
     @override
     def blank(self, row: Row) -> Row:
@@ -56,57 +83,6 @@ class ImageKind(Kind):
         from reveal_bench.kinds.localization.rows import LocalizationTally
 
         return LocalizationTally()
-
-    @property
-    @override
-    def meanings(self) -> Mapping[str, str]:
-        from reveal_bench.kinds.localization.rows import MEANINGS
-
-        return MEANINGS
-
-    @override
-    def to_jsonl(self, predictions: Iterable[LocalizationPrediction]) -> str:
-        from reveal_bench.kinds.localization.formats import predictions_to_jsonl
-
-        return predictions_to_jsonl(predictions)
-
-    @override
-    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
-        from reveal_bench.kinds.localization.cases import image_by_reading
-
-        return image_by_reading(record, said)
-
-    @override
-    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
-        from reveal_bench.kinds.localization.cases import drawn_readings
-
-        return drawn_readings(folder, split, records)
-
-    @override
-    def agreed(self, record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
-        from reveal_bench.kinds.localization.cases import agreed_regions
-
-        return agreed_regions(record, said, at_least)
-
-    @override
-    def case(self, record: LocalizationRecord) -> Case:
-        from reveal_bench.kinds.localization.cases import case_of_image
-
-        return case_of_image(record)
-
-    @override
-    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
-        from reveal_bench.kinds.localization.cases import drawn_references
-
-        return drawn_references(records, manifest)
-
-    @override
-    def drawn_predictions(
-        self, predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: Manifest
-    ) -> Annotations:
-        from reveal_bench.kinds.localization.cases import drawn_predictions
-
-        return drawn_predictions(predictions, records, manifest)
 
     @override
     def features(self, benchmark: Benchmark) -> Features:
@@ -137,21 +113,6 @@ class ImageKind(Kind):
         return mask_rows(record, benchmark.findings)
 
     @override
-    def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
-        """The one picture of an image."""
-        return (record.picture,)
-
-    @override
-    def has_pixels(self, record: LocalizationRecord) -> bool:
-        """Whether an image has a file, or its bytes are there."""
-        return record.image is not None or super().has_pixels(record)
-
-    @override
-    def without_image_bytes(self, record: LocalizationRecord) -> LocalizationRecord:
-        """An image without its bytes."""
-        return replace(record, image=None)
-
-    @override
     def row(self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         """The row of an image.
 
@@ -177,6 +138,10 @@ class ImageKind(Kind):
             )
         return localization_row(record, benchmark.findings)
 
+
+class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
+    """Questions about images."""
+
     @override
     def manifest_schema(self) -> pa.Schema:
         """Columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
@@ -193,16 +158,7 @@ class ImageKind(Kind):
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
 
     @override
-    def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
-        """An image of which nothing is known but its size and view."""
-        from reveal_bench.kinds.localization.records import LocalizationRecord
-
-        names = ("image_id", "study_id", "view", "width", "height")
-        told = {name: entry[name] for name in names}
-        return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
-
-    @override
-    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per image and finding asked."""
         from reveal_bench.kinds.questions import Question, ViewedImage
 
@@ -212,7 +168,31 @@ class ImageKind(Kind):
                 yield Question(f"{row.image_id}|{finding}", form, (image,), finding, info.asks == "present")
 
     @override
-    def entry(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
+        """The findings; images."""
+        return manifest.findings, len(manifest.rows)
+
+    @override
+    def manifest_entries(self, manifest: Manifest) -> list[Row]:
+        """The images, and the findings asked."""
+        return [asdict(row) for row in manifest.rows.values()]
+
+
+class ImagePredictions(Predictions["LocalizationPrediction", ImagesT, RowsT]):
+    """Prediction files of images."""
+
+    confidence_field: ClassVar = "score"
+    names_places: ClassVar = True
+    reads_parquet: ClassVar = True
+
+    @override
+    def to_jsonl(self, predictions: Iterable[LocalizationPrediction]) -> str:
+        from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+
+        return predictions_to_jsonl(predictions)
+
+    @override
+    def entry(self, fields: Row) -> Row:
         """Also ``mask``, an array (height, width) of the full image, bool or 0 and 1."""
         entry = dict(fields)
         if "mask" in entry:
@@ -228,12 +208,62 @@ class ImageKind(Kind):
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
 
-    @override
-    def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
-        """The findings; images."""
-        return manifest.findings, len(manifest.rows)
+
+class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Drawn"]):
+    """Single readers of images."""
 
     @override
-    def manifest_entries(self, manifest: Manifest) -> list[dict[str, Any]]:
-        """The images, and the findings asked."""
-        return [asdict(row) for row in manifest.rows.values()]
+    def by_reading(self, record: LocalizationRecord, said: Drawn) -> LocalizationRecord:
+        from reveal_bench.kinds.localization.cases import image_by_reading
+
+        return image_by_reading(record, said)
+
+    @override
+    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+        from reveal_bench.kinds.localization.cases import drawn_readings
+
+        return drawn_readings(folder, split, records)
+
+    @override
+    def agreed(self, record: LocalizationRecord, said: Sequence[Drawn], at_least: int) -> Drawn:
+        from reveal_bench.kinds.localization.cases import agreed_regions
+
+        return agreed_regions(record, said, at_least)
+
+
+class ImageExchange(Exchange["LocalizationRecord", "LocalizationPrediction", "Manifest"]):
+    """Exchange of images."""
+
+    @override
+    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+        from reveal_bench.kinds.localization.cases import drawn_references
+
+        return drawn_references(records, manifest)
+
+    @override
+    def drawn_predictions(
+        self, predictions: Iterable[LocalizationPrediction], records: Sequence[LocalizationRecord], manifest: Manifest
+    ) -> Annotations:
+        from reveal_bench.kinds.localization.cases import drawn_predictions
+
+        return drawn_predictions(predictions, records, manifest)
+
+
+class ImageDisplay(Display["LocalizationRecord", "LocalizationPrediction", RowsT]):
+    """What people see of images."""
+
+    holds: ClassVar = "references and pictures, one row per image"
+    picture_words: ClassVar = "`image` is"
+
+    @property
+    @override
+    def meanings(self) -> Mapping[str, str]:
+        from reveal_bench.kinds.localization.rows import MEANINGS
+
+        return MEANINGS
+
+    @override
+    def case(self, record: LocalizationRecord) -> Case:
+        from reveal_bench.kinds.localization.cases import case_of_image
+
+        return case_of_image(record)

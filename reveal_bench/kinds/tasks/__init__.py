@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.kind import Kind, override
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.parts import (
+    Data,
+    Display,
+    Predictions,
+    Questions,
+    Release,
+    Scoring,
+    Settings,
+    Table,
+    Thresholds,
+    fields_of,
+    override,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +33,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
-    from reveal_bench.kinds.questions import Question
+    from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
     from reveal_bench.kinds.tasks.canonical import TasksCodec
@@ -29,29 +42,42 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.scoring import RubricRows
     from reveal_bench.metrics.intervals import Resampling
 
-__all__ = ["Tasks"]
+__all__ = ["TASKS"]
 
 
-class Tasks(Kind):
-    """Answers in words, with boxes where a task asks for them."""
+class TasksData(Data["TaskRecord"]):
+    """Records of tasks."""
 
-    name: ClassVar = "tasks"
-    config: ClassVar = "tasks"
-    key: ClassVar = "task_id"
-    counted: ClassVar = "n_tasks"
+    @override
+    def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
+        from reveal_bench.kinds.tasks.records import read_tasks
+
+        return read_tasks(folder, split)
+
+    @override
+    def key_of(self, record: TaskRecord) -> str:
+        return record.task_id
+
+    @override
+    def pictures(self, record: TaskRecord) -> tuple[PictureFile | None, ...]:
+        """The pictures of the study, then those of the prior study."""
+        return tuple(image.picture for image in (*record.images, *record.prior_images))
+
+    @override
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> TaskRecord:
+        """A task of which nothing is known but its category, its images and whether it asks for boxes."""
+        from reveal_bench.kinds.images import bare_images
+        from reveal_bench.kinds.tasks.records import TaskRecord
+
+        images, prior_images = bare_images(entry, "image_ids"), bare_images(entry, "prior_image_ids")
+        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
+        return TaskRecord(patient_id="", prompt="", images=images, prior_images=prior_images, **told)
+
+
+class TasksTable(Table["TaskRecord"]):
+    """The table of tasks."""
+
     image_columns: ClassVar = ("images", "prior_images")
-    has_prompts: ClassVar = True
-    unit: ClassVar = "task"
-    question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
-    holds: ClassVar = "prompts, pictures and reference answers, one row per task"
-    picture_words: ClassVar = "pictures are"
-    primary: ClassVar = "rubric_mean"
-    released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
-    outcomes: ClassVar = None
-    forms: ClassVar = ("text",)
-    asked_column: ClassVar = "category"
-    scored_by: ClassVar = "readers"
-    run_report: ClassVar = "answers"
 
     @override
     def blank(self, row: Row) -> Row:
@@ -71,102 +97,12 @@ class Tasks(Kind):
 
         return task_faults(row, findings)
 
-    @property
-    @override
-    def meanings(self) -> Mapping[str, str]:
-        from reveal_bench.kinds.tasks.rows import MEANINGS
-
-        return MEANINGS
-
-    @override
-    def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
-        from reveal_bench.kinds.tasks.records import read_tasks
-
-        return read_tasks(folder, split)
-
-    @override
-    def read_manifest(self, folder: Path, split: str) -> TaskManifest:
-        from reveal_bench.kinds.tasks.records import read_task_manifest
-
-        return read_task_manifest(folder, split)
-
-    @override
-    def lint(
-        self,
-        path: Path,
-        manifest: TaskManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        from reveal_bench.kinds.tasks.lint import lint_tasks
-
-        return lint_tasks(path, manifest, allow_missing=allow_missing, limits=limits, name=name)
-
-    @override
-    def to_jsonl(self, predictions: Iterable[TaskAnswer]) -> str:
-        from reveal_bench.kinds.tasks.lint import answers_to_jsonl
-
-        return answers_to_jsonl(predictions)
-
-    @override
-    def case(self, record: TaskRecord) -> Case:
-        from reveal_bench.kinds.tasks.cases import case_of_task
-
-        return case_of_task(record)
-
-    @override
-    def case_answers(
-        self,
-        predictions: Sequence[TaskAnswer],
-        records: Sequence[TaskRecord],
-        rows: object,
-        protocol: Mapping[str, Any],
-    ) -> dict[str, list[CaseAnswer]]:
-        from reveal_bench.kinds.tasks.cases import answers_of_tasks
-
-        return answers_of_tasks(predictions, records, rows, protocol)
-
-    @override
-    def disclose(self, rows: RubricRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        from reveal_bench.kinds.tasks.scoring import disclose_ratings
-
-        return disclose_ratings(rows, self.released, resampling, min_cell=min_cell)
-
-    @override
-    def codec(self) -> TasksCodec:
-        from reveal_bench.kinds.tasks.canonical import TasksCodec
-
-        return TasksCodec()
-
-    @override
-    def marks(
-        self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
-    ) -> Marks:
-        from reveal_bench.kinds.tasks.canonical import marks_of
-
-        return marks_of(predictions, manifest, thresholds)
-
-    @override
-    def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
-        from reveal_bench.kinds.tasks.canonical import signs_of
-
-        return signs_of(predictions, manifest)
-
     @override
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `tasks`."""
         from reveal_bench.kinds.tasks.rows import task_features
 
         return task_features()
-
-    @override
-    def pictures(self, record: TaskRecord) -> tuple[PictureFile | None, ...]:
-        """The pictures of the study, then those of the prior study."""
-        return tuple(image.picture for image in (*record.images, *record.prior_images))
 
     @override
     def row(self, record: TaskRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
@@ -178,6 +114,27 @@ class Tasks(Kind):
         images = developed_images(record.images, developed[:n_images])
         prior_images = developed_images(record.prior_images, developed[n_images:])
         return task_row(replace(record, images=images, prior_images=prior_images), developed)
+
+    @override
+    def further_features(self) -> dict[str, Features]:
+        """Of the ratings of readers."""
+        from reveal_bench.kinds.tasks.rows import ratings_features
+
+        return {"ratings": ratings_features()}
+
+
+class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
+    """Questions about tasks."""
+
+    has_prompts: ClassVar = True
+    forms: ClassVar = ("text",)
+    asked_column: ClassVar = "category"
+
+    @override
+    def read_manifest(self, folder: Path, split: str) -> TaskManifest:
+        from reveal_bench.kinds.tasks.records import read_task_manifest
+
+        return read_task_manifest(folder, split)
 
     @override
     def asked(self, record: TaskRecord, benchmark: Benchmark, asks: str) -> list[str]:
@@ -206,29 +163,12 @@ class Tasks(Kind):
         return [str(row["category"])]
 
     @override
-    def bare_record(self, entry: Row, findings: Sequence[str]) -> TaskRecord:
-        """A task of which nothing is known but its category, its images and whether it asks for boxes."""
-        from reveal_bench.kinds.images import bare_images
-        from reveal_bench.kinds.tasks.records import TaskRecord
-
-        images, prior_images = bare_images(entry, "image_ids"), bare_images(entry, "prior_image_ids")
-        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
-        return TaskRecord(patient_id="", prompt="", images=images, prior_images=prior_images, **told)
-
-    @override
-    def further_features(self) -> dict[str, Features]:
-        """Of the ratings of readers."""
-        from reveal_bench.kinds.tasks.rows import ratings_features
-
-        return {"ratings": ratings_features()}
-
-    @override
-    def holdout_tells(self, asks: str) -> str:
+    def manifest_disclosure(self, asks: str) -> str:
         """Categories, and where boxes are asked for."""
         return "The manifest names the category of each task and whether it must localize, not its answer."
 
     @override
-    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per task, with its prompt.
 
         Raises
@@ -239,51 +179,14 @@ class Tasks(Kind):
         from reveal_bench.kinds.questions import Question, read_inputs, viewed_images
 
         columns = ("task_id", "image_facts", "prior_image_facts")
-        facts = {row["task_id"]: row for row in read_inputs(folder, split, self.config, columns)}
+        facts = {row["task_id"]: row for row in read_inputs(folder, split, "tasks", columns)}
         for task in self.read_manifest(folder, split).tasks:
             if task.task_id not in facts:
                 raise ValueError(f"{folder} must hold the inputs of every task, those of {task.task_id!r} are missing")
             row = facts[task.task_id]
             images = (*viewed_images(row["image_facts"]), *viewed_images(row["prior_image_facts"], is_prior=True))
-            told: dict[str, Any] = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}
+            told: Row = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}
             yield Question(task.task_id, form, images, **told)
-
-    @override
-    def prediction(self, answer: Any) -> TaskAnswer:
-        """The answer in words, with its boxes."""
-        from reveal_bench.kinds.tasks.records import TaskAnswer
-
-        return TaskAnswer(answer.unit, answer.answer or "", answer.boxes)
-
-    @override
-    def protocol(
-        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
-    ) -> dict[str, Any]:
-        """What a task without an answer counts."""
-        return {"missing": "lowest"}
-
-    @override
-    def score(
-        self,
-        predictions: Sequence[TaskAnswer],
-        records: Sequence[TaskRecord],
-        manifest: TaskManifest,
-        protocol: Mapping[str, Any],
-        ratings: Sequence[Rating] = (),
-    ) -> RubricRows:
-        """The ratings of the answers, see :func:`~reveal_bench.kinds.tasks.scoring.score_ratings`."""
-        from reveal_bench.kinds.tasks.scoring import score_ratings
-
-        answered = [answer.task_id for answer in predictions]
-        return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
-
-    @override
-    def example_upload(self) -> tuple[TaskManifest, str]:
-        """A manifest of one task, and a file that answers it."""
-        from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
-
-        task = TaskQuestion("t", CATEGORIES[0], False, "What is shown?", None, {"i": (8, 8)})
-        return TaskManifest("warm-up", "1", "test", (task,)), '{"task_id": "t", "answer": "Nothing."}'
 
     @override
     def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
@@ -294,7 +197,165 @@ class Tasks(Kind):
         return (*REPORTED, *CATEGORIES), len(manifest.tasks)
 
     @override
-    def manifest_entries(self, manifest: TaskManifest) -> list[dict[str, Any]]:
+    def manifest_entries(self, manifest: TaskManifest) -> list[Row]:
         """The prompts, and the category of each."""
         names = ("task_id", "prompt", "indication", "requires_boxes")
         return [{**{n: getattr(task, n) for n in names}, "asked": [task.category]} for task in manifest.tasks]
+
+
+class TasksPredictions(Predictions["TaskAnswer", "TaskManifest", "RubricRows"]):
+    """Prediction files of tasks."""
+
+    @override
+    def lint(
+        self,
+        path: Path,
+        manifest: TaskManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        from reveal_bench.kinds.tasks.lint import lint_tasks
+
+        return lint_tasks(path, manifest, allow_missing=allow_missing, limits=limits, name=name)
+
+    @override
+    def to_jsonl(self, predictions: Iterable[TaskAnswer]) -> str:
+        from reveal_bench.kinds.tasks.lint import answers_to_jsonl
+
+        return answers_to_jsonl(predictions)
+
+    @override
+    def codec(self) -> TasksCodec:
+        from reveal_bench.kinds.tasks.canonical import TasksCodec
+
+        return TasksCodec()
+
+    @override
+    def from_answer(self, answer: Answer) -> list[TaskAnswer]:
+        """The answer in words, with its boxes."""
+        from reveal_bench.kinds.tasks.records import TaskAnswer
+
+        return [TaskAnswer(answer.unit, answer.answer or "", answer.boxes)]
+
+    @override
+    def example_upload(self) -> tuple[TaskManifest, str]:
+        """A manifest of one task, and a file that answers it."""
+        from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
+
+        task = TaskQuestion("t", CATEGORIES[0], False, "What is shown?", None, {"i": (8, 8)})
+        return TaskManifest("warm-up", "1", "test", (task,)), '{"task_id": "t", "answer": "Nothing."}'
+
+    @override
+    def entries(self, key: str, answer: object) -> list[Row]:
+        return [self.entry(fields_of("task_id", key, answer))]
+
+
+class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRows"]):
+    """Scores of tasks."""
+
+    scored_by: ClassVar = "readers"
+
+    @override
+    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+        """What a task without an answer counts."""
+        return {"missing": "lowest"}
+
+    @override
+    def score(
+        self,
+        predictions: Sequence[TaskAnswer],
+        records: Iterable[TaskRecord],
+        manifest: TaskManifest,
+        protocol: Settings,
+        ratings: Sequence[Rating] = (),
+    ) -> RubricRows:
+        """The ratings of the answers, see :func:`~reveal_bench.kinds.tasks.scoring.score_ratings`."""
+        from reveal_bench.kinds.tasks.scoring import score_ratings
+
+        answered = [answer.task_id for answer in predictions]
+        return score_ratings(ratings, list(records), answered=answered, missing=protocol["missing"])
+
+
+class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
+    """What a board shows of tasks."""
+
+    primary: ClassVar = "rubric_mean"
+    metrics: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
+
+    @override
+    def largest_cell(self, manifest: TaskManifest) -> tuple[int, str]:
+        return len(manifest.tasks), "tasks"
+
+    @override
+    def disclose(self, rows: RubricRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        from reveal_bench.kinds.tasks.scoring import disclose_ratings
+
+        return disclose_ratings(rows, self.metrics, resampling, min_cell=min_cell)
+
+    @override
+    def marks(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: Thresholds) -> Marks:
+        from reveal_bench.kinds.tasks.canonical import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    @override
+    def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
+        from reveal_bench.kinds.tasks.canonical import signs_of
+
+        return signs_of(predictions, manifest)
+
+
+class TasksDisplay(Display["TaskRecord", "TaskAnswer", "RubricRows"]):
+    """What people see of tasks."""
+
+    question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
+    holds: ClassVar = "prompts, pictures and reference answers, one row per task"
+    picture_words: ClassVar = "pictures are"
+    outcomes: ClassVar = None
+    run_report: ClassVar = "answers"
+
+    @property
+    @override
+    def meanings(self) -> Mapping[str, str]:
+        from reveal_bench.kinds.tasks.rows import MEANINGS
+
+        return MEANINGS
+
+    @override
+    def case(self, record: TaskRecord) -> Case:
+        from reveal_bench.kinds.tasks.cases import case_of_task
+
+        return case_of_task(record)
+
+    @override
+    def case_answers(
+        self,
+        predictions: Sequence[TaskAnswer],
+        records: Sequence[TaskRecord],
+        rows: object,
+        protocol: Settings,
+    ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.kinds.tasks.cases import answers_of_tasks
+
+        return answers_of_tasks(predictions, records, rows, protocol)
+
+
+TASKS: Kind[TaskRecord, TaskAnswer, TaskManifest, RubricRows, object] = Kind(
+    name="tasks",
+    config="tasks",
+    key="task_id",
+    counted="n_tasks",
+    unit="task",
+    data=TasksData(),
+    table=TasksTable(),
+    questions=TasksQuestions(),
+    predictions=TasksPredictions(),
+    scoring=TasksScoring(),
+    release=TasksRelease(),
+    display=TasksDisplay(),
+)
+"""Answers in words, with boxes where a task asks for them."""

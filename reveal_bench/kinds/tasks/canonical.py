@@ -28,7 +28,7 @@ MODEL = "submission"
 """What the model is called in ratings that were read back."""
 
 
-class TasksCodec(Codec):
+class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
     """Answers in words, with boxes, and their ratings."""
 
     predictions: ClassVar[Fields] = {

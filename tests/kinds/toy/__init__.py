@@ -5,10 +5,10 @@ The folder imports nothing of the tests, so that a copy of the package can have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,19 @@ from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import Developed, PictureFile
 from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.parts import (
+    Data,
+    Display,
+    Predictions,
+    Questions,
+    Release,
+    Scoring,
+    Settings,
+    Table,
+    Thresholds,
+    fields_of,
+)
+from reveal_bench.kinds.questions import Answer as ModelAnswer
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.rows import Fault, Row, text_schema
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings
@@ -33,48 +46,53 @@ from .scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_t
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["TUBES", "Toy"]
+    from reveal_bench.kinds.tasks.records import Rating
+
+__all__ = ["TUBES", "TUBES_KIND"]
 
 PLACES = ("film_id", "study_id", "patient_id")
 
 TUBES = Benchmark("tubes", "Tubes", "a test", "tubes", GROUPS, "all", ("percent_agreement",), 8, "open")  # type: ignore[arg-type]
 
 
-class Toy(Kind):
-    """Yes or no for each radiograph."""
+class TubeData(Data[TubeRecord]):
+    def key_of(self, record: TubeRecord) -> str:
+        return record.film_id
 
-    name: ClassVar = "tubes"
-    config: ClassVar = "tubes"
-    key: ClassVar = "film_id"
-    counted: ClassVar = "n_films"
+    def pictures(self, record: TubeRecord) -> tuple[PictureFile | None, ...]:
+        return ()
+
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
+        return TubeRecord(entry["film_id"], "", "", False)
+
+    def read_records(self, folder: Path, split: str) -> list[TubeRecord]:
+        shards = split_shards(folder, "tubes", split)
+        return [TubeRecord(**row) for shard in shards for row in pq.read_table(shard).to_pylist()]
+
+
+class TubeTable(Table[TubeRecord]):
     image_columns: ClassVar = ()
-    unit: ClassVar = "film"
-    question: ClassVar = "Is the tube of a radiograph in the right place? Answers are yes or no."
-    holds: ClassVar = "whether the tube is in the right place, one row per radiograph"
-    picture_words: ClassVar = "pictures are"
-    meanings: ClassVar = {
-        "film_id": "id of the radiograph; predictions name it",
-        "is_right": "whether the tube is well placed",
-    }
-    primary: ClassVar = "percent_agreement"
-    released: ClassVar = ("percent_agreement",)
-    outcomes: ClassVar = ("right", "wrong")
-    forms: ClassVar = ("labels",)
-    intervals: ClassVar = ("percentile",)
 
     def features(self, benchmark: Benchmark) -> Features:
         from datasets import Features, Value
 
         return Features({**{name: Value("string") for name in PLACES}, "is_right": Value("bool")})
 
-    def pictures(self, record: TubeRecord) -> tuple[PictureFile | None, ...]:
-        return ()
-
     def row(self, record: TubeRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         return asdict(record)
 
     def blank(self, row: Row) -> Row:
         return {**row, "is_right": None}
+
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        return iter(())
+
+    def tally(self) -> TubeTally:
+        return TubeTally()
+
+
+class TubeQuestions(Questions[TubeRecord, TubeManifest]):
+    forms: ClassVar = ("labels",)
 
     def asked(self, record: TubeRecord, benchmark: Benchmark, asks: str) -> list[str]:
         return list(GROUPS)
@@ -85,38 +103,28 @@ class Toy(Kind):
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
         return {"film_id": row["film_id"]}
 
-    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        return iter(())
-
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         return list(GROUPS)
 
-    def case(self, record: TubeRecord) -> Case:
-        return Case(record.film_id, (), GROUPS, {})
-
-    def case_answers(
-        self, predictions: Sequence[Answer], records: Sequence[TubeRecord], rows: TubeRows, protocol: Mapping[str, Any]
-    ) -> dict[str, list[CaseAnswer]]:
-        return {}
-
-    def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
-        return TubeRecord(entry["film_id"], "", "", False)
-
-    def tally(self) -> TubeTally:
-        return TubeTally()
-
-    def holdout_tells(self, asks: str) -> str:
+    def manifest_disclosure(self, asks: str) -> str:
         return "The manifest names the films."
-
-    def read_records(self, folder: Path, split: str) -> list[TubeRecord]:
-        shards = split_shards(folder, self.config, split)
-        return [TubeRecord(**row) for shard in shards for row in pq.read_table(shard).to_pylist()]
 
     def read_manifest(self, folder: Path, split: str) -> TubeManifest:
         info = read_folder_info(folder)
         films = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").column("film_id").to_pylist()
         return TubeManifest(info.benchmark, info.version, split, tuple(films))
 
+    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        return (Question(film, form, ()) for film in self.read_manifest(folder, split).films)
+
+    def scope(self, manifest: TubeManifest) -> tuple[tuple[str, ...], int]:
+        return GROUPS, len(manifest.films)
+
+    def manifest_entries(self, manifest: TubeManifest) -> list[Row]:
+        return [{"asked": [film]} for film in manifest.films]
+
+
+class TubePredictions(Predictions[Answer, TubeManifest, TubeRows]):
     def lint(
         self,
         path: Path,
@@ -145,56 +153,94 @@ class Toy(Kind):
         kept = () if log.has_errors else tuple(found)
         return LintReport(log.file, "jsonl", len(found), tuple(log.problems), kept, (), {}, allow_missing)
 
-    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
-        return (Question(film, form, ()) for film in self.read_manifest(folder, split).films)
+    def from_answer(self, answer: ModelAnswer) -> list[Answer]:
+        return [Answer(answer.unit, bool(answer.labels))]
 
-    def prediction(self, answer: Any) -> Answer:
-        return Answer(answer.unit, bool(answer.labels))
+    def entries(self, key: str, answer: object) -> list[Row]:
+        return [fields_of("film_id", key, answer)]
 
     def to_jsonl(self, predictions: Iterable[Answer]) -> str:
         lines = (f'{{"film_id": "{p.film_id}", "is_right": {str(p.is_right).lower()}}}\n' for p in predictions)
         return "".join(lines)
 
-    def protocol(
-        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
-    ) -> dict[str, Any]:
+    def codec(self) -> TubeCodec:
+        return TubeCodec()
+
+    def example_upload(self) -> tuple[TubeManifest, str]:
+        return TubeManifest("tubes", "1", "test", ("a",)), '{"film_id": "a", "is_right": true}'
+
+
+class TubeScoring(Scoring[TubeRecord, Answer, TubeManifest, TubeRows]):
+    intervals: ClassVar = ("percentile",)
+
+    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
         return {}
 
     def score(
         self,
         predictions: Sequence[Answer],
-        records: Sequence[TubeRecord],
+        records: Iterable[TubeRecord],
         manifest: TubeManifest,
-        protocol: Mapping[str, Any],
-        ratings: Sequence[Any] = (),
+        protocol: Settings,
+        ratings: Sequence[Rating] = (),
     ) -> TubeRows:
-        return score_tubes(predictions, records)
+        return score_tubes(predictions, list(records))
+
+
+class TubeRelease(Release[Answer, TubeManifest, TubeRows]):
+    primary: ClassVar = "percent_agreement"
+    metrics: ClassVar = ("percent_agreement",)
+
+    def largest_cell(self, manifest: TubeManifest) -> tuple[int, str]:
+        return len(manifest.films), "films"
 
     def disclose(self, rows: TubeRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
         shown = GROUPS if len(rows) >= min_cell else ()
         estimates = rows.estimates(resampling.by("percentile")) if shown else []
         return disclosure_of_findings(estimates, GROUPS, shown, counted="films", min_cell=min_cell)
 
-    def scope(self, manifest: TubeManifest) -> tuple[tuple[str, ...], int]:
-        return GROUPS, len(manifest.films)
-
-    def manifest_entries(self, manifest: TubeManifest) -> list[dict[str, Any]]:
-        return [{"asked": [film]} for film in manifest.films]
-
-    def codec(self) -> Codec:
-        return TubeCodec()
-
-    def marks(
-        self, predictions: Sequence[Answer], manifest: TubeManifest, thresholds: float | Mapping[str, float]
-    ) -> Marks:
+    def marks(self, predictions: Sequence[Answer], manifest: TubeManifest, thresholds: Thresholds) -> Marks:
         answers: list[Item] = sorted((p.film_id, p.is_right) for p in predictions)
         return Marks(answers, set(answers))
 
     def signs(self, predictions: Sequence[Answer], manifest: TubeManifest) -> list[str]:
         return ["Every film has the same answer."] if len({p.is_right for p in predictions}) == 1 else []
 
-    def example_upload(self) -> tuple[TubeManifest, str]:
-        return TubeManifest("tubes", "1", "test", ("a",)), '{"film_id": "a", "is_right": true}'
+
+class TubeDisplay(Display[TubeRecord, Answer, TubeRows]):
+    question: ClassVar = "Is the tube of a radiograph in the right place? Answers are yes or no."
+    holds: ClassVar = "whether the tube is in the right place, one row per radiograph"
+    picture_words: ClassVar = "pictures are"
+    meanings: ClassVar = {
+        "film_id": "id of the radiograph; predictions name it",
+        "is_right": "whether the tube is well placed",
+    }
+    outcomes: ClassVar = ("right", "wrong")
+
+    def case(self, record: TubeRecord) -> Case:
+        return Case(record.film_id, (), GROUPS, {})
+
+    def case_answers(
+        self, predictions: Sequence[Answer], records: Sequence[TubeRecord], rows: TubeRows, protocol: Settings
+    ) -> dict[str, list[CaseAnswer]]:
+        return {}
+
+
+TUBES_KIND: Kind[TubeRecord, Answer, TubeManifest, TubeRows, object] = Kind(
+    name="tubes",
+    config="tubes",
+    key="film_id",
+    counted="n_films",
+    unit="film",
+    data=TubeData(),
+    table=TubeTable(),
+    questions=TubeQuestions(),
+    predictions=TubePredictions(),
+    scoring=TubeScoring(),
+    release=TubeRelease(),
+    display=TubeDisplay(),
+)
+"""Yes or no for each radiograph."""
 
 
 @dataclass
@@ -213,13 +259,13 @@ class TubeTally(Tally):
         return f"{self.positives[0]} of {self.n_rows} tubes are in the right place."
 
 
-class TubeCodec(Codec):
+class TubeCodec(Codec[Answer, TubeManifest, TubeRows]):
     """Indices of films and answers."""
 
     predictions: ClassVar[Fields] = {"film": ("<u4", 1), "is_right": ("|b1", 1)}
     rows: ClassVar[Fields] = {"text": ("|u1", 1), "is_correct": ("<f8", 1), "tubes": ("|b1", 1)}
 
-    def manifest_from(self, raw: dict[str, Any]) -> TubeManifest:
+    def manifest_from(self, raw: Row) -> TubeManifest:
         return TubeManifest(**{**raw, "films": tuple(raw["films"])})
 
     def arrays_of(self, predictions: Sequence[Answer], manifest: TubeManifest) -> Arrays:

@@ -77,7 +77,7 @@ def made_at_home(run: Run) -> list[Path]:
     for (name, upload), manifest in product(stored.items(), manifests):
         key = name, f"{manifest.benchmark} {manifest.version}"
         if key not in run.made:
-            report = KINDS[manifest.kind].lint(upload, manifest, allow_missing=True, limits=BOARD_LIMITS)
+            report = KINDS[manifest.kind].predictions.lint(upload, manifest, allow_missing=True, limits=BOARD_LIMITS)
             arrays = BytesIO()
             if report.ok:
                 write_canonical(arrays, report.predictions, manifest)

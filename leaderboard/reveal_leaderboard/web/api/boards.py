@@ -86,7 +86,7 @@ def _add_benchmarks(router: APIRouter, services: Services) -> None:
 
 
 def _rows(published: Published) -> list[ManifestRow]:
-    return [ManifestRow(**row) for row in KINDS[published.kind].manifest_entries(published.manifest)]
+    return [ManifestRow(**row) for row in KINDS[published.kind].questions.manifest_entries(published.manifest)]
 
 
 def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
@@ -94,7 +94,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         board = stored_boards.board(connection, published.name)
         shown = [row.version for row in stored_boards.list_versions(connection, published.name)]
     assert board is not None, "a benchmark that is served has a board"
-    uses_grid = KINDS[published.kind].uses_grid
+    uses_grid = KINDS[published.kind].questions.uses_grid
     quota = published.quota(services.settings.of(published.name))
     return BenchmarkDocument(
         name=published.name,

@@ -36,7 +36,7 @@ def opening(board: Standings, films: Sequence[tuple[str, str, str]] = ()) -> str
     first = [entry for entry in placed if entry.tier == placed[0].tier]
     figure = first[0].figure(board.primary.name) if first else None
     beside = references_of(board, board.primary.name)
-    question = re.split(r"(?<=[?.]) ", kind.question)[0]
+    question = re.split(r"(?<=[?.]) ", kind.display.question)[0]
     return draw(PAGE, "opening", board, question, kind.items, first, figure, beside, films)
 
 

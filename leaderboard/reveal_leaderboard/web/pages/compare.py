@@ -39,7 +39,7 @@ NOT_THERE = "It was withdrawn, its team shows another one of this model, or it i
 
 log = logging.getLogger(__name__)
 
-RATED = [kind.name for kind in KINDS.values() if kind.scored_by == "readers"]
+RATED = [kind.name for kind in KINDS.values() if kind.scoring.scored_by == "readers"]
 LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
 """The scale of differences reaches at least so far: in fractions, and in points of a scale from 1 to 5."""
 

@@ -1,0 +1,514 @@
+"""The parts of a kind of benchmark: everything that differs between kinds, as typed protocols.
+
+A kind implements a part by a class that names the protocol as its base, with its own types for the parameters::
+
+    class StudyData(Data[StudyRecord]): ...
+
+Heavy modules (pyarrow, datasets, the scorers) are imported inside methods, so that importing a kind is light and a type
+checker follows every call. Each method that overrides one of these carries :func:`override`: a misspelt name is an
+error of ``mypy``, and so are an attribute left out, a dropped parameter and another return type.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.report import LintReport
+from reveal_bench.entries.source import Limits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Features
+    from typing_extensions import override as override  # at run time it would cost a tenth of the start-up
+
+    from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.kinds.canonical import Codec, Marks
+    from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.questions import Answer, Question
+    from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.scored import Curves, Disclosure, Rows
+    from reveal_bench.kinds.tally import Tally
+    from reveal_bench.kinds.tasks.records import Rating
+    from reveal_bench.metrics.intervals import Interval, Resampling
+else:
+
+    def override(method):
+        """Return `method`; for a type checker it is `typing.override`."""
+        return method
+
+
+class Manifest(Protocol):
+    """What a split asks, a dataclass; all that a linter may know. `kind` is a key of KINDS."""
+
+    kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def benchmark(self) -> str: ...  # noqa: D102
+    @property
+    def version(self) -> str: ...  # noqa: D102
+    @property
+    def split(self) -> str: ...  # noqa: D102
+
+
+RecordT = TypeVar("RecordT")
+"""A row of a dataset folder with its references."""
+RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
+PredictionT = TypeVar("PredictionT")
+"""A checked prediction."""
+PredictionT_contra = TypeVar("PredictionT_contra", contravariant=True)
+ManifestT = TypeVar("ManifestT", bound=Manifest)
+"""What a split asks."""
+ManifestT_contra = TypeVar("ManifestT_contra", bound=Manifest, contravariant=True)
+RowsT = TypeVar("RowsT", bound="Rows")
+"""Scored rows."""
+RowsT_contra = TypeVar("RowsT_contra", bound="Rows", contravariant=True)
+ReadingT = TypeVar("ReadingT")
+"""What one reader said of one record."""
+
+Thresholds = float | Mapping[str, float]
+"""One threshold for all findings, or finding -> threshold."""
+Settings = Mapping[str, Any]
+"""What scores depend on beside predictions and references, as the scored document says it (JSON values)."""
+
+
+def fields_of(key_name: str, key: str, answer: object) -> Row:
+    """Return the fields of a prediction from an answer of a mapping ``{key: answer}``."""
+    return {key_name: key, **(answer if isinstance(answer, Mapping) else {"answer": answer})}
+
+
+class Data(Protocol[RecordT]):
+    """The records of a dataset folder: rows with their references."""
+
+    @abstractmethod
+    def read_records(self, folder: Path, split: str) -> list[RecordT]:
+        """Return the records of `split`, without pixels, in file order."""
+
+    def read_references(self, folder: Path, split: str) -> list[RecordT]:
+        """Return the records with no more than scoring and :meth:`Display.case` need."""
+        return self.read_records(folder, split)
+
+    def each_reference(self, folder: Path, split: str) -> Iterable[RecordT]:
+        """Return the records of :meth:`read_references`, perhaps read a few at a time."""
+        return self.read_references(folder, split)
+
+    @abstractmethod
+    def key_of(self, record: RecordT) -> str:
+        """Return the key of a record."""
+
+    @abstractmethod
+    def pictures(self, record: RecordT) -> tuple[PictureFile | None, ...]:
+        """Return the image files of `record`, None for a missing one."""
+
+    def has_pixels(self, record: RecordT) -> bool:
+        """Return True if images can be embedded for `record`."""
+        pictures = self.pictures(record)
+        return bool(pictures) and None not in pictures
+
+    def without_image_bytes(self, record: RecordT) -> RecordT:
+        """Return `record` without images that it holds itself, for a folder whose pixels are withheld."""
+        return record
+
+    @abstractmethod
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> RecordT:
+        """Return a record that knows no more than an entry of the manifest."""
+
+    def fused(self, records: Iterable[RecordT], how: str, iou: float) -> tuple[Iterator[RecordT], str]:
+        """Return records whose references are made of single readers' boxes, and the card's sentence on it.
+
+        Raises
+        ------
+        ValueError
+            If this kind has no such method.
+        """
+        raise ArgumentError("fuse", "must be left out: readers' boxes are fused only for detection", repr(how))
+
+
+class Table(Protocol[RecordT_contra]):
+    """The main config of a dataset folder: its columns and rows.
+
+    Attributes
+    ----------
+    image_columns : columns that hold images
+    side_config : config of a table that is made from each record, or None
+    """
+
+    image_columns: ClassVar[tuple[str, ...]]
+    side_config: ClassVar[str | None] = None
+
+    @abstractmethod
+    def features(self, benchmark: Benchmark) -> Features:
+        """Return the features of the main config."""
+
+    def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
+        """Return the columns of the main config, without importing `datasets` if the kind knows them."""
+        return tuple(self.features(benchmark))
+
+    def side_features(self, benchmark: Benchmark) -> Features:
+        """Return the features of the side config."""
+        raise LookupError("there is no side config")
+
+    def side_rows(self, record: RecordT_contra, benchmark: Benchmark) -> list[Row]:
+        """Return the rows of the side config that are made from `record`."""
+        return []
+
+    def further_features(self) -> dict[str, Features]:
+        """Return the features of further configs that a folder of this kind may have."""
+        return {}
+
+    @abstractmethod
+    def row(self, record: RecordT_contra, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+        """Return the row of `record` with its developed images."""
+
+    @abstractmethod
+    def blank(self, row: Row) -> Row:
+        """Return `row` as an input without references."""
+
+    def without_pixels(self, row: Row) -> Row:
+        """Return `row` as the private folder of a holdout keeps it."""
+        empty: Row = {name: None if row[name] is None or isinstance(row[name], dict) else [None] * len(row[name])
+                      for name in self.image_columns}  # fmt: skip
+        for name in ("image_facts", "prior_image_facts"):
+            if name in row:
+                empty[name] = [{**facts, "pixel_pipeline": "withheld"} for facts in row[name]]
+        if "pixel_pipeline" in row:
+            empty["pixel_pipeline"] = "withheld"
+        return {**row, **empty}
+
+    @abstractmethod
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        """Yield the problems of a row, except in its images and masks: (field, rule, value)."""
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """Return empty counts for the rows of a split."""
+
+
+class Questions(Protocol[RecordT_contra, ManifestT]):
+    """What a split asks: its manifest, and the questions that a model gets.
+
+    Attributes
+    ----------
+    forms : forms that a model's answer may have, the default first
+    has_prompts : True if a model needs more of a row than its manifest entry and images
+    uses_grid : True if answers may be cells of a grid
+    has_several_places : True if each of several places of a finding on an image is an answer
+    asked_column : name for a question's finding, label or category in a table of questions
+    """
+
+    forms: ClassVar[tuple[str, ...]]
+    has_prompts: ClassVar[bool] = False
+    uses_grid: ClassVar[bool] = False
+    has_several_places: ClassVar[bool] = False
+    asked_column: ClassVar[str] = "finding"
+
+    @abstractmethod
+    def read_manifest(self, folder: Path, split: str) -> ManifestT:
+        """Return what `split` asks."""
+
+    @abstractmethod
+    def manifest_schema(self) -> pa.Schema:
+        """Return the columns of the public manifest."""
+
+    @abstractmethod
+    def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
+        """Return the manifest's entry of `row`."""
+
+    @abstractmethod
+    def manifest_entries(self, manifest: ManifestT) -> list[Row]:
+        """Return every question of a split in the form of the board's API."""
+
+    @abstractmethod
+    def scope(self, manifest: ManifestT) -> tuple[tuple[str, ...], int]:
+        """Return what a board's scores may be of, in table order, and how many rows a split asks for."""
+
+    @abstractmethod
+    def asked(self, record: RecordT_contra, benchmark: Benchmark, asks: str) -> list[str]:
+        """Return what a model is asked of `record`."""
+
+    @abstractmethod
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """Return what a model is asked of a row, as the manifest must say."""
+
+    @abstractmethod
+    def manifest_disclosure(self, asks: str) -> str:
+        """Return the card's sentence on what the manifest reveals of a holdout."""
+
+    @abstractmethod
+    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """Yield the questions of a split in the order of the manifest, for answers of a form of :attr:`forms`."""
+
+
+class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
+    """Prediction files: how they are checked, written, made of answers and kept as arrays.
+
+    Attributes
+    ----------
+    names_places : True if answers are places on images, so that there are baselines that do not look
+    reads_parquet : True if a prediction file may be Parquet
+    confidence_field : field of a prediction with the confidence of a system; None if answers have none
+    """
+
+    names_places: ClassVar[bool] = False
+    reads_parquet: ClassVar[bool] = False
+    confidence_field: ClassVar[str | None] = None
+
+    @abstractmethod
+    def lint(
+        self,
+        path: Path,
+        manifest: ManifestT,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        """Read and check a prediction file.
+
+        Parameters
+        ----------
+        grid : cells per side, for kinds whose answers may be grid cells
+        allow_missing : accept a file that leaves questions unanswered
+        leave_out_unknown : leave out answers to what the split does not ask, instead of refusing them
+        limits : how large the file and its parts may be
+        name : to show for the file; that of `path` unless given
+        """
+
+    @abstractmethod
+    def to_jsonl(self, predictions: Iterable[PredictionT]) -> str:
+        """Return checked predictions as a prediction file."""
+
+    @abstractmethod
+    def from_answer(self, answer: Answer) -> list[PredictionT]:
+        """Return the predictions that a model's answer to one question makes."""
+
+    def entry(self, fields: Row) -> Row:
+        """Return a prediction from Python, with the fields of a prediction file, as a line of one, unchecked."""
+        return dict(fields)
+
+    @abstractmethod
+    def entries(self, key: str, answer: object) -> list[Row]:
+        """Return an answer of a mapping ``{key: answer}`` from Python as lines of a prediction file, unchecked."""
+
+    def answers_at(
+        self, places: Sequence[PredictionT], manifest: ManifestT, *, shares: Mapping[str, float] | None, seed: int
+    ) -> list[PredictionT]:
+        """Return places that a baseline names as predictions of this kind.
+
+        Parameters
+        ----------
+        places : points, cells, boxes or masks, at most one per image and finding
+        shares : finding -> proportion of images that have it, if the baseline knows it
+        seed : of random draws
+        """
+        return list(places)
+
+    @abstractmethod
+    def codec(self) -> Codec[PredictionT, ManifestT, RowsT]:
+        """Return what turns predictions, rows and manifest into arrays and back."""
+
+    @abstractmethod
+    def example_upload(self) -> tuple[ManifestT, str]:
+        """Return a manifest and a clean file of one prediction or more: reading it loads all that reading needs."""
+
+    def example_rows(self) -> list[RowsT]:
+        """Return rows of an example: scoring them compiled all that scoring needs."""
+        return []
+
+
+class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, RowsT]):
+    """How predictions are scored.
+
+    Attributes
+    ----------
+    intervals : intervals that scores may have, the default first
+    has_strata : True if strata are reported by default
+    missing_as : what a missing answer may count as, the default first
+    criteria : by which an answer can be a hit, the default first; empty if there is no choice
+    scored_by : "program", or "readers" whose ratings make the scores
+    """
+
+    intervals: ClassVar[tuple[Interval, ...]] = ("jackknife", "percentile", "bca")
+    has_strata: ClassVar[bool] = False
+    missing_as: ClassVar[tuple[str, ...]] = ("miss",)
+    criteria: ClassVar[tuple[str, ...]] = ()
+    scored_by: ClassVar[str] = "program"
+
+    @property
+    def can_be_probed(self) -> bool:
+        """True if a score reveals labels that are held out: what readers judged was never held out."""
+        return self.scored_by == "program"
+
+    @abstractmethod
+    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+        """Return what scores depend on beside predictions and references."""
+
+    @abstractmethod
+    def score(
+        self,
+        predictions: Sequence[PredictionT_contra],
+        records: Iterable[RecordT_contra],
+        manifest: ManifestT_contra,
+        protocol: Settings,
+        ratings: Sequence[Rating] = (),
+    ) -> RowsT:
+        """Return checked predictions scored against references, or by the `ratings` of readers."""
+
+    def curves(self, rows: RowsT, resampling: Resampling) -> Curves | None:
+        """Return what a system finds at every threshold; None for a kind without detections."""
+        return None
+
+
+class Readers(Protocol[RecordT, PredictionT, ReadingT]):
+    """How the readings of single readers become references and predictions."""
+
+    @abstractmethod
+    def readings(self, folder: Path, split: str, records: Sequence[RecordT]) -> Mapping[str, Mapping[str, ReadingT]]:
+        """Return reader -> key -> what that reader said of a record; empty if the folder keeps no readings."""
+
+    @abstractmethod
+    def agreed(self, record: RecordT, said: Sequence[ReadingT], at_least: int) -> ReadingT:
+        """Return what at least so many of several readers said of `record`."""
+
+    @abstractmethod
+    def by_reading(self, record: RecordT, said: ReadingT) -> RecordT:
+        """Return `record` with a reading as its reference."""
+
+    @abstractmethod
+    def answers_of(self, record: RecordT, said: ReadingT) -> list[PredictionT]:
+        """Return a reading as predictions."""
+
+
+class Exchange(Protocol[RecordT_contra, PredictionT, ManifestT_contra]):
+    """How references and predictions travel to annotation tools and back."""
+
+    @abstractmethod
+    def drawn_references(self, records: Sequence[RecordT_contra], manifest: ManifestT_contra) -> Annotations:
+        """Return what readers drew or said."""
+
+    @abstractmethod
+    def drawn_predictions(
+        self, predictions: Sequence[PredictionT], records: Sequence[RecordT_contra], manifest: ManifestT_contra
+    ) -> Annotations:
+        """Return what a model drew or said."""
+
+    @abstractmethod
+    def to_predictions(self, annotations: Annotations) -> tuple[list[PredictionT], list[str]]:
+        """Return what one reader or model drew or said as predictions, and in words what they could not keep."""
+
+
+class Release(Protocol[PredictionT_contra, ManifestT_contra, RowsT_contra]):
+    """What a board shows and releases.
+
+    Attributes
+    ----------
+    primary : metric whose macro ranks
+    fallback_metrics : metrics whose macro ranks if there is none of `primary`
+    metrics : metrics that a board may show, in the order of its columns
+    positional_metrics : those of them that score places which a sender marks and can move, one by one
+    requires_negatives : True if a finding is shown only if it is absent from as many items as it needs cases
+    most_answers : (so many items held out or more, so many scored submissions of a team on a version), ascending from
+        0: with more, five teams who collude learn too much, see "What colluding teams can learn" in the operator's
+        guide
+    """
+
+    primary: ClassVar[str]
+    fallback_metrics: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[str, ...]]
+    positional_metrics: ClassVar[tuple[str, ...]] = ()
+    requires_negatives: ClassVar[bool] = False
+    most_answers: ClassVar[tuple[tuple[int, int], ...]] = ((0, 3),)
+
+    def answers_on(self, n_items: int) -> int:
+        """Return the most scored submissions of a team on a version that holds out `n_items`.
+
+        Examples
+        --------
+        >>> from reveal_bench.kinds import KINDS
+        >>> KINDS["findings"].release.answers_on(299), KINDS["findings"].release.answers_on(300)
+        (2, 3)
+        """
+        return [answers for least, answers in self.most_answers if n_items >= least][-1]
+
+    def least_items(self, min_cell: int) -> int:
+        """Return the fewest items held out with which a board can show a score, if a finding needs `min_cell` cases."""
+        return 2 * min_cell if self.requires_negatives else min_cell
+
+    @abstractmethod
+    def largest_cell(self, manifest: ManifestT_contra) -> tuple[int, str]:
+        """Return the most items of a split that one score can be of, and their name, as far as the manifest says."""
+
+    @abstractmethod
+    def disclose(self, rows: RowsT_contra, resampling: Resampling, *, min_cell: int) -> Disclosure:
+        """Return what may be shown of one submission's rows on a holdout, with intervals, before it is rounded."""
+
+    @abstractmethod
+    def marks(
+        self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra, thresholds: Thresholds
+    ) -> Marks:
+        """Return that by which two files of predictions are found to be the same, or nearly so."""
+
+    @abstractmethod
+    def signs(self, predictions: Sequence[PredictionT_contra], manifest: ManifestT_contra) -> list[str]:
+        """Return signs, for moderators, that a file asks the scorer rather than answers for a model.
+
+        They deter, they do not bound anything, and they never refuse a submission.
+        """
+
+
+class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
+    """What people see: the words of dataset cards and run reports, and cases with answers.
+
+    Attributes
+    ----------
+    question : what is asked, for the card
+    asked_in_words : the same in one sentence or two
+    holds : what rows of the main config hold
+    picture_words : where images are, with a verb
+    outcomes : names of a right and a wrong answer; None if readers judge
+    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
+    scored_in_words, compared_in_words : that report's sentences on how answers count, and on intervals and p; `{n}` is
+        the number of resamples
+    """
+
+    question: ClassVar[str]
+    asked_in_words: ClassVar[str] = ""
+    holds: ClassVar[str]
+    picture_words: ClassVar[str]
+    outcomes: ClassVar[tuple[str, str] | None]
+    run_report: ClassVar[str] = "scores"
+    scored_in_words: ClassVar[str] = (
+        "What a run leaves without a prediction counts as negative for every finding. Probabilities become decisions "
+        "at 0.5."
+    )
+    compared_in_words: ClassVar[str] = (
+        "; those of AUROC and average precision hold percentiles over {n} resamples. Differences are paired by "
+        "patient; p comes from flips of patients' signs."
+    )
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """Meanings of the columns that only this kind has, for the card."""
+        return {}
+
+    @abstractmethod
+    def case(self, record: RecordT_contra) -> Case:
+        """Return a record with its references, as it is shown."""
+
+    @abstractmethod
+    def case_answers(
+        self,
+        predictions: Sequence[PredictionT_contra],
+        records: Sequence[RecordT_contra],
+        rows: RowsT_contra,
+        protocol: Settings,
+    ) -> Mapping[str, Sequence[CaseAnswer]]:
+        """Return key -> what a system answered, with outcomes of `rows`, None if readers score."""
