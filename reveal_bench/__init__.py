@@ -62,7 +62,8 @@ _HOME = dict.fromkeys(__all__, "api") | {
     "summarize": "api.scores",
 }
 
-__getattr__ = getter(__name__, _HOME)
+if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+    __getattr__ = getter(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -67,7 +67,8 @@ __all__ = [
     "tune_gates", "tune_saliency",
 ]  # fmt: skip
 
-__getattr__ = getter(__name__, {name: module for module, names in _NAMES.items() for name in names})
+if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+    __getattr__ = getter(__name__, {name: module for module, names in _NAMES.items() for name in names})
 
 
 def __dir__() -> list[str]:

@@ -57,4 +57,5 @@ _HOME = {
 }
 
 
-__getattr__ = getter(__name__, _HOME)
+if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+    __getattr__ = getter(__name__, _HOME)

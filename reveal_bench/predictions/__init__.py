@@ -38,4 +38,5 @@ __all__ = [
     "lint_predictions", "lint_tasks", "predictions_to_jsonl",
 ]  # fmt: skip
 
-__getattr__ = getter("reveal_bench", _HOME)
+if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+    __getattr__ = getter("reveal_bench", _HOME)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Resampling
@@ -22,6 +23,16 @@ __all__ = ["studies", "tasks"]
 def figure(document, metric, finding="macro"):
     (found,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
     return found
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_file_is_checked_within_limits_and_under_its_name(kind, tmp_path) -> None:
+    manifest, text = kind.predictions.example_upload()
+    path = tmp_path / "predictions.jsonl"
+    path.write_text(text)
+    assert kind.predictions.lint(path, manifest).ok
+    report = kind.predictions.lint(path, manifest, limits=Limits(file_bytes=len(text) - 1), name="sent.jsonl")
+    assert (report.file, [problem.rule for problem in report.problems]) == ("sent.jsonl", ["file-size"])
 
 
 def test_findings_are_compared_and_ranked(studies) -> None:

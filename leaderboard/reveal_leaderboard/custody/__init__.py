@@ -39,4 +39,5 @@ _WHERE |= dict.fromkeys(("Lint", "Parsed"), "answers")
 
 
 # A template imports modules of this package, and must not get the server's with them
-__getattr__ = getter(__name__, _WHERE)
+if not TYPE_CHECKING:  # a checker then refuses a name that is misspelt
+    __getattr__ = getter(__name__, _WHERE)
