@@ -18,15 +18,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from reveal_bench.arguments import Problem
-from reveal_bench.files import parse_json
+from reveal_bench.files import parse_json, where_not_utf8
 
 MOST_EXACT = 10**15
 """From here on a number in a sheet may have lost digits."""
 
 _SEPARATORS = ",;|"
+_REMEDY = ": save the table as CSV UTF-8"
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?\s*', re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
 _ALWAYS_UNPACKED = 64 << 20  # bytes, whatever the ratio
@@ -70,10 +71,17 @@ class TableError(ValueError):
         self.problem = problem
 
 
+class ProblemSink(Protocol):
+    """Takes up problems one by one, as a list does."""
+
+    def append(self, problem: Problem, /) -> None:
+        """Take up a problem."""
+
+
 class TableNotes:
     """One table's name, limits, format, and where its problems go."""
 
-    def __init__(self, file: str, problems: list[Problem] | None, limits: TableLimits) -> None:
+    def __init__(self, file: str, problems: ProblemSink | None, limits: TableLimits) -> None:
         self.file, self.limits = file, limits
         self.format = "csv"
         self.separator = ","
@@ -104,7 +112,7 @@ class TableNotes:
         except FileNotFoundError:
             self.is_broken = True
             self.note("file", "must exist", "none")
-        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error, ValueError, RecursionError) as error:
+        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, ValueError, RecursionError) as error:
             self.is_broken = True
             encoding = "" if self.format in ("xlsx", "parquet") else " in UTF-8"
             self.note("file", f"must be readable as {self.format}{encoding}", str(error)[:200])
@@ -122,6 +130,9 @@ def numbered_rows(
     """Numbered rows of the format that suffix and content say, the header first."""
     limits = notes.limits
     if isinstance(source, bytes):
+        line, byte = where_not_utf8(source)
+        if byte != "none":  # at once, before any row
+            raise notes.error("file", f"must be UTF-8{_REMEDY}", f"the byte {byte}", line)
         return _text_rows(io.BytesIO(source), limits.unpacked_bytes, notes, opened)
     size = _file_size(source, within, notes)
     file = opened.enter_context(source.open("rb"))
@@ -182,7 +193,7 @@ def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "
         except UnicodeDecodeError as error:
             byte = f"the byte 0x{raw[error.start]:02x}"
             raise notes.error("file", f"must be UTF-8{remedy}", byte, number) from None
-        if "\r" in text[:-2]:  # old line ends
+        if "\r" in text and "\r" in text[:-2]:  # old line ends
             yield from io.StringIO(text, newline="")
         else:
             yield text
@@ -190,7 +201,7 @@ def _lines(stream: BinaryIO, most_bytes: int, notes: TableNotes, remedy: str = "
 
 def _text_rows(stream: Any, most_bytes: int, notes: TableNotes, opened: ExitStack) -> Numbered:
     opened.enter_context(_fields_up_to(notes.limits.line_bytes))
-    lines = _lines(stream, most_bytes, notes, ": save the table as CSV UTF-8")
+    lines = _lines(stream, most_bytes, notes, _REMEDY)
     first, head = 1, next(lines, "")
     declared = _SEPARATOR_LINE.fullmatch(head)
     if declared is not None:
@@ -200,7 +211,7 @@ def _text_rows(stream: Any, most_bytes: int, notes: TableNotes, opened: ExitStac
         blank.append(head)
         head = next(lines, "")
     notes.separator = declared[1] if declared is not None else _separator(head)
-    return _records(itertools.chain(blank, [head], lines), first, notes.separator)
+    return _records(itertools.chain(blank, [head], lines), first, notes)
 
 
 def _separator(head: str) -> str:
@@ -208,13 +219,16 @@ def _separator(head: str) -> str:
     return "\t" if "\t" in bare else max(_SEPARATORS, key=bare.count)
 
 
-def _records(lines: Iterable[str], first: int, separator: str) -> Numbered:
+def _records(lines: Iterable[str], first: int, notes: TableNotes) -> Numbered:
     """The cells of each row with the number of the line that it begins in."""
-    records = csv.reader(lines, delimiter=separator, strict=True)
+    records = csv.reader(lines, delimiter=notes.separator, strict=True)
     number = first
-    for cells in records:
-        yield number, cells
-        number = first + records.line_num
+    try:
+        for cells in records:
+            yield number, cells
+            number = first + records.line_num
+    except csv.Error as error:  # such as a quotation mark without its partner
+        raise notes.error("file", "must be readable as csv in UTF-8", error, number) from None
 
 
 @contextmanager

@@ -29,10 +29,11 @@ from typing import Any
 
 from reveal_bench.arguments import Problem
 from reveal_bench.findings import hint
-from reveal_bench.table_formats import Numbered, TableError, TableLimits, TableNotes, numbered_rows
+from reveal_bench.table_formats import Numbered, ProblemSink, TableError, TableLimits, TableNotes, numbered_rows
 
 __all__ = [
     "TABLE_SUFFIXES",
+    "DECIMAL_POINT",
     "InputTable",
     "Problem",
     "TableError",
@@ -40,6 +41,7 @@ __all__ = [
     "TableReader",
     "TableRow",
     "columns_of",
+    "has_decimal_comma",
     "missing_columns",
     "open_table",
     "plain_text",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")
+DECIMAL_POINT = "must have a decimal point where it has a decimal comma"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 
 
@@ -94,6 +97,11 @@ class TableRow(Mapping[str, str]):
         value = self.value(column)
         return value if isinstance(value, str) else plain_text(value)
 
+    @property
+    def texts(self) -> list[str]:
+        """All cells as text, in the order of the columns."""
+        return [value if isinstance(value, str) else plain_text(value) for value in self._values]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._header.columns)
 
@@ -121,6 +129,11 @@ class InputTable:
         header = _Header(self.file, [rename(name) for name in self.columns])
         rows = tuple(TableRow(header, row.number, row._values) for row in self.rows)
         return InputTable(self.file, header.columns, rows)
+
+
+def has_decimal_comma(text: str) -> bool:
+    """Return whether a cell is a number written with a decimal comma, such as "0,5"."""
+    return "," in text and _DECIMAL_COMMA.fullmatch(text) is not None
 
 
 def missing_columns(table: InputTable, columns: Iterable[str], *, named_in: str = "") -> list[Problem]:
@@ -184,7 +197,7 @@ def scan_table(
 def open_table(
     source: Path | bytes,
     name: str | None = None,
-    problems: list[Problem] | None = None,
+    problems: ProblemSink | None = None,
     *,
     columns: Collection[str] | None = None,
     limits: TableLimits = TableLimits(),
@@ -235,7 +248,7 @@ class TableReader(TableNotes):
     """A table that is being read: its `columns`, and its rows by iterating once."""
 
     def __init__(
-        self, file: str, problems: list[Problem] | None, limits: TableLimits, *, verbatim: bool, objects: bool
+        self, file: str, problems: ProblemSink | None, limits: TableLimits, *, verbatim: bool, objects: bool
     ) -> None:
         super().__init__(file, problems, limits)
         self.columns: tuple[str, ...] = ()
@@ -291,17 +304,18 @@ class TableReader(TableNotes):
 
     def _not_blank(self, numbered: Numbered) -> Numbered:
         """The rows that hold something; blank ones count towards the limit."""
+        strip = str.strip if self.format == "csv" else plain_text
         for n_rows, (number, cells) in enumerate(numbered):
             if n_rows > self.limits.rows:
                 raise self.error("rows", f"must be at most {self.limits.rows:,}", "more", number)
-            if any(cell and not (isinstance(cell, str) and cell.isspace()) for cell in cells):
+            if any(map(strip, cells)):
                 yield number, cells
 
     def _cells(self, rows: Numbered, n_columns: int) -> Numbered:
         """The rows that have a cell for every column."""
         is_stripped = self.format == "csv" and not self._verbatim
         for number, cells in rows:
-            values = [cell.strip() for cell in cells] if is_stripped else cells
+            values = list(map(str.strip, cells)) if is_stripped else cells
             if len(values) != n_columns:
                 if len(values) < n_columns or any(plain_text(value) for value in values[n_columns:]):
                     self.note("row", f"must have {n_columns} cells, as the head has", len(values), number)
@@ -313,8 +327,8 @@ class TableReader(TableNotes):
 
     def _has_decimal_comma(self, values: Sequence[str], number: int) -> bool:
         for column, value in zip(self.columns, values, strict=True):
-            if "," in value and _DECIMAL_COMMA.fullmatch(value):
-                self.note(column, "must have a decimal point where it has a decimal comma", repr(value), number)
+            if has_decimal_comma(value):
+                self.note(column, DECIMAL_POINT, repr(value), number)
                 return True
         return False
 

@@ -14,17 +14,18 @@ held once and their expanded size is known before they are expanded.
 
 from __future__ import annotations
 
-import csv
 import re
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+from reveal_bench.arguments import Problem
 from reveal_bench.entries.hints import name_hint
 from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
+from reveal_bench.table_formats import expanded_bytes, values_of
+from reveal_bench.tables import DECIMAL_POINT, TableLimits, TableReader, TableRow, has_decimal_comma, open_table
 
 _TEXT_COLUMNS = ("image_id", "finding", "cell", "counts")
 _NUMBER_COLUMNS = ("x", "y", "width", "height", "size_h", "size_w", "score")
@@ -35,76 +36,83 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _NUMBER_CHARACTERS = 40
 _BATCH_ROWS = 1024
-_LIMIT = threading.Lock()
-_FIELD_BYTES = [csv.field_size_limit()]
-"""What the tables that are being read want of :func:`csv.field_size_limit`, after what it is otherwise."""
 
 
-def read_csv(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
-    """Yield the rows of a CSV or TSV file; `line` is the line on which a row ends, the header being line 1."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        message = f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}"
-        log.refuse("encoding", message, line=line, hint="save the table as CSV UTF-8")
-        return
-    reader = csv.reader(_lines(text, limits, log), delimiter=separator, strict=True)
-    try:
-        with _fields_up_to(limits.line_bytes):
-            header = next(reader, [])
-            if _check_columns(header, limits, log):
-                yield from _csv_rows(reader, header, limits, log)
-    except csv.Error as error:
-        hint = "is there a quotation mark without its partner?"
-        log.refuse("table-syntax", f"not a table: {error}", line=reader.line_num, hint=hint)
+def read_csv(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+    """Yield the rows of a CSV or TSV file; `line` is the line in which a row begins."""
+    with open_rows(data, limits, log, most_columns=limits.columns) as table:
+        names = [name.casefold() if name.casefold() in _COLUMNS else name for name in table.columns]
+        if table.is_broken or not _check_columns(names, limits, log):
+            return
+        for row in table:
+            values = row_values(row, names, _NUMBER_COLUMNS, log)
+            if values is not None:
+                yield Entry(row.number, _fields(values))
 
 
 @contextmanager
-def _fields_up_to(n_bytes: int) -> Iterator[None]:
-    """Let fields be so large, as masks are: the standard library's limit is one for the process, and comes back."""
-    with _LIMIT:
-        _FIELD_BYTES.append(n_bytes)
-        csv.field_size_limit(max(_FIELD_BYTES))
-    try:
-        yield
-    finally:
-        with _LIMIT:
-            _FIELD_BYTES.remove(n_bytes)
-            csv.field_size_limit(max(_FIELD_BYTES))
+def open_rows(data: bytes, limits: Limits, log: ProblemLog, *, most_columns: int) -> Iterator[TableReader]:
+    """Open a table of predictions as :mod:`reveal_bench.tables` reads it; problems go to `log`."""
+    bounds = TableLimits(
+        unpacked_bytes=len(data), rows=limits.entries, columns=most_columns, line_bytes=limits.line_bytes
+    )
+    with open_table(data, log.file, _Logged(log), limits=bounds, verbatim=True) as table:
+        yield table
 
 
-def _lines(text: str, limits: Limits, log: ProblemLog) -> Iterator[str]:
-    """The lines of `text`, ends included, until one is too long; without splitting all of it at once."""
-    start = 0
-    number = 1
-    while start < len(text):
-        stop = text.find("\n", start) + 1 or len(text)
-        if stop - start > limits.line_bytes:
-            log.refuse("line-length", f"a line must have at most {limits.line_bytes} bytes", line=number)
-            return
-        yield text[start:stop]
-        start = stop
-        number += 1
+class _Logged:
+    """Puts the problems of a table into the log of a prediction file."""
+
+    _RULES: ClassVar = {
+        "row ": "row-length",
+        "line ": "line-length",
+        "rows ": "entries",
+        "columns must be at most": "columns",
+        "columns ": "duplicate-column",
+        "file must be UTF-8": "encoding",
+        "file must have a row": "missing-column",
+        "file ": "table-syntax",
+    }
+    """How a problem begins -> the linter's name of its rule."""
+    _HINTS: ClassVar = {
+        "encoding": "save the table as CSV UTF-8",
+        "table-syntax": "is there a quotation mark without its partner?",
+    }
+
+    def __init__(self, log: ProblemLog) -> None:
+        self._log = log
+
+    def append(self, problem: Problem) -> None:
+        """Note it; whatever is wrong with more than one row ends the reading."""
+        message = f"{problem.field} {problem.rule}"
+        rule = next(rule for start, rule in self._RULES.items() if message.startswith(start))
+        line = problem.row if isinstance(problem.row, int) else None
+        if rule == "row-length":
+            self._log.error(rule, f"a {message}", line=line, value=problem.value)
+        elif rule == "duplicate-column":
+            names = problem.value.removesuffix(" more than once")
+            self._log.error(rule, "a column may occur only once", line=line, field=names[:50], value=names)
+            self._log.stopped = True
+        else:
+            self._log.refuse(rule, f"the {message}", line=line, value=problem.value, hint=self._HINTS.get(rule, ""))
 
 
-def _csv_rows(reader: Any, header: Sequence[str], limits: Limits, log: ProblemLog) -> Iterator[Entry]:
-    for n_rows, row in enumerate(reader, start=1):
-        line = reader.line_num
-        if n_rows > limits.entries:
-            log.refuse("entries", f"a file may have at most {limits.entries} rows", line=line)
-            return
-        if len(row) != len(header):
-            if row:
-                message = f"a row must have {len(header)} values, as the header has"
-                log.error("row-length", message, line=line, value=row)
+def row_values(
+    row: TableRow, names: Sequence[str], numbers: Collection[str], log: ProblemLog
+) -> dict[str, object] | None:
+    """The cells that are given, those of the columns `numbers` as numbers; None after noting a decimal comma."""
+    values: dict[str, object] = {}
+    for name, text in zip(names, row.texts, strict=True):
+        if not text:
             continue
-        values = {
-            name: parse_number(value) if name in _NUMBER_COLUMNS else value
-            for name, value in zip(header, row, strict=True)
-            if value
-        }
-        yield Entry(line, _fields(values))
+        if name not in numbers:
+            values[name] = text
+        elif has_decimal_comma(text):
+            log.error("wrong-type", DECIMAL_POINT, line=row.number, field=name, value=text)
+            return None
+        else:
+            values[name] = parse_number(text)
+    return values
 
 
 def parse_number(text: str) -> object:
@@ -206,36 +214,12 @@ def _check_footer(file: Any, limits: Limits, log: ProblemLog) -> bool:
 def _parquet_rows(file: Any, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
     n_rows = n_bytes = 0
     for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
-        n_bytes += sum(_expanded_bytes(column) for column in batch.columns)
+        n_bytes += sum(map(expanded_bytes, batch.columns))
         if n_bytes > limits.expanded_bytes:
             message = f"the table may have at most {limits.expanded_bytes} bytes when expanded"
             log.refuse("expanded-size", message, line=n_rows + 1)
             return
-        columns = [_values(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
-        for row in zip(*columns, strict=True):
+        for row in zip(*map(values_of, batch.columns), strict=True):
             n_rows += 1
             values = {name: value for name, value in zip(batch.schema.names, row, strict=True) if value is not None}
             yield Entry(n_rows, _fields(values))
-
-
-def _expanded_bytes(column: Any) -> int:
-    """Bytes of a text column when every repetition is written out."""
-    import pyarrow.compute as pc
-    import pyarrow.types as types
-
-    if not types.is_dictionary(column.type):
-        return int(column.nbytes)
-    return int(pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0)
-
-
-def _values(name: str, column: Any) -> Iterable[Any]:
-    """Python values of a column; repeated text is one object."""
-    import pyarrow.types as types
-
-    if types.is_dictionary(column.type):
-        import pyarrow.compute as pc
-
-        used = pc.unique(column.indices).drop_null()  # a dictionary may be far larger than what a batch uses
-        texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
-        return [None if index is None else texts[index] for index in column.indices.to_pylist()]
-    return column.to_pylist()  # type: ignore[no-any-return]

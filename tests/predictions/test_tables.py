@@ -94,7 +94,7 @@ def test_csv_problems_are_named_by_line_and_column(lint):
         (5, "score", "not-finite", "nan"),
         (6, "x", "not-finite", "inf"),
         (6, "y", "number-as-text", '"\u0661\u0662"'),
-        (7, "", "row-length", f'["{SMALL}", "Edema", "1_0", "2", "", "", ...]'),
+        (7, "", "row-length", '"12"'),
         (5, "counts", "rle-overflow", '"PVWX6"'),
     ]  # fmt: skip
 
@@ -105,8 +105,7 @@ def test_csv_problems_are_named_by_line_and_column(lint):
         ("image_id,finding,score", [("", "missing-column")]),
         ("image,finding,cell", [("image", "unknown-column"), ("image_id", "missing-column")]),
         ("image_id,finding,cell,cell", [("cell", "duplicate-column")]),
-        ("image_id;finding;cell", [("image_id;finding;cell", "unknown-column"), ("image_id", "missing-column"),
-                                   ("finding", "missing-column"), ("", "missing-column")]),
+        ("image_id,Cell,cell ", [("Cell, cell", "duplicate-column")]),
         (",".join(f"c{i}" for i in range(1000)), [("", "columns")]),
     ],
 )  # fmt: skip
@@ -122,7 +121,7 @@ def test_ids_of_a_table_stay_text(lint):
 
 def test_quoted_line_ends_do_not_shift_the_line(lint):
     errors = _errors(lint('image_id,finding,cell\n"a\nb",Edema,D5\nc,Edema,D5\n'))
-    assert errors == [(3, "image_id", "control-character", '"a\\nb"'), (4, "image_id", "unknown-image", '"c"')]
+    assert errors == [(2, "image_id", "control-character", '"a\\nb"'), (4, "image_id", "unknown-image", '"c"')]
 
 
 def test_quotation_mark_without_partner(lint):

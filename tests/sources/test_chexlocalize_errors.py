@@ -173,7 +173,7 @@ def edited_labels(root, edit):
         (lambda t: t.replace("0.0", "maybe", 3), r"must be 1, 0, -1 or blank, got 'maybe'"),
         (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells, as the head has"),
         (lambda t: t.replace(",0.0\n", ",0.0,0.0\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells"),
-        (lambda t: t + '"', "test_labels.csv: `file` must be readable as csv in UTF-8, got unexpected end of data"),
+        (lambda t: t + '"', "test_labels.csv:26: `file` must be readable as csv in UTF-8, got unexpected end of data"),
     ],
 )
 def test_broken_label_files(copy, edit, message):

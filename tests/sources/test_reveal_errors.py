@@ -37,7 +37,7 @@ TABLES = [
     ("agree,sex", "agree,agree", r"table.csv:1: `columns` must have different names, got agree more than once"),
     ("Female", "Female,x", r"table.csv:2: `row` must have 4 cells, as the head has, got 5"),
     ("2 of 3,Male", "2 of 3", r"table.csv:3: `row` must have 4 cells, as the head has, got 3"),
-    ("None", '"None', r"table.csv: `file` must be readable as csv in UTF-8, got unexpected end of data"),
+    ("None", '"None', r"table.csv:3: `file` must be readable as csv in UTF-8, got unexpected end of data"),
     (TABLE, "study,labels,agree,sex\n", r"table.csv: `rows` must hold at least one study, got none"),
     (TABLE, "\n\n", r"table.csv: `file` must have a row of column names, got an empty table"),
 ]

@@ -11,8 +11,6 @@ package, the linter knows the public manifest only, notes all problems, and repa
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections import Counter
@@ -21,15 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.entries.abstain import Abstentions
-from reveal_bench.entries.hints import SEPARATE, name_hint, study_hint
+from reveal_bench.entries.hints import name_hint, study_hint
 from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
 from reveal_bench.entries.report import LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
-from reveal_bench.entries.tables import parse_number
+from reveal_bench.entries.tables import open_rows, row_values
 from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
 _FIELDS = ("study_id", "labels", "probabilities")
+_MOST_COLUMNS = 200
 _MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
 
 
@@ -99,45 +98,22 @@ def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterato
         hint = "a spreadsheet: save it as CSV UTF-8" if data.startswith(b"PK") else ""
         log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"), hint=hint)
         return "unknown", iter(())
-    separator = "\t" if b"\t" in data.split(b"\n", 1)[0] else ","
-    return {"\t": "tsv", ",": "csv"}[separator], _table(data, separator, limits, log)
+    return "tsv" if b"\t" in data.split(b"\n", 1)[0] else "csv", _table(data, limits, log)
 
 
-def _table(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        message = f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}"
-        line = data.count(b"\n", 0, error.start) + 1
-        log.refuse("encoding", message, line=line, hint="save the table as CSV UTF-8")
-        return
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        header = next(reader, [])
-        repeated = [name for name, n in Counter(header).items() if n > 1]
-        if "study_id" not in header or repeated or len(header) > 200:
-            rule = (
-                "a column may stand only once"
-                if repeated
-                else "the column `study_id` and a column per label are needed"
-            )
-            hint = SEPARATE if len(header) == 1 and ";" in header[0] else ""
-            log.refuse("missing-column", rule, line=1, value=repeated or header, hint=hint)
+def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+    with open_rows(data, limits, log, most_columns=_MOST_COLUMNS) as table:
+        if "study_id" not in table:
+            if not table.is_broken:
+                rule = "the column `study_id` and a column per label are needed"
+                log.refuse("missing-column", rule, line=1, value=list(table.columns))
             return
-        for n_rows, row in enumerate(reader, start=1):
-            if n_rows > limits.entries:
-                log.refuse("entries", f"a file may have at most {limits.entries} rows", line=reader.line_num)
-                return
-            if len(row) != len(header):
-                if row:
-                    log.error("row-length", f"a row must have {len(header)} values", line=reader.line_num, value=row)
-                continue
-            values = dict(zip(header, row, strict=True))
-            study_id = values.pop("study_id")
-            numbers = {label: parse_number(value) for label, value in values.items() if value}
-            yield Entry(reader.line_num, {"study_id": study_id, "probabilities": numbers})
-    except csv.Error as error:
-        log.refuse("table-syntax", f"not a table: {error}", line=reader.line_num)
+        names = [name.casefold() if name.casefold() == "study_id" else name for name in table.columns]
+        labels = {*names} - {"study_id"}
+        for row in table:
+            values = row_values(row, names, labels, log)
+            if values is not None:
+                yield Entry(row.number, {"study_id": values.pop("study_id", ""), "probabilities": values})
 
 
 class _Checker:

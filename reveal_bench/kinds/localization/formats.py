@@ -184,8 +184,7 @@ def read_entries(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLo
         return _read_document(data, manifest, limits, log)
     if first == b"{":
         return "jsonl", read_jsonl(data, limits, log)
-    separator = "\t" if b"\t" in head.split(b"\n", 1)[0] else ","
-    return {"\t": "tsv", ",": "csv"}[separator], read_csv(data, separator, limits, log)
+    return "tsv" if b"\t" in head.split(b"\n", 1)[0] else "csv", read_csv(data, limits, log)
 
 
 def _is_document(head: bytes) -> bool:

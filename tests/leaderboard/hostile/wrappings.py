@@ -105,7 +105,7 @@ MADE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "an Arrow file": (lambda site: b"ARROW1\x00\x00" + bytes(99), "unknown-column missing-column"),
     "a picture": (lambda site: b"\x89PNG\r\n\x1a\n" + bytes(99), "format"),
     "a program": (lambda site: b"\x7fELF\x02\x01\x01" + bytes(99), "unknown-column missing-column"),
-    "DICOM": (lambda site: bytes(128) + b"DICM" + bytes(99), "unknown-column missing-column"),
+    "DICOM": (lambda site: bytes(128) + b"DICM" + bytes(99), "encoding"),
     "a PDF": (lambda site: b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "encoding"),
     "a web page": (lambda site: b"<!doctype html><script>alert(1)</script>", "unknown-column missing-column"),
     "XML with an entity": (
@@ -129,7 +129,7 @@ LARGE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "zstd of 512 MB of nothing": (lambda site: zst(bytes(512 * MIB)), "expanded-size"),
     "gzip in ten thousand members": (lambda site: gz(b"\n") * 10_000, "empty-file"),
     "larger than a file may be": (lambda site: bytes(96 * MIB + 1), "file-size"),
-    "90 MB of nothing": (lambda site: bytes(90 * MIB), f"missing-column line-length {TOO_LARGE}"),
+    "90 MB of nothing": (lambda site: bytes(90 * MIB), f"line-length {TOO_LARGE}"),
     "90 MB in one line": (lambda site: b'{"image_id": "' + b"x" * (90 * MIB) + b'"}', "line-length"),
     "90 MB of quotation marks": (lambda site: b'{"image_id": "' + b'\\"' * (45 * MIB), "line-length"),
     "90 MB of brackets": (lambda site: b"[" * (90 * MIB), "containers"),
@@ -139,7 +139,7 @@ LARGE: dict[str, tuple[Callable[[Site], bytes], str]] = {
     "16 million empty objects": (lambda site: b"[" + b"{}," * (16 * MIB) + b"{}]", "containers"),
     "a million columns": (
         lambda site: b",".join(b"%d" % i for i in range(1_000_000)) + b"\n" + b"1," * 999_999 + b"1\n",
-        "line-length missing-column"),
+        "line-length"),
     "40 MB of masks that are too long": (
         lambda site: site.fill(prediction(f'"rle": {{"size": [48, 64], "counts": "{"1" * 140_000}"}}')).encode() * 300,
         "duplicate-pair rle-overflow"),
