@@ -111,7 +111,7 @@ def read_readers(path: Path) -> dict[str, int]:
     table = scan_table(path, path.name, problems)
     if table is None:
         raise BuildError(problems)
-    if sorted(table.columns) != sorted(COLUMNS):
+    if sorted(map(str.casefold, table.columns)) != sorted(COLUMNS):
         value = ", ".join(table.columns)
         raise BuildError([*problems, Problem(path.name, None, "columns", f"must be {' and '.join(COLUMNS)}", value)])
     found: dict[str, int] = {}

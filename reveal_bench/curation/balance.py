@@ -209,7 +209,9 @@ def read_facts(
     table = scan_table(path, path.name, problems)
     if table is None or problems:
         raise BuildError(problems)
-    names = [name for name in table.columns if name != key] if columns is None else list(columns)
+    usual = {name.casefold(): name for name in VOCABULARIES}
+    others = [usual.get(name.casefold(), name) for name in table.columns if name.casefold() != key.casefold()]
+    names = others if columns is None else list(columns)
     _check_columns(table, key, names, problems)
     if problems:
         raise BuildError(problems)

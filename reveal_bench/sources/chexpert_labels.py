@@ -185,7 +185,7 @@ def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, Tabl
     if table is None:
         return
     columns = {label: name for name in table.columns if (label := canonical_finding(name, CHEXPERT_LABELS))}
-    key = next(name for name in KEYS if name in table.columns)
+    key = next(name for name in KEYS if name in table)
     for row in table.rows:
         match = _STUDY.fullmatch(row[key].replace("\\", "/"))
         if match is None:
@@ -215,12 +215,12 @@ def _labels(table: InputTable, row: TableRow, columns: dict[str, str], problems:
 def _facts(table: InputTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:
     """Sex and age band, unknown where the table has none."""
     sex, band = UNKNOWN, UNKNOWN
-    if "Sex" in table.columns:
+    if "Sex" in table:
         text = row["Sex"].strip()
         if text not in _SEXES:
             problems.append(Problem(table.file, row.number, "Sex", f"must be one of {', '.join(_SEXES)}", repr(text)))
         sex = _SEXES.get(text, UNKNOWN)
-    if "Age" in table.columns:
+    if "Age" in table:
         try:
             band = age_band(float(row["Age"]))
         except ValueError:

@@ -232,7 +232,7 @@ def _read_cases(nodes: Nodes, table: InputTable, problems: list[Problem]) -> Non
 
 def _read_studies(nodes: Nodes, table: InputTable, problems: list[Problem]) -> None:
     for row, uid in _keyed(table, "study_uid", nodes.studies, problems):
-        column = next((name for name in ("case_ids", "cases.submitter_id", "case_id") if name in table.columns), "")
+        column = next((name for name in ("case_ids", "cases.submitter_id", "case_id") if name in table), "")
         cases = text_list(row[column]) if column else []
         if cases is None or len(cases) > 1:
             problems.append(Problem(table.file, row.number, column, "must name one case", repr(row[column][:80])))
@@ -262,7 +262,7 @@ def _keyed(
     table: InputTable, column: str, known: dict[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[TableRow, str]]:
     """Rows with their key in `column`, which must be there and stand once."""
-    if column not in table.columns:
+    if column not in table:
         problems.append(Problem(table.file, None, "columns", f"must have `{column}`", hint(column, table.columns)))
         return
     for row in table.rows:

@@ -123,7 +123,9 @@ def read_table(
         found = [Problem(path.name, None, "file", "must be readable", str(error))]
     if raw is None:  # nothing of it is good, so no line can be left out
         rule = "must be the only one of its workbook"
-        problems += [replace(p, row=None, rule=rule if p.field == "sheet" else p.rule) for p in found]
+        for p in found:
+            value = p.value if p.row is None else f"{p.value} in line {p.row}"
+            problems.append(replace(p, row=None, rule=rule if p.field == "sheet" else p.rule, value=value))
         return table
     problems += found
     known = _canonical(raw, columns, problems, warnings)

@@ -128,7 +128,7 @@ def read_pictures(table: Path, root: Path) -> Films:
     read = scan_table(table, table.name, problems)
     if read is None:
         raise BuildError(problems)
-    lacking = [name for name in ("study", "file") if name not in read.columns]
+    lacking = [name for name in ("study", "file") if name not in read]
     problems += [Problem(table.name, None, "columns", f"must have {name}", ", ".join(read.columns)) for name in lacking]
     found: dict[str, list[Film]] = {}
     for row in read.rows if not lacking else ():
@@ -139,7 +139,7 @@ def read_pictures(table: Path, root: Path) -> Films:
         elif not path.is_relative_to(root.resolve()) or not path.is_file():
             problems.append(Problem(table.name, row.number, "file", "must be a file below the root", repr(name)))
         else:
-            view = (row["view"] if "view" in read.columns else "") or "UNKNOWN"
+            view = (row["view"] if "view" in read else "") or "UNKNOWN"
             found.setdefault(study, []).append(Film(name, None, view[:20]))
     if problems:
         raise BuildError(problems)
