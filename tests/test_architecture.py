@@ -127,6 +127,19 @@ def test_rooms_import_one_way(package: str, may_import: dict[str, set[str]]) -> 
     assert wrong == []
 
 
+def test_one_module_parses_tables() -> None:
+    parsers = {("csv", "reader"), ("csv", "DictReader"), ("openpyxl", "load_workbook")}
+    callers = {
+        name
+        for name, path in modules().items()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) in parsers
+    }
+    assert callers == {"reveal_bench.table_formats"}
+
+
 @pytest.mark.parametrize("room", ["web", "readers"])
 def test_what_faces_visitors_has_no_way_to_the_vault(room: str) -> None:
     receipts = "reveal_leaderboard.release.receipts"

@@ -6,8 +6,8 @@ and other ways to write it must be read as the same.
 
 from __future__ import annotations
 
-import ast
 import gzip
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,19 +25,25 @@ from reveal_bench.api.conversion import rows_of
 from reveal_bench.curation.assign import read_readers
 from reveal_bench.curation.balance import read_facts
 from reveal_bench.curation.report_tables import ReportColumns, read_reports
+from reveal_bench.curation.tables import Vote
+from reveal_bench.curation.tables import read_table as read_rows
+from reveal_bench.curation.votes import import_votes
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.reports.beside_readers import read_curves
+from reveal_bench.reports.misses import read_reviews
 from reveal_bench.sources.boxes import Faults, read_table
 from reveal_bench.sources.chexlocalize_files import parse_labels
 from reveal_bench.sources.mimic_cxr_jpg import table_rows
+from reveal_bench.sources.reveal_cxr import read
 from reveal_bench.sources.rexecution_files import read_ratings_table
 from reveal_bench.tables import TableError, TableLimits, open_table
 from reveal_bench.tables import read_table as read_input_table
-from tests.conftest import ROOT
+from tests.curation.test_votes import curation
+from tests.sources.reveal_trees import KEY, MAPPING, write_tree
 
 STUDIES = StudyManifest("b", "1.0.0", "released", ("COPD",), ("s1", "s2"))
 IMAGES = Manifest("b", "1.0.0", "released", 8, ("Edema",), {"p1": ManifestRow("p1", "p", "AP", 64, 48, ("Edema",))})
@@ -70,6 +76,23 @@ def of_problems(read: Callable[[Path, list[Any]], Any]) -> Callable[[Path], Any]
         return found
 
     return run
+
+
+def of_mapping(path: Path) -> Any:
+    write_tree(path.parent, table=None, mapping=MAPPING.replace("table.csv", path.name))
+    return [(study.labels, study.agreement, study.sex) for study in read(path.parent, id_key=KEY).splits["test"]]
+
+
+def of_votes(path: Path) -> Any:
+    folder = curation(path.parent)
+    import_votes(folder, path, allow_missing=True)
+    return read_rows(folder.path("votes.parquet"), Vote)
+
+
+def of_misses(path: Path) -> Any:
+    key = {"id": "m1", "image_id": "image1", "finding": "Edema", "grid": 8, "cell": "A1", "models": ["m"]}
+    path.with_name("key.jsonl").write_text(json.dumps(key) + "\n")
+    return read_reviews(path)
 
 
 @dataclass(frozen=True)
@@ -110,6 +133,14 @@ PLACES: dict[str, Place] = {
     "reports": Place(
         "study,patient,report\ns1,p1,Clear.\ns2,p2,Edema.\n",
         lambda path: read_reports(path, ReportColumns("study", "patient", "report", None)),
+    ),
+    "labels by a mapping": Place(
+        "study,labels,agree,sex\n1.2.1,Airspace opacity,3 of 3,Female\n1.2.2,None,2 of 3,Male\n1.2.3,COPD,3 of 3,\n",
+        of_mapping,
+    ),
+    "votes": Place("study,reader,answer\ns1,ann,agree all\ns2,ann,agree all\n", of_votes),
+    "answers on misses": Place(
+        "id,finding,reader,category,comment\nm1,Edema,Ada,position_error,\nm1,Edema,Ben,position_error,\n", of_misses
     ),
     "readers of a curation": Place("reader,capacity\nAda,10\nBen,20\n", read_readers),
     "ratings of answers": Place(
@@ -226,20 +257,6 @@ def test_a_decimal_comma_is_refused_by_name(tmp_path: Path, name: str) -> None:
         (ValueError, RefusedError), match=rf"t\.csv:{len(lines) + 1}:.*{place.number}.*decimal comma.*0,5"
     ):
         place.read(path)
-
-
-def test_one_module_parses_tables() -> None:
-    callers = {
-        path.relative_to(ROOT).as_posix()
-        for folder in ("reveal_bench", "leaderboard")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute)
-        and node.attr in ("reader", "DictReader", "load_workbook")
-        and isinstance(node.value, ast.Name)
-        and node.value.id in ("csv", "openpyxl")
-    }
-    assert callers == {"reveal_bench/table_formats.py"}
 
 
 def parquet(path: Path, **columns: Any) -> Path:
