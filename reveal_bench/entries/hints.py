@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 
 from reveal_bench.findings import nearest_names
 
-SEPARATE = "columns separated by something else? separate them with commas"
 _SEARCHED_IDS = 1000
 _SEARCHED_CHARACTERS = 100
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """What `name` looks like: an index that was written, a header with another separator, a known name; or all of them.
+    """What `name` looks like: an index that was written, or a known name; or all of them.
 
     Examples
     --------
@@ -29,8 +28,6 @@ def name_hint(name: str, known: Sequence[str]) -> str:
     """
     if not name or name.startswith("Unnamed: "):
         return "an index that was written? leave it out: df.to_csv(..., index=False)"
-    if ";" in name or "\t" in name:
-        return SEPARATE
     near = nearest_names(name[:_SEARCHED_CHARACTERS], known)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
 

@@ -52,7 +52,11 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
     "a spreadsheet": ("a.xlsx", lambda lines: b"PK\x03\x04....", ("save it as CSV",)),
     "a pickle": ("a.pkl", lambda lines: b"\x80\x04....", ("which is never opened",)),
     "UTF-16": ("a.csv", lambda lines: "image_id,x".encode("utf-16"), ("save it as UTF-8",)),
-    "semicolons": ("a.csv", coded(sep=";"), ("separate them with commas", CONVERT)),
+    "decimal commas": (
+        "a.csv",
+        lambda lines: table(lines, x=14.5, y=15).to_csv(index=False, sep=";", decimal=",").encode(),
+        ('x: must have a decimal point where it has a decimal comma, got "14,5"',),
+    ),
     "an index column": ("a.csv", coded(index=True), ("df.to_csv(..., index=False)", CONVERT)),
     "records of pandas": (
         "a.json",
