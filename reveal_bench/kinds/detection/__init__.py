@@ -47,7 +47,6 @@ class DetectionData(ImageData):
     def fused(
         self, records: Iterable[LocalizationRecord], how: str, iou: float
     ) -> tuple[Iterator[LocalizationRecord], str]:
-        """See :mod:`reveal_bench.kinds.detection.fusion`."""
         from reveal_bench.kinds.detection.fusion import fuse_readers, fusion_in_words
 
         return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
@@ -192,7 +191,6 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
         protocol: Settings,
         ratings: Sequence[Rating] = (),
     ) -> DetectionRows:
-        """See :func:`~reveal_bench.kinds.detection.scoring.score_detections`."""
         from reveal_bench.kinds.detection.scoring import score_detections
 
         return score_detections(

@@ -110,7 +110,6 @@ class FindingsTable(Table["StudyRecord"]):
 
     @override
     def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
-        """See :mod:`reveal_bench.kinds.findings.rows`."""
         from reveal_bench.kinds.findings.rows import COLUMNS
 
         return COLUMNS

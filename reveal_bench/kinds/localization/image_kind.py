@@ -93,7 +93,6 @@ class ImageTable(Table["LocalizationRecord"]):
 
     @override
     def columns(self, benchmark: Benchmark) -> tuple[str, ...]:
-        """See :mod:`reveal_bench.kinds.localization.rows`."""
         from reveal_bench.kinds.localization.rows import COLUMNS
 
         return COLUMNS
