@@ -142,7 +142,9 @@ for folder in sys.argv[1:]:
     for config in datasets.get_dataset_config_names(folder):
         for split, rows in datasets.load_dataset(folder, config).items():
             first, fits = rows[0], None
-            if first.get("image") is not None:
+            if config == "preview":
+                fits = max(first["image"].size) <= 384
+            elif first.get("image") is not None:
                 fits = first["image"].size == (first["width"], first["height"])
             if first.get("images") and first["images"][0] is not None:  # a private folder has no pixels
                 sizes = [(facts["width"], facts["height"]) for facts in first["image_facts"]]
