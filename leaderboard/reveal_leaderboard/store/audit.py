@@ -260,7 +260,8 @@ def _pages(connection: sa.Connection) -> Iterator[str]:
     """What SQLite finds wrong with its file, also where nothing else is read, as in an index."""
     if connection.dialect.name == "sqlite":
         found = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
-        yield from (text.splitlines()[0] for text in found if text != "ok")
+        lines = (line for text in found for line in text.splitlines())
+        yield from (line for line in lines if line != "ok" and not line.startswith("*** in database "))
 
 
 def _uploads(connection: sa.Connection, blobs: Blobs) -> Iterator[str]:
