@@ -16,7 +16,9 @@ The server never gets a token of the Hub or a key of a webhook, and the worker n
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +38,16 @@ STORES = {
 PUBLIC_FILES = ["*.json", "*.md", "manifest/*"]
 """What the server needs of a public dataset: the questions, not the images."""
 
+FORMS = {False: "OWNER/DATASET@REVISION[:SPLIT]", True: "NAME=OWNER/DATASET@REVISION"}
+_WORD = re.compile(
+    r"(?!.*hf_[A-Za-z0-9]{20})"  # a token in the wrong place
+    r"(?:(?P<name>\w[\w.-]*)=)?(?P<repo_id>\w[\w.-]*/\w[\w.-]*)@(?P<revision>\w[\w.+/-]*)(?::(?P<split>\w[\w.-]*))?",
+    re.ASCII,
+)
+
 
 class SpaceError(ValueError):
-    """The Space is not set up; the message names the setting, the rule and the value."""
+    """The Space is not set up; the message names the setting and the rule, but no value: it may be a secret."""
 
 
 @dataclass(frozen=True)
@@ -69,20 +78,28 @@ def sources(text: str, setting: str, *, named: bool) -> list[Source]:
     Raises
     ------
     SpaceError
-        If there is none, or one names no repository or no revision: a board must not change under its users' feet.
+        If there is none, one has another form, or one repeats. A revision is required, so that a board cannot change
+        unnoticed.
     """
-    found = []
-    for word in text.split():
-        name, _, rest = word.partition("=") if named else ("", "", word)
-        repo_id, _, tail = rest.partition("@")
-        revision, _, split = tail.partition(":")
-        if repo_id.count("/") != 1 or not revision or (named and not name):
-            form = "NAME=OWNER/DATASET@REVISION" if named else "OWNER/DATASET@REVISION[:SPLIT]"
-            raise SpaceError(f"{setting} must hold {form}, several with spaces between, got {word!r}")
-        found.append(Source(repo_id, revision, name, split or "holdout"))
+    found: list[Source] = []
+    for number, word in enumerate(text.split(), start=1):
+        match = _WORD.fullmatch(word)
+        if match is None or bool(match["name"]) is not named or (named and match["split"]):
+            form = FORMS[named]
+            raise SpaceError(f"{setting} must contain {form}, separated by spaces, but word {number} has another form")
+        source = Source(match["repo_id"], match["revision"], match["name"] or "", match["split"] or "holdout")
+        if any(_key(source) == _key(other) for other in found):
+            what = "NAME" if named else "dataset and split"
+            raise SpaceError(f"{setting} must contain each {what} once per revision, but word {number} repeats one")
+        found.append(source)
     if not found:
         raise SpaceError(f"{setting} must name at least one dataset, got nothing")
     return found
+
+
+def _key(source: Source) -> tuple[str, str, str]:
+    """Return values that differ between datasets: after a refresh, one benchmark has several revisions."""
+    return source.name or source.repo_id, source.revision, source.split
 
 
 def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str, Sequence[str]]:
@@ -91,25 +108,33 @@ def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str
     Raises
     ------
     SpaceError
-        If a setting is missing or wrong, or a dataset cannot be downloaded.
+        If a setting is missing or wrong, which is found before any download, or a dataset cannot be downloaded.
     """
     for name in SPACE:
         if not environ.get(name):
             raise SpaceError(f"{name} must be set: this runs as a Space with `hf_oauth: true` only")
     public = sources(environ.get("REVEAL_PUBLIC", ""), "REVEAL_PUBLIC", named=False)
+    private = sources(environ["REVEAL_HOLDOUTS"], "REVEAL_HOLDOUTS", named=True) if is_demo(environ) else []
     _check_stores(environ)
-    data = str(home / "board")
-    serve = ["--data", data, "--auth", "huggingface", "--host", "0.0.0.0", "--port", environ.get("PORT") or "7860"]
-    serve += ["--proxies", "1"]
     access = Access("REVEAL_PUBLIC", "HF_TOKEN", environ.get("HF_TOKEN", "").strip() or None)
+    private_access = Access("REVEAL_HOLDOUTS", "HF_HOLDOUT_TOKEN", environ.get("HF_HOLDOUT_TOKEN", "").strip() or None)
+    if private:
+        _check_tokens(access, private_access)
+    data = str(home / "board")
+    serve = ["--data", data, "--auth", "huggingface", "--host", "0.0.0.0", "--port", _port(environ), "--proxies", "1"]
     for number, source in enumerate(public):
         folder = home / "public" / str(number)
         download(source, access, folder, PUBLIC_FILES)
         serve += ["--benchmark", f"{folder}:{source.split}"]
     keys = tuple(name for name in environ if name.startswith("REVEAL_WEBHOOK_"))
     commands = {"server": _command("serve", serve, TOKENS + keys)}
-    if is_demo(environ):
-        work = ["--data", data, "--vault", str(home / "vault"), *_holdouts(environ, home, download)]
+    if private:
+        work = ["--data", data, "--vault", str(home / "vault")]
+        (home / "holdouts").mkdir(mode=0o700, exist_ok=True)
+        for number, source in enumerate(private):
+            folder = home / "holdouts" / str(number)
+            download(source, private_access, folder, None)
+            work += ["--holdout", f"{source.name}={folder}"]
         commands["worker"] = _command("worker", work, TOKENS + SIGN_IN)
     return commands
 
@@ -137,19 +162,19 @@ def _check_stores(environ: Mapping[str, str]) -> None:
             raise SpaceError(f"{name} must start with {start}, got another address")
 
 
-def _holdouts(environ: Mapping[str, str], home: Path, download: Download) -> list[str]:
-    """Download the private datasets; return the worker's options."""
-    private = sources(environ["REVEAL_HOLDOUTS"], "REVEAL_HOLDOUTS", named=True)
-    token = environ.get("HF_HOLDOUT_TOKEN", "").strip()
-    if not token:
+def _check_tokens(public: Access, private: Access) -> None:
+    """Require a token of the holdouts alone: the server's datasets are downloaded with the other one."""
+    if not private.token:
         raise SpaceError("HF_HOLDOUT_TOKEN must be set, a secret that reads the private holdout datasets and no more")
-    (home / "holdouts").mkdir(mode=0o700, exist_ok=True)
-    options = []
-    for number, source in enumerate(private):
-        folder = home / "holdouts" / str(number)
-        download(source, Access("REVEAL_HOLDOUTS", "HF_HOLDOUT_TOKEN", token), folder, None)
-        options += ["--holdout", f"{source.name}={folder}"]
-    return options
+    if private.token == public.token:
+        raise SpaceError("HF_HOLDOUT_TOKEN must be another token than HF_TOKEN, which must not read the holdouts")
+
+
+def _port(environ: Mapping[str, str]) -> str:
+    port = environ.get("PORT") or "7860"
+    if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise SpaceError("PORT must be a whole number from 1 to 65535")
+    return port
 
 
 def _command(role: str, options: Sequence[str], without: Sequence[str]) -> list[str]:
@@ -190,11 +215,13 @@ def explain(error: BaseException, source: Source, access: Access) -> str:
         RevisionNotFoundError,
     )
 
+    subject = f"{access.setting} names {source.repo_id}@{source.revision}"
+    if _is_disk_full(error):
+        return f"{subject}, but the disk is full: choose larger storage or name fewer datasets, then restart the Space"
     if isinstance(error, LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
     is_absent = isinstance(error, RepositoryNotFoundError) or (status == 401 and access.token is None)
-    subject = f"{access.setting} names {source.repo_id}@{source.revision}"
     reader = access.token_setting if access.token else "an anonymous visitor"
     if isinstance(error, RevisionNotFoundError):
         return f"{subject}, but the dataset has no such revision: name one of its tags, branches or commits"
@@ -209,6 +236,14 @@ def explain(error: BaseException, source: Source, access: Access) -> str:
         return f"{subject}, but {reader} may not read it: set {access.token_setting} to a token that may"
     cause = f"HTTP {status}" if status else type(error).__name__
     return f"{subject}, but the download failed ({cause}): check that the Hub is reachable, then restart the Space"
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Return True if the error or one of its causes is a full disk; the Hub's compiled client has only the text."""
+    if error is None:
+        return False
+    is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(error)
+    return is_full or _is_disk_full(error.__cause__ or error.__context__)
 
 
 def main() -> None:

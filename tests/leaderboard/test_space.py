@@ -5,6 +5,7 @@ The Hub's client is the real one, over a server on loopback that answers as the 
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -28,6 +29,7 @@ from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, runn
 
 FOLDER = ROOT / "leaderboard"
 SECRETS = {"HF_HOLDOUT_TOKEN": "canary-holdout-token", "HF_TOKEN": "canary-token"}
+TOKEN = "hf_" + "canary" * 6
 SIGN_IN = {"OAUTH_CLIENT_SECRET": "canary-sign-in"}
 WEBHOOK = {"REVEAL_WEBHOOK_CHAT_SECRET": "canary-webhook"}
 
@@ -100,14 +102,27 @@ WRONG: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "no-space": (SERVER, {"SPACE_ID": ""}, "SPACE_ID must be set"),
     "no-oauth": (SERVER, {"OAUTH_CLIENT_SECRET": ""}, "OAUTH_CLIENT_SECRET must be set"),
     "no-public": (SERVER, {"REVEAL_PUBLIC": ""}, "REVEAL_PUBLIC must name at least one dataset, got nothing"),
-    "no-revision": (SERVER, {"REVEAL_PUBLIC": "a/b"}, r"OWNER/DATASET@REVISION\[:SPLIT\].* got 'a/b'"),
+    "no-revision": (SERVER, {"REVEAL_PUBLIC": "a/b"}, r"OWNER/DATASET@REVISION\[:SPLIT\].* word 1 "),
+    "token-alone": (SERVER, {"REVEAL_PUBLIC": f"a/b@v1 {TOKEN}"}, "REVEAL_PUBLIC must contain OWNER/.* word 2 has"),
+    "address": (SERVER, {"REVEAL_PUBLIC": f"https://canary:{TOKEN}@hub/a/b@v1"}, "REVEAL_PUBLIC .* word 1 has"),
+    "token-as-revision": (SERVER, {"REVEAL_PUBLIC": f"a/b@{TOKEN}"}, "REVEAL_PUBLIC .* word 1 has"),
+    "no-owner": (SERVER, {"REVEAL_PUBLIC": "/b@v1"}, "REVEAL_PUBLIC .* word 1 has"),
+    "no-dataset": (SERVER, {"REVEAL_PUBLIC": "a/@v1"}, "REVEAL_PUBLIC .* word 1 has"),
+    "option": (SERVER, {"REVEAL_PUBLIC": "a/b@--x"}, "REVEAL_PUBLIC .* word 1 has"),
+    "port": (SERVER, {"PORT": "canary"}, "PORT must be a whole number from 1 to 65535"),
+    "port-beyond": (SERVER, {"PORT": "65536"}, "PORT must be a whole number from 1 to 65535"),
     "no-database": (SERVER, {"REVEAL_DATABASE": ""}, "REVEAL_DATABASE must be set, since a Space keeps no files"),
     "no-bucket": (SERVER, {"REVEAL_BLOBS": ""}, "REVEAL_BLOBS must be set, since a Space keeps no files"),
     "no-key": (SERVER, {"AWS_SECRET_ACCESS_KEY": ""}, "AWS_SECRET_ACCESS_KEY must be set"),
     "sqlite": (SERVER, {"REVEAL_DATABASE": "sqlite:////data/canary"}, r"REVEAL_DATABASE must start with postgresql\+"),
     "folder": (SERVER, {"REVEAL_BLOBS": "/data/canary"}, "REVEAL_BLOBS must start with s3://"),
     "demo-and-database": (SERVER, DEMO, "REVEAL_DATABASE must not be set with REVEAL_HOLDOUTS: .* the worker's vault"),
-    "no-name": (DEMO, {"REVEAL_HOLDOUTS": "a/b@v1"}, "NAME=OWNER/DATASET@REVISION, several .* got 'a/b@v1'"),
+    "no-name": (DEMO, {"REVEAL_HOLDOUTS": "a/b@v1"}, "NAME=OWNER/DATASET@REVISION, .* word 1 "),
+    "token-as-holdout": (DEMO, {"REVEAL_HOLDOUTS": f"chex={TOKEN}"}, "REVEAL_HOLDOUTS must contain NAME=.* word 1 has"),
+    "name-twice": (DEMO, {"REVEAL_HOLDOUTS": "x=a/b@v1 y=a/c@v1 x=a/d@v1"}, "each NAME once per .* word 3 repeats"),
+    "dataset-twice": (SERVER, {"REVEAL_PUBLIC": "a/b@v1:test a/b@v1 a/b@v1:holdout"}, "each dataset .* word 3 repeats"),
+    "split-of-holdout": (DEMO, {"REVEAL_HOLDOUTS": "x=a/b@v1:test"}, "REVEAL_HOLDOUTS .* word 1 has"),
+    "one-token": (DEMO, {"HF_HOLDOUT_TOKEN": SECRETS["HF_TOKEN"]}, "HF_HOLDOUT_TOKEN must be another token than HF_"),
     "no-token": (DEMO, {"HF_HOLDOUT_TOKEN": ""}, "HF_HOLDOUT_TOKEN must be set"),
 }
 
@@ -117,9 +132,18 @@ def test_settings_that_are_missing_or_wrong(
     entry: ModuleType, space: dict[str, str], tmp_path: Path, name: str
 ) -> None:
     good, changes, message = WRONG[name]
+    hub = Hub()
     with pytest.raises(entry.SpaceError, match=message) as error:
-        entry.plan({**space, **good, **changes}, tmp_path, Hub())
+        entry.plan({**space, **good, **changes}, tmp_path, hub)
     assert "canary" not in str(error.value)
+    assert hub.asked == []  # all settings are checked before the first download
+
+
+def test_a_refreshed_benchmark_has_two_revisions(entry: ModuleType, space: dict[str, str], tmp_path: Path) -> None:
+    hub = Hub()
+    commands = entry.plan(space | DEMO | {"REVEAL_HOLDOUTS": "x=a/b@v1 x=a/b@v2"}, tmp_path, hub)
+    assert [revision for repo, revision, _ in hub.asked if repo == "a/b"] == ["v1", "v2"]
+    assert commands["worker"].count("--holdout") == 2
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -196,6 +220,18 @@ def test_a_hub_out_of_reach_is_one_sentence(entry: ModuleType, tmp_path: Path) -
         entry.SpaceError, match=r"^REVEAL_PUBLIC names a/b@v1, but the download failed \(ConnectError\)"
     ):
         entry.fetch(entry.Source("a/b", "v1"), access, tmp_path / "out", None)
+
+
+def test_a_full_disk_is_not_an_unreachable_hub(entry: ModuleType) -> None:
+    source, access = entry.Source("a/b", "v1"), entry.Access("REVEAL_PUBLIC", "HF_TOKEN", None)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    wrapped = ValueError("canary")
+    wrapped.__cause__ = full
+    compiled = RuntimeError("canary: I/O error: No space left on device (os error 28)")
+    for error in (full, wrapped, compiled):
+        message = entry.explain(error, source, access)
+        assert message.startswith("REVEAL_PUBLIC names a/b@v1, but the disk is full: ")
+        assert "canary" not in message
 
 
 def test_the_entry_ends_with_the_sentence(
