@@ -3,11 +3,11 @@
 Stages of :func:`publish`
 -------------------------
 1. every check of :mod:`reveal_bench.dataset.hub_checks`, without network;
-2. the repository: it is made if it is missing; an existing one must have the visibility asked for, and hold nothing or
-   an earlier version of the same benchmark; it is gated if the card has gate texts (``extra_gated_*``);
+2. the repository: an existing one must have the visibility asked for, and hold nothing or an earlier version of the
+   same benchmark; a missing one is made; then it is gated if the card has gate texts (``extra_gated_*``);
 3. one commit of what changed, card included, above the commit that was read in 2; files that are no longer in the
    folder go, ``.gitattributes`` stays;
-4. what the Hub now serves is compared with what was checked, file by file;
+4. what the Hub now serves is compared with what was checked, file by file, and its visibility and gate are read again;
 5. the tag.
 
 A tag never moves. If the tag names the folder's content, nothing is done; if it names another, that is an error. If
@@ -55,33 +55,40 @@ _PLACEHOLDERS = {KEPT, "README.md", "LICENSE", ".gitignore"}
 """Files of a repository made on the web page, which may be replaced."""
 
 
-def opened(repository: Repository, publication: Publication) -> State:
-    """The state of the repository, which is made if it is missing, with the visibility asked for, and gated if so.
+def read_there(repository: Repository, publication: Publication) -> tuple[State | None, dict[str, RemoteFile]]:
+    """Return the state and the files of a repository that the publication may go to; (None, {}) if it is missing.
 
-    It is gated before any file is sent; a repository without files shows nothing while it is not.
+    Nothing is sent, made or changed.
     """
     state = repository.state()
     if state is None:
-        repository.create(private=publication.private)
-        state = _seen(repository)
+        return None, {}
+    check_visibility(repository, publication, state)
+    there = {} if state.head is None else repository.files(state.head)
+    check_repository(repository, publication, state, there)
+    return state, there
+
+
+def check_visibility(repository: Repository, publication: Publication, state: State) -> None:
+    """Refuse a repository that is public where a private one is asked for, or the reverse."""
     if state.private != publication.private:
         must, got = ("private", "public") if publication.private else ("public", "private")
-        raise _refused(
-            publication,
-            [Problem(repository.url, None, "visibility", f"must be {must}, as asked; it is never changed here", got)],
-        )
+        rule = f"must be {must}, as asked; it is never changed here"
+        raise _refused(publication, [Problem(repository.url, None, "visibility", rule, got)])
+
+
+def gate(repository: Repository, publication: Publication, state: State) -> None:
+    """Gate the repository if the card says so, and read whether the Hub did it."""
     if publication.gated and not state.gated:
         repository.gate()
-        state = _seen(repository)
-        if not state.gated:
+        if not _seen(repository).gated:
             raise HubError(f"{repository.url} must be gated, as the card says, and the Hub did not gate it")
-    return state
 
 
 def _seen(repository: Repository) -> State:
     state = repository.state()
     if state is None:
-        raise HubError(f"{repository.url} was made, but this token may not read it")
+        raise HubError(f"{repository.url} is missing, or this token may not read it")
     return state
 
 
@@ -157,12 +164,10 @@ def _references(splits: object) -> str:
     return "public" if is_public else "private"
 
 
-def check_parent(repository: Repository, state: State, parent: str | None) -> None:
+def check_parent(repository: Repository, head: str | None, parent: str | None) -> None:
     """Raise ParentMovedError unless `main` is where the caller says that it is."""
-    if parent is not None and (state.head is None or not state.head.startswith(parent)):
-        raise ParentMovedError(
-            f"`main` of {repository.url} must be at {parent}, got {state.head}: nothing was published"
-        )
+    if parent is not None and (head is None or not head.startswith(parent)):
+        raise ParentMovedError(f"`main` of {repository.url} must be at {parent}, got {head}: nothing was published")
 
 
 def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tuple[list[str], list[str]]:
@@ -184,13 +189,25 @@ def check_sent(publication: Publication, sent: Mapping[str, str]) -> None:
 
 
 def check_arrived(repository: Repository, publication: Publication, commit: str) -> None:
-    """Raise HubError unless the commit holds the folder and nothing else."""
+    """Raise HubError unless the commit holds the folder and nothing else, and only the people meant can read it."""
     changed, removed = difference(publication, repository.files(commit))
     if changed or removed:
         raise HubError(
             f"{repository.url} serves other files at {commit[:8]} than were sent "
             f"({', '.join([*changed, *removed][:3])}): it is not tagged; look at the repository before you try again"
         )
+    state = _seen(repository)
+    must = "private" if publication.private else "public"
+    if state.private != publication.private:
+        rule = f"{must}, as asked"
+    elif publication.gated and not state.gated:
+        rule = "gated, as the card says"
+    else:
+        return
+    raise HubError(
+        f"{repository.url} must be {rule}, and somebody changed that during the upload: {commit[:8]} is on `main`, but"
+        " not tagged; look at its settings, then run the same command again"
+    )
 
 
 GROUP_BYTES = 256 << 20
@@ -347,22 +364,8 @@ def check_holdout_token(token: str, public_token: str | None = None) -> None:
 
 
 def check_there(publication: Publication, *, token: str | None = None) -> None:
-    """Raise what :func:`send` would refuse of a repository that exists; nothing is sent or made."""
-    if Repository(publication.repo_id, token=find_token(token)).state() is not None:
-        _ready(publication, token, None)
-
-
-def _ready(
-    publication: Publication, token: str | None, endpoint: str | None
-) -> tuple[Repository, State, dict[str, RemoteFile]]:
-    """The repository, made if it is missing, its state and its files, if the publication may go there."""
-    if publication.is_holdout:
-        check_holdout_token(token or "")
-    repository = Repository(publication.repo_id, token=find_token(token), endpoint=endpoint)
-    state = opened(repository, publication)
-    there = {} if state.head is None else repository.files(state.head)
-    check_repository(repository, publication, state, there)
-    return repository, state, there
+    """Raise what :func:`send` would refuse of a repository that exists; nothing is sent, made or changed."""
+    read_there(Repository(publication.repo_id, token=find_token(token)), publication)
 
 
 def send(
@@ -382,22 +385,37 @@ def send(
     PublishRefusedError, ParentMovedError, HubError
         As in :func:`publish`.
     """
-    repository, state, there = _ready(publication, token, endpoint)
-    tagged = state.tags.get(publication.tag)
-    if tagged is not None:  # and names this very content, or the check would have refused
-        return _published(repository, publication, tagged)
+    if publication.is_holdout:
+        check_holdout_token(token or "")
+    repository = Repository(publication.repo_id, token=find_token(token), endpoint=endpoint)
+    state, there = read_there(repository, publication)
+    if state is None:
+        check_parent(repository, None, parent)
+        repository.create(private=publication.private)
+        state = _seen(repository)
+        _, there = read_there(repository, publication)
+    tagged = state.tags.get(publication.tag)  # names this very content, or the check would have refused
     changed, removed = difference(publication, there)
-    commit = state.head
-    if changed or removed or commit is None:
-        check_parent(repository, state, parent)
-        additions = repository.upload(
-            {name: publication.folder / name for name in changed}, group_bytes=group_bytes, progress=progress
-        )
-        check_sent(publication, {addition.path_in_repo: addition.upload_info.sha256.hex() for addition in additions})
-        opened(repository, publication)  # an upload may take hours: is it still as private as it was?
-        text = message or f"{publication.info.benchmark} {publication.info.version}"
-        commit = repository.commit(additions, removed, parent=state.head, message=text)
-        check_arrived(repository, publication, commit)
+    head = state.head
+    is_new = tagged is None and (head is None or bool(changed or removed))
+    if is_new:
+        check_parent(repository, head, parent)
+    gate(repository, publication, state)
+    if tagged is not None:
+        return _published(repository, publication, tagged)
+    if head is not None and not is_new:
+        repository.tag(publication.tag, head)
+        return _published(repository, publication, head)
+    additions = repository.upload(
+        {name: publication.folder / name for name in changed}, group_bytes=group_bytes, progress=progress
+    )
+    check_sent(publication, {addition.path_in_repo: addition.upload_info.sha256.hex() for addition in additions})
+    state = _seen(repository)  # an upload may take hours: is it still as private as it was?
+    check_visibility(repository, publication, state)
+    gate(repository, publication, state)
+    text = message or f"{publication.info.benchmark} {publication.info.version}"
+    commit = repository.commit(additions, removed, parent=head, message=text)
+    check_arrived(repository, publication, commit)
     repository.tag(publication.tag, commit)
     return _published(repository, publication, commit, n_uploaded=len(changed), n_removed=len(removed))
 

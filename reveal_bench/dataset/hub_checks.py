@@ -149,8 +149,8 @@ class Publication:
     n_bytes : size of all of them
     private : visibility that the repository must have
     is_holdout : whether these are the references of a holdout
-    retires_holdout : whether rows that were private in an earlier version may be in it
     gated : whether people must ask for access, as the card has texts to ask them with (``extra_gated_*``)
+    retires_holdout : whether rows that were private in an earlier version may be in it
     """
 
     folder: Path
@@ -161,8 +161,8 @@ class Publication:
     is_holdout: bool
     files: Mapping[str, str]
     n_bytes: int
+    gated: bool
     retires_holdout: bool = False
-    gated: bool = False
 
 
 def prepare(
@@ -207,9 +207,7 @@ def prepare(
         "folder": lambda: iter(validate_folder(folder, holdout=holdout, load=load, progress=progress)),
     }
     publication = _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
-    block, _ = front_matter(_card(folder))
-    gated = any(name.startswith("extra_gated_") for name in block)
-    return replace(publication, retires_holdout=retire_holdout, gated=gated)
+    return replace(publication, retires_holdout=retire_holdout)
 
 
 def prepare_holdout(
@@ -255,8 +253,10 @@ def _prepared(
         raise PublishRefusedError(str(folder), problems)
     files = {**_listed(folder), CHECKSUMS: file_sha256(folder / CHECKSUMS)}
     n_bytes = sum((folder / name).stat().st_size for name in files)
+    block, _ = front_matter(_card(folder))
+    gated = any(name.startswith("extra_gated_") for name in block)
     return Publication(
-        folder, repo_id, _tag(info, tag), info, private, is_holdout, dict(sorted(files.items())), n_bytes
+        folder, repo_id, _tag(info, tag), info, private, is_holdout, dict(sorted(files.items())), n_bytes, gated
     )
 
 

@@ -144,7 +144,7 @@ class State:
     private: bool
     head: str | None
     tags: Mapping[str, str]
-    gated: bool = False
+    gated: bool
 
 
 class Repository:

@@ -24,6 +24,17 @@ PUBLISH = (
 """
 )
 
+CHECK_THERE = (
+    NOT_LOADED
+    + """
+    from pathlib import Path
+    from reveal_bench.dataset.hub import check_there, prepare
+    with not_loaded():
+        publication = prepare(folder, repo_id, private=True, holdout=Path(folder).with_name("vault"))
+    result = check_there(publication, token=token)
+"""
+)
+
 PUBLISH_HOLDOUT = (
     NOT_LOADED
     + """

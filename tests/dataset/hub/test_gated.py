@@ -8,7 +8,7 @@ from tests.dataset.hub.clients import Client
 from tests.dataset.hub.conftest import MAINTAINER, Folders, build
 from tests.dataset.hub.fake_hub import FakeHub
 from tests.dataset.hub.fake_repo import RefusalError
-from tests.dataset.hub.snippets import CREATE, PUBLISH
+from tests.dataset.hub.snippets import CHECK_THERE, CREATE, PUBLISH
 from tests.dataset.hub.test_cli_publish import printed
 
 OPTIONS = {"token": MAINTAINER, "private": True}
@@ -51,6 +51,50 @@ def test_nothing_is_sent_where_the_gate_is_refused(hub: FakeHub, publisher: Clie
     outcome = publisher.run(PUBLISH, folder=real.public, repo_id="org/closed", options=OPTIONS)
     assert "the token may not do this with" in (outcome.error or "")
     assert len(hub.repo("org/closed").commits) == 1, "the Hub's own, with .gitattributes"
+
+
+@pytest.mark.parametrize("refusal", ["files", "parent", "missing"])
+def test_a_repository_that_is_refused_is_left_as_it_was(
+    hub: FakeHub, publisher: Client, real: Folders, refusal: str
+) -> None:
+    repo_id, options, error = f"org/refused-{refusal}", OPTIONS, "ParentMovedError"
+    if refusal != "missing":
+        publisher.value(CREATE, repo_id=repo_id, private=True, token=MAINTAINER)
+    if refusal == "files":
+        hub.repo(repo_id).change("train.csv", b"years of work")
+        error = "PublishRefusedError"
+    else:
+        options = {**OPTIONS, "parent": "abc"}
+    outcome = publisher.run(PUBLISH, folder=real.public, repo_id=repo_id, options=options)
+    assert outcome.names[0] == error
+    if refusal == "missing":
+        assert repo_id not in hub.store.repos
+    else:
+        assert not hub.repo(repo_id).gated
+
+
+def test_looking_at_a_repository_does_not_gate_it(hub: FakeHub, publisher: Client, real: Folders) -> None:
+    publisher.value(CREATE, repo_id="org/looked-at", private=True, token=MAINTAINER)
+    publisher.value(CHECK_THERE, folder=real.public, repo_id="org/looked-at", token=MAINTAINER)
+    assert not hub.repo("org/looked-at").gated
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "rule"),
+    [("gated", False, "must be gated, as the card says"), ("private", False, "must be private, as asked")],
+)
+def test_one_that_is_opened_during_the_commit_is_not_tagged(
+    hub: FakeHub, publisher: Client, real: Folders, setting: str, value: bool, rule: str
+) -> None:
+    repo_id = f"org/opened-{setting}"
+    hub.do_before("commit", lambda: setattr(hub.repo(repo_id), setting, value))
+    outcome = publisher.run(PUBLISH, folder=real.public, repo_id=repo_id, options=OPTIONS)
+    assert outcome.names[0] == "HubError"
+    assert f"{rule}, and somebody changed that during the upload" in (outcome.error or "")
+    assert hub.repo(repo_id).tags == {}
+    hub.repo(repo_id).private = True
+    publisher.value(PUBLISH, folder=real.public, repo_id=repo_id, options=OPTIONS)
+    assert (hub.repo(repo_id).gated, list(hub.repo(repo_id).tags)) == (True, ["v1.0.0"])
 
 
 def test_the_dry_run_says_so(publisher: Client, real: Folders) -> None:
