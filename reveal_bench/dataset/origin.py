@@ -39,7 +39,7 @@ PROHIBITIONS = {"distribute": "passing the data on to others"}
 """Actions of ODRL 2.2, in words."""
 
 _URL = re.compile(r"https?://\S+")
-_DATE = re.compile(r"\d{4}(-\d\d-\d\d)?")
+_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2})?")
 
 
 def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
@@ -59,7 +59,7 @@ def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
         }
     template = card_template(benchmark)
     block, _ = front_matter(template)
-    facts = _checked(block.get(BLOCK) or {}, template_name(benchmark))
+    facts = _checked({} if block.get(BLOCK) is None else block[BLOCK], template_name(benchmark))
     first: Json = next(cited_works(bibtex(template)), {})
     creators = facts.get("creator", first.get("authors"))
     published = facts.get("datePublished", first.get("year"))
@@ -101,7 +101,7 @@ def _is_date(value: object) -> bool:
     if isinstance(value, bool) or not _DATE.fullmatch(text):
         return False
     try:
-        return len(text) == 4 or bool(date.fromisoformat(text))
+        return bool(date.fromisoformat(text if len(text) > 4 else f"{text}-01-01"))
     except ValueError:
         return False
 
@@ -110,6 +110,7 @@ def _is_creators(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(creator, dict)
         and isinstance(creator.get("name"), str)
+        and creator["name"].strip() != ""
         and creator.get("type") in ("Person", "Organization")
         and creator.keys() <= {"name", "type", "url"}
         and _is_url(creator.get("url", "https://example.org"))
@@ -120,12 +121,16 @@ def _is_creators(value: object) -> bool:
 def _is_use(value: object) -> bool:
     if not isinstance(value, dict) or not value.keys() <= {"permission", "modifiers", "prohibitions"}:
         return False
+    lists = (("modifiers", MODIFIERS), ("prohibitions", PROHIBITIONS))
     return (
-        value.get("permission", "DUO_0000042") in PERMISSIONS
+        _are_terms([value.get("permission", "DUO_0000042")], PERMISSIONS)
         and ("permission" in value or not value.get("modifiers"))
-        and set(value.get("modifiers", ())) <= MODIFIERS.keys()
-        and set(value.get("prohibitions", ())) <= PROHIBITIONS.keys()
+        and all(_are_terms(value.get(name, []), terms) for name, terms in lists)
     )
+
+
+def _are_terms(value: object, terms: Mapping[str, str]) -> bool:
+    return isinstance(value, list) and all(isinstance(term, str) and term in terms for term in value)
 
 
 _RULES = {
@@ -137,8 +142,8 @@ _RULES = {
         lambda value: isinstance(value, list) and all(map(_is_url, value)),
     ),
     "use": (
-        f"must have `permission` ({', '.join(PERMISSIONS)}), `modifiers` of it ({', '.join(MODIFIERS)}) or"
-        f" `prohibitions` ({', '.join(PROHIBITIONS)})",
+        f"must have `permission` ({', '.join(PERMISSIONS)}), a list of `modifiers` of it ({', '.join(MODIFIERS)}) or"
+        f" a list of `prohibitions` ({', '.join(PROHIBITIONS)})",
         _is_use,
     ),
 }

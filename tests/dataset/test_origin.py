@@ -112,6 +112,20 @@ def test_a_card_of_ones_own_gives_the_facts(tmp_path: Path) -> None:
         ("croissant: {derivedFrom: ['x']}\n", "`croissant.derivedFrom` must list addresses"),
         ("croissant: {use: {permission: DUO_1}}\n", "`croissant.use` must have `permission` .DUO_0000004"),
         ("croissant: {use: {modifiers: [DUO_0000046]}}\n", "`croissant.use` must have `permission`"),
+        (
+            "croissant: {use: {permission: DUO_0000042, modifiers: }}\n",
+            r"card\.md: `croissant.use` .*'modifiers': None",
+        ),
+        ("croissant: {use: {permission: DUO_0000042, modifiers: 5}}\n", "`croissant.use` .*'modifiers': 5"),
+        ("croissant: {use: {permission: DUO_0000042, modifiers: [[a]]}}\n", r"`croissant.use` .*'modifiers': \[\["),
+        ("croissant: {use: {permission: [DUO_0000042]}}\n", r"`croissant.use` .*'permission': \["),
+        ("croissant: {use: {permission: }}\n", "`croissant.use` .*'permission': None"),
+        ("croissant: {use: {prohibitions: null}}\n", "`croissant.use` .*'prohibitions': None"),
+        ("croissant: {use: {prohibitions: {distribute: 1}}}\n", "`croissant.use` .*'prohibitions': {"),
+        ("croissant: {creator: [{name: '', type: Person}]}\n", "`croissant.creator` must list .*'name': ''"),
+        ("croissant: {datePublished: '２０２６'}\n", "`croissant.datePublished` must be a date, .*'２０２６'"),
+        ("croissant: {datePublished: 2026-02-30}\n", r"card\.md: `croissant.datePublished` must .*'2026-02-30'"),
+        ("croissant: false\n", "`croissant` must be a mapping, got False"),
     ],
 )
 def test_a_wrong_fact_is_refused_by_name(tmp_path: Path, block: str, named: str) -> None:

@@ -80,14 +80,14 @@ def test_looking_at_a_repository_does_not_gate_it(hub: FakeHub, publisher: Clien
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "rule"),
-    [("gated", False, "must be gated, as the card says"), ("private", False, "must be private, as asked")],
+    ("setting", "rule"),
+    [("gated", "must be gated, as the card says"), ("private", "must be private, as asked")],
 )
 def test_one_that_is_opened_during_the_commit_is_not_tagged(
-    hub: FakeHub, publisher: Client, real: Folders, setting: str, value: bool, rule: str
+    hub: FakeHub, publisher: Client, real: Folders, setting: str, rule: str
 ) -> None:
     repo_id = f"org/opened-{setting}"
-    hub.do_before("commit", lambda: setattr(hub.repo(repo_id), setting, value))
+    hub.do_before("commit", lambda: setattr(hub.repo(repo_id), setting, False))
     outcome = publisher.run(PUBLISH, folder=real.public, repo_id=repo_id, options=OPTIONS)
     assert outcome.names[0] == "HubError"
     assert f"{rule}, and somebody changed that during the upload" in (outcome.error or "")
