@@ -3,7 +3,8 @@
 Source: https://github.com/evaleval/every_eval_ever, ``eval.schema.json`` and ``instance_level_eval.schema.json``. A
 record is ``data/<benchmark>/<developer>/<model>/<uuid>.json``, its cases ``<uuid>_samples.jsonl`` beside it. The UUID
 has the form of version 4, which the registry demands, but is made of the record's content: the same result has the same
-file. Counts of a receipt are bands, which the schema's whole numbers cannot hold: they are text in the score's details.
+file, with its cases another one than without. Counts of a receipt are bands, which the schema's whole numbers cannot
+hold: they are text in the score's details.
 
 Cases are public once they are in the registry, so they follow the rule of `publish` for a public repository: a released
 split of open or synthetic data. A case has the question's ids, the prediction and the score, and never the reference. A
@@ -120,24 +121,24 @@ def every_eval_ever(
     Raises
     ------
     ValueError
-        If the model is not known, or its cases may not be public or are not those of the result.
+        If the model is not known, its developer is not the one in its name, or its cases may not be public or are not
+        those of the result.
     """
     if result.model is None:
         raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
-    document = _document(result, evaluation)
-    name = _uuid(document)
-    place = _folder(result.benchmark, result.model, evaluation.developer)
-    if predictions is None or folder is None:
-        return Record(document, name, place)
-    lines = [json.dumps(case) + "\n" for case in _cases(result, document, folder, predictions)]
-    if not place:
-        return Record(document, name, place, lines)
-    document["detailed_evaluation_results"] = {
-        "format": "jsonl",
-        "file_path": f"{place}/{name}_samples.jsonl",
-        "hash_algorithm": "sha256",
+    developer = _developer(result.model, evaluation.developer)
+    document = _document(result, evaluation, developer)
+    place = _folder(result.benchmark, result.model, developer)
+    lines = []
+    if predictions is not None and folder is not None:
+        lines = [json.dumps(case) + "\n" for case in _cases(result, document, folder, predictions)]
+    if not lines:
+        return Record(document, _uuid(document), place)
+    cases = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": len(lines)}
+    name = _uuid(document | {"detailed_evaluation_results": cases})  # another than that of a record without cases
+    document["detailed_evaluation_results"] = cases | {
+        "file_path": f"{place}/{name}_samples.jsonl".removeprefix("/"),  # the place is not known without a developer
         "checksum": hashlib.sha256("".join(lines).encode()).hexdigest(),
-        "total_rows": len(lines),
     }
     return Record(document, name, place, lines)
 
@@ -150,21 +151,27 @@ def _uuid(document: Mapping[str, Any]) -> str:
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
+def _developer(model: str, developer: str | None) -> str | None:
+    """Return the developer that the name of a model has, or else the one that is given; None without either."""
+    maker, slash, _ = model.partition("/")
+    if slash and developer not in (None, maker):
+        raise ArgumentError("developer", f"must be that in the name of the model, {maker!r}", repr(developer))
+    return maker if slash else developer
+
+
 def _folder(benchmark: str, model: str, developer: str | None) -> str:
     """Path of the registry for a model, by the rules of its `datastore_path_components`; "" without a developer."""
-    maker, slash, name = model.partition("/")
-    if not slash:
-        maker, name = developer or "", model
-    if not maker:
+    if developer is None:
         return ""
-    parts = (benchmark, maker, name.replace("/", "_"))
+    name = model.removeprefix(f"{developer}/")
+    parts = (benchmark, developer, name.replace("/", "_"))
     for part in parts:
         if not _PART.fullmatch(part) or _RESERVED.fullmatch(part):
             raise ArgumentError("model", "must have names that can be folders on every system", repr(part))
     return "/".join(("data", *parts))
 
 
-def _document(result: Result, evaluation: Evaluation) -> Json:
+def _document(result: Result, evaluation: Evaluation, developer: str | None) -> Json:
     moment = str(int(evaluation.at))
     source = {
         "source_name": "reveal-bench score" if result.receipt is None else "reveal-leaderboard",
@@ -181,19 +188,19 @@ def _document(result: Result, evaluation: Evaluation) -> Json:
         "retrieved_timestamp": moment,
         "source_metadata": source | ({} if evaluation.url is None else {"source_organization_url": evaluation.url}),
         "eval_library": {"name": "reveal-bench", "version": result.software.get("reveal-bench", "unknown")},
-        "model_info": _model(result, evaluation),
+        "model_info": _model(result, evaluation, developer),
         "evaluation_results": [
             _entry(result, figure, evaluation.dataset) for figure in result.figures if figure.metric in METRICS
         ],
     }
 
 
-def _model(result: Result, evaluation: Evaluation) -> Json:
+def _model(result: Result, evaluation: Evaluation, developer: str | None) -> Json:
     details: dict[str, str] = {"deployment_type": evaluation.deployment, "model_availability": evaluation.availability}
     if result.team is not None:
         details["submitted_by"] = result.team
-    developer = {} if evaluation.developer is None else {"developer": evaluation.developer}
-    return {"name": result.model, "id": result.model, **developer, "additional_details": details}
+    maker = {} if developer is None else {"developer": developer}
+    return {"name": result.model, "id": result.model, **maker, "additional_details": details}
 
 
 def _details(result: Result) -> dict[str, str]:

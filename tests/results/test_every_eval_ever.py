@@ -121,6 +121,7 @@ def test_the_same_result_is_the_same_file(tmp_path: Path) -> None:
     ("model", "named"),
     [
         ("Model A", "--developer must be given: the registry files a record under the developer of its model"),
+        ("/model", "names that can be folders on every system, got ''"),
         ("acme/..", "names that can be folders on every system"),
         ("con/model", "names that can be folders on every system"),
     ],
@@ -131,6 +132,17 @@ def test_a_record_needs_a_developer_and_safe_names(tmp_path: Path, model: str, n
     done = call("export", score, "--to", "every-eval-ever", "--model", model, "--out", tmp_path, expect=1)
     assert named in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_the_developer_is_that_of_the_models_name() -> None:
+    result = of_score(SCORE, "acme/model")
+    assert record(result)["model_info"]["developer"] == "acme"
+    assert record(result, developer="acme") == record(result)
+    with pytest.raises(ValueError, match="`developer` must be that in the name of the model, 'acme', got 'other'"):
+        record(result, developer="other")
+    named = every_eval_ever(of_score(SCORE, "Model A"), Evaluation(0, developer="lab"))
+    assert (named.document["model_info"]["developer"], named.folder) == ("lab", "data/reveal-cxr/lab/Model A")
+    assert "developer" not in record(of_score(SCORE, "Model A"))["model_info"]
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +195,13 @@ def test_cases_of_a_released_split(scored: tuple[Path, Path, Path], tmp_path: Pa
     value = {entry["evaluation_result_id"]: entry for entry in made["evaluation_results"]}["point_hit/Edema"]
     assert value["score_details"]["score"] == pytest.approx(1 / 3), "the mean of the cases"
     assert "error" in hits[2], "nobody answered it"
-    alone = call(*words).stdout.split()
-    assert alone == [str(aggregate)], "the same name without cases"
+    before = {file: file.read_bytes() for file in (aggregate, samples)}
+    (alone,) = map(Path, call(*words).stdout.split())
+    assert alone != aggregate, "a record without cases has other content"
+    assert "detailed_evaluation_results" not in json.loads(alone.read_text())
+    assert {file: file.read_bytes() for file in before} == before
+    again = call(*words, "--folder", folder, "--predictions", predictions).stdout.split()
+    assert again == [str(aggregate), str(samples)]
 
 
 def test_cases_that_may_not_be_public_are_refused(scored: tuple[Path, Path, Path], tmp_path: Path) -> None:
