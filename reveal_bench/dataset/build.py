@@ -9,6 +9,7 @@ Layout
                                                `masks`, the masks as pictures; further tables such as `labels`
     holdout_inputs/holdout-*.parquet           inputs of the holdout without references: pictures, when they are
                                                embedded, and the prompts of tasks
+    preview/<split>-*.parquet                  small pictures with the reference, of public splits with pixels
     manifest/<split>.parquet                   what is asked: ids, views, sizes, findings
     manifest/benchmark.json                    :class:`reveal_bench.kinds.folder.FolderInfo`
     croissant.json, eval.yaml                  descriptions for machines

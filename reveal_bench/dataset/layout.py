@@ -208,7 +208,7 @@ class FolderWriter:
         self._splits[split] = {**size, "references": references}
 
     def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
-        """Write benchmark.json and the checksums; of a public folder all descriptions, else only the card."""
+        """Write previews, benchmark.json and checksums; of a public folder all descriptions, else only the card."""
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,

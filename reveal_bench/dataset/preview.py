@@ -1,7 +1,7 @@
 """The config `preview`: small pictures with the reference drawn on them, for people who browse a dataset.
 
-The Hub's viewer cuts rows of more than about 2 MB, and radiographs of full size exceed that. A preview has the first
-radiographs of each split whose references are public, at most :data:`MOST_PICTURES`, as JPEG no larger than
+The Hub's viewer cuts rows of more than about 2 MB, and images of full size exceed that. A preview has the first
+images of each split whose references are public, at most :data:`MOST_PICTURES`, as JPEG no larger than
 :data:`SIDE_PX` pixels. It is made from the rows of the folder alone. It is never the default config: its pictures show
 the answers.
 """
@@ -9,18 +9,20 @@ the answers.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reveal_bench.arguments import Problem
 from reveal_bench.dataset.drawings import Drawing, draw_layer
 from reveal_bench.kinds.cases import REFERENCE, Case
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row
+from reveal_bench.sources.pictures import FORMATS, without_metadata
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -30,8 +32,8 @@ MOST_PICTURES = 100
 SIDE_PX = 384
 QUALITY = 85
 """Of the JPEG files, as Pillow counts it."""
-ALLOWED_DIFFERENCE = 4.0
-"""Mean difference of two pictures of the same drawing, in grey levels of 255: Pillow's versions differ by less."""
+ALLOWED_DIFFERENCE = 16
+"""Grey levels of 255 by which a pixel may differ from the same drawing by another version of Pillow."""
 _ROWS_AT_ONCE = 4  # a row of pictures may take megabytes
 
 
@@ -44,66 +46,109 @@ def preview_features(kind: AnyKind) -> Features:
 
 
 def preview_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
-    """Rows of the config for the first radiographs of a split; none where pixels are withheld.
+    """Rows of the config for the first images of a split; none where pixels are withheld.
 
     Parameters
     ----------
     folder : dataset folder; its card and its other descriptions need not be written yet
     """
-    records, pictures = kind.data.each_reference(folder, split), _pictures_of(folder, split, kind)
-    made = (row for record, found in zip(records, pictures, strict=False) for row in _case_rows(kind, record, found))
-    yield from islice(made, MOST_PICTURES)
+    yield from islice(_all_rows(folder, split, kind), MOST_PICTURES)
 
 
-def difference(a: bytes, b: bytes) -> float:
-    """Mean absolute difference of two pictures, in grey levels of 255; 255 if their sizes differ.
+def _all_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
+    references, pictures = kind.data.each_reference(folder, split), _pictures_of(folder, split, kind)
+    for record, (key, cells) in zip(references, pictures, strict=True):
+        if kind.data.key_of(record) != key:
+            raise ValueError(f"{folder}: references and pictures of {split} must have one order, they differ at {key}")
+        yield from _case_rows(kind, record, cells)
 
-    Raises
-    ------
-    ValueError
-        If one of them is not a picture.
+
+def preview_problems(folder: Path, split: str, kind: AnyKind, rows: Iterable[tuple[str, Row]]) -> Iterator[Problem]:
+    """Yield what is in the config besides the rows that :func:`preview_rows` makes, or instead of them.
+
+    Parameters
+    ----------
+    folder : dataset folder whose main config has no problems in this split
+    rows : (file, row) of the config
     """
+    n_made = n_rows = 0
+    file = PREVIEW
+    for place, made in zip_longest(rows, preview_rows(folder, split, kind)):
+        n_rows += place is not None
+        n_made += made is not None
+        if place is None or made is None:
+            continue
+        file, row = place
+        for name in row.keys() - {"image"}:
+            if row[name] != made[name]:
+                yield Problem(file, row[kind.key], name, f"must be {made[name]!r}", repr(row[name]))
+        if (fault := _picture_fault(row["image"], made["image"])) is not None:
+            yield Problem(file, row[kind.key], "image", *fault)
+    if n_rows != n_made:
+        rule = f"must have a row for each of the first {n_made} images of the split"
+        yield Problem(file, None, PREVIEW, rule, f"{n_rows} rows")
+
+
+def _picture_fault(picture: Row | None, made: Row) -> tuple[str, str] | None:
+    """Rule and value if a picture is not the one that was made again; the same bytes always are."""
     from PIL import Image, UnidentifiedImageError
 
+    picture = picture or {"bytes": None, "path": None}
+    if picture["path"] != made["path"]:
+        return f"must have the path {made['path']!r}", repr(picture["path"])
+    data = picture["bytes"] or b""
+    if data == made["bytes"]:
+        return None
     try:
-        left, right = (np.asarray(Image.open(io.BytesIO(data)).convert("RGB"), np.int16) for data in (a, b))
-    except (OSError, SyntaxError, UnidentifiedImageError) as error:
-        raise ValueError(str(error)) from None
-    return float(np.abs(left - right).mean()) if left.shape == right.shape else 255.0
+        with Image.open(io.BytesIO(data), formats=("JPEG",)) as image, Image.open(io.BytesIO(made["bytes"])) as other:
+            is_plain = (image.size, image.mode) == (other.size, other.mode) and without_metadata(data) == data
+            if is_plain:
+                pixels = (np.asarray(one, np.int16) for one in (image, other))
+                is_plain = int(np.abs(np.subtract(*pixels)).max()) <= ALLOWED_DIFFERENCE
+    except UnidentifiedImageError:
+        return "must be a JPEG file", "other data"
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return "must be a JPEG file", str(error)
+    return None if is_plain else ("must be the image with its reference, as `build` draws it", "another picture")
 
 
-def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[list[bytes | None]]:
-    """The picture bytes of each row, in the order in which its case lists them."""
+def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[tuple[str, list[bytes | None]]]:
+    """Key and picture bytes of each row, in the order in which its case lists them."""
     columns = kind.table.image_columns
     for row in chain.from_iterable(
-        read_rows(shard, columns, at_once=_ROWS_AT_ONCE) for shard in split_shards(folder, kind.config, split)
+        read_rows(shard, [kind.key, *columns], at_once=_ROWS_AT_ONCE)
+        for shard in split_shards(folder, kind.config, split)
     ):
         cells = chain.from_iterable(row[name] if isinstance(row[name], list) else [row[name]] for name in columns)
-        yield [None if cell is None else cell["bytes"] for cell in cells]
+        yield row[kind.key], [None if cell is None else cell["bytes"] for cell in cells]
 
 
-def _case_rows(kind: AnyKind, record: object, pictures: list[bytes | None]) -> Iterator[Row]:
-    """A row for each radiograph of a record that has pixels, and a picture that can be decoded."""
+def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> Iterator[Row]:
+    """A row for each image of a record that has pixels and can be drawn; `validate` reports what cannot."""
     from PIL import Image
 
-    case = kind.display.case(record)
-    for number, (film, data) in enumerate(zip(case.films, pictures, strict=True)):
-        if data is None:
-            continue
-        drawings = _drawings(case, number)
-        words = [f"{drawing.number} {drawing.finding}" for drawing in drawings]
-        words += [f"{name}: {text}" for name, text in case.told]
-        try:
-            small = _drawn(data, (film.width, film.height), drawings)
-        except (OSError, SyntaxError, Image.DecompressionBombError):
-            continue  # `validate` reports it
-        image = {"bytes": small, "path": f"{film.image_id}.jpg"}
-        reference = "\n".join(words) or "nothing drawn"
-        yield {"image": image, kind.key: case.key, "image_id": film.image_id, "reference": reference}
+    try:
+        case = kind.display.case(record)
+        for number, (film, data) in enumerate(zip(case.films, pictures, strict=True)):
+            if data is not None:
+                drawings = _drawings(case, number)
+                image = {"bytes": _drawn(data, (film.width, film.height), drawings), "path": f"{film.image_id}.jpg"}
+                reference = _reference_text(case, film.is_prior, drawings)
+                yield {"image": image, kind.key: case.key, "image_id": film.image_id, "reference": reference}
+    except (OSError, SyntaxError, ValueError, ArithmeticError, Image.DecompressionBombError):
+        return
+
+
+def _reference_text(case: Case, is_prior: bool, drawings: Sequence[Drawing]) -> str:
+    """The numbers of the picture with their findings, and what else the reference says, a line each."""
+    lines = ["Earlier image"] if is_prior else []
+    lines += [f"{drawing.number} {drawing.finding}" for drawing in drawings]
+    lines += [f"{name}: {text}" for name, text in case.told]
+    return "\n".join(lines) or "no reference drawn"
 
 
 def _drawings(case: Case, number: int) -> list[Drawing]:
-    """What the reference has on one radiograph of a case: one drawing per finding."""
+    """The reference on one image of a case: one drawing per finding."""
     drawings: dict[str, Drawing] = {}
     for mark in case.marks.get(REFERENCE, ()):
         if mark.film == number:
@@ -121,7 +166,7 @@ def _drawn(data: bytes, full: tuple[int, int], drawings: list[Drawing]) -> bytes
 
     scale = min(1.0, SIDE_PX / max(full))
     size = (max(1, round(full[0] * scale)), max(1, round(full[1] * scale)))
-    with Image.open(io.BytesIO(data)) as image:
+    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
         image.draft("L", (2 * size[0], 2 * size[1]))  # decodes a large JPEG at a fraction of its size
         small = image.convert("L").resize(size, Image.Resampling.LANCZOS).convert("RGBA")
     layer = draw_layer(drawings, size, full, fill=0)

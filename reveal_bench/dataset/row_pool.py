@@ -37,7 +37,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.rows import Row, length_faults
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
 from reveal_bench.sources.source import Problem, Record
 
@@ -242,6 +242,8 @@ def _make(record: Record, build: BuildOf) -> Made:
         side_rows = kind.table.side_rows(record, build.benchmark)
     except ValueError as error:
         return Made(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
+    for fault in length_faults(row):
+        return Made(digest, key, problem=Problem(kind.config, key, *fault))
     return Made(digest, key, kind.questions.asked(record, build.benchmark, build.asks), row, side_rows)
 
 

@@ -22,7 +22,7 @@ from reveal_bench.dataset.preview import PREVIEW, preview_features
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_batches, read_folder_info
 from reveal_bench.kinds.kind import AnyKind
-from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.rows import Row, of_any_length
 from reveal_bench.sources.source import Problem
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
             yield Problem(table.name, None, "config", "must be one that the card lists", repr(table.config))
             return
         expected = features.arrow_schema
+        if folder.info.format == 1:
+            schema = _with_any_length(schema)
     for name in sorted(set(expected.names) ^ set(schema.names)):
         missing = name in expected.names
         rule = "must exist" if missing else "must not be given: the schema has no such column"
@@ -156,6 +158,15 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
         yield from _meaning_problems(schema, features, table)
 
 
+def _with_any_length(schema: Any) -> Any:
+    """The schema of a table of format 1 as format 2 has it."""
+    from datasets import Features
+
+    written = Features.from_arrow_schema(schema)
+    loose = Features({name: of_any_length(feature) for name, feature in written.items()}).arrow_schema
+    return loose.with_metadata(loose.metadata if b"huggingface" in (schema.metadata or {}) else None)
+
+
 def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iterator[Problem]:
     """Codes without the names that they stand for, or with others, in a table whose types are right."""
     from datasets import Features
@@ -166,7 +177,7 @@ def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iter
     written = Features.from_arrow_schema(schema)
     for name in features:
         if name in written and written[name] != features[name]:
-            rule = "must have the names and lengths of the schema"
+            rule = "must have the names of the schema"
             yield Problem(table.name, None, name, rule, _short(written[name]))
 
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from reveal_bench.dataset.tables import IDS, INPUTS, TableFile
 from reveal_bench.kinds.localization.records import READERS
-from reveal_bench.kinds.rows import LENGTHS, MAY_BE_NULL, Fault, Row
+from reveal_bench.kinds.rows import MAY_BE_NULL, Fault, Row, length_faults
 from reveal_bench.masks import Rle, parse_masks
-from reveal_bench.sources.pictures import ORIGINAL, without_metadata
+from reveal_bench.sources.pictures import FORMATS, ORIGINAL, without_metadata
 from reveal_bench.sources.source import Problem
 
 GROUND_TRUTH = READERS.index("ground_truth")
@@ -47,6 +47,7 @@ def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = Fals
     for name, feature in features.items():
         if name in row:
             yield from _faults(row[name], feature, name, is_input)
+    yield from length_faults(row)
 
 
 def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
@@ -70,14 +71,8 @@ def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fa
 
 
 def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
-    from datasets import List
-
-    name = place.rpartition(".")[2]
-    if value is None and name not in MAY_BE_NULL and not may_lack:
+    if value is None and place.rpartition(".")[2] not in MAY_BE_NULL and not may_lack:
         yield place, "must be a list, empty where there is nothing", "null"
-    length = None if isinstance(feature.feature, List) else LENGTHS.get(name)
-    if value is not None and length is not None and len(value) != length:
-        yield place, f"must have {length} entries", f"{len(value)}"
     for entry in value or ():
         if entry is None and _is_entry(feature.feature):
             yield place, "must have no null among its entries", "null"
@@ -271,7 +266,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
     except UnidentifiedImageError:  # which tells an address in memory
         raise ValueError(UNKNOWN_FORM) from None
@@ -293,7 +288,7 @@ def look_at_mask(picture: Row) -> SeenMask:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(picture["bytes"])) as image:
+        with Image.open(io.BytesIO(picture["bytes"]), formats=FORMATS) as image:
             # One bit a pixel, or eight in folders of earlier versions: black and white alone
             values = np.asarray(image.convert("L") if image.mode == "1" else image)
     except UnidentifiedImageError:  # which tells an address in memory

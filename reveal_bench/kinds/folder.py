@@ -59,10 +59,11 @@ def read_folder_info(folder: Path) -> FolderInfo:
         raise ValueError(f"{path}: must be JSON: {error}") from None
     if not isinstance(raw, dict):
         raise ValueError(f"{path}: must hold one JSON object, got {type(raw).__name__}")
-    raw["format"] = raw.pop("schema", None)
-    if raw["format"] not in (1, FORMAT):
-        rule = f"`schema`, the format of the folder, must be 1 or {FORMAT}"
-        raise ValueError(f"{path}: {rule}, got {raw['format']!r}: a newer version of reveal-bench built the folder")
+    raw["format"] = version = raw.pop("schema", None)
+    if type(version) is not int or version not in (1, FORMAT):
+        is_newer = type(version) is int and version > FORMAT
+        remedy = ": a newer version of reveal-bench built the folder" if is_newer else ""
+        raise ValueError(f"{path}: `schema`, the format of the folder, must be 1 or {FORMAT}, got {version!r}{remedy}")
     terms = raw.pop("terms", {})
     if set(raw) != set(FolderInfo.__dataclass_fields__):
         raise ValueError(f"{path}: the fields must be {sorted(FolderInfo.__dataclass_fields__)}, got {sorted(raw)}")

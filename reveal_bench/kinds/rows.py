@@ -61,17 +61,42 @@ def image_facts_row(image: StudyImage) -> Row:
 
 
 LENGTHS = {
-    "bbox_xywh": 4,
-    "boxes_xywh": 4,
-    "extra_boxes_xywh": 4,
-    "polygons": 2,
-    "size": 2,
-    "spacing_mm": 2,
+    "bbox_xywh": (1, 4),
+    "boxes_xywh": (2, 4),
+    "extra_boxes_xywh": (2, 4),
+    "polygons": (3, 2),
+    "size": (1, 2),
+    "spacing_mm": (1, 2),
 }
-"""Column, or field of one -> how many numbers its lists of numbers have. The schema cannot say so: a list of fixed
-length that is null is read by pyarrow 26 and newer alone."""
+"""Column, or field of one -> levels of lists, and how many numbers the innermost ones have. The schema cannot say so: a
+list of fixed length that is null is read by pyarrow 26 and newer alone."""
 MAY_BE_NULL = ("bbox_xywh", "spacing_mm")
 """Lists that are null where nothing is known."""
+
+
+def length_faults(row: Row, place: str = "") -> Iterator[Fault]:
+    """Lists of numbers that have not the length of :data:`LENGTHS`, at any depth."""
+    for name, value in row.items():
+        where = f"{place}.{name}" if place else name
+        if isinstance(value, dict):
+            yield from length_faults(value, where)
+        elif isinstance(value, list):
+            for entry in value:
+                if isinstance(entry, dict):
+                    yield from length_faults(entry, where)
+            if name in LENGTHS and any(_wrong_lengths(value, *LENGTHS[name])):
+                yield where, f"must have {LENGTHS[name][1]} numbers in each innermost list", str(value)[:80]
+
+
+def _wrong_lengths(values: Sequence[Any], depth: int, length: int) -> Iterator[bool]:
+    """True for each innermost list of another length; what is null is another rule's."""
+    if depth == 1:
+        values = [values]
+    elif depth > 2:
+        for inner in values:
+            yield from _wrong_lengths(inner or (), depth - 1, length)
+        return
+    yield from (True for inner in values if inner is not None and len(inner) != length)
 
 
 def parquet_schema(features: Features) -> pa.Schema:

@@ -2,6 +2,9 @@
 
 import io
 import json
+import math
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +24,7 @@ from reveal_bench.kinds.folder import FOLDER_INFO, read_folder_info
 from reveal_bench.kinds.localization.records import Annotation
 from reveal_bench.kinds.rows import LENGTHS
 from reveal_bench.masks import encode_mask
+from reveal_bench.sources.source import BuildError
 from tests.dataset.card_folders import (
     edit,
     faults,
@@ -95,7 +99,7 @@ def fixed(name, kind):
     if not pa.types.is_list(kind):
         return kind
     is_innermost = not pa.types.is_nested(kind.value_type)
-    return pa.list_(fixed(name, kind.value_type), LENGTHS.get(name, -1) if is_innermost else -1)
+    return pa.list_(fixed(name, kind.value_type), LENGTHS.get(name, (1, -1))[1] if is_innermost else -1)
 
 
 def as_format_1(folder):
@@ -148,10 +152,15 @@ def test_a_folder_of_format_1_is_refreshed(old, tmp_path):
     assert validate_folder(out, holdout=private, load=False) == []
 
 
-def test_a_folder_of_format_1_is_to_be_built_again(old):
-    (problem,) = validate_folder(old, load=False)
-    assert (problem.file, problem.field, problem.value) == (FOLDER_INFO, "schema", "1")
-    assert "build the folder again" in problem.rule
+def test_a_folder_of_format_1_is_to_be_built_again_and_checked_for_leaks(old):
+    private = old.parent / "private"
+    (problem,) = [one for one in validate_folder(old, holdout=private, load=False) if one.file == FOLDER_INFO]
+    assert (problem.field, problem.value) == ("schema", "1")
+    assert "build again" in problem.rule
+    shutil.copy(next(private.glob("localization/*.parquet")), old / "localization" / "released-00001-of-00002.parquet")
+    reseal(old)
+    leaks = [one for one in validate_folder(old, holdout=private, load=False) if "holdout" in one.rule]
+    assert leaks
 
 
 def test_pixels_attached_to_format_1_give_format_2(old, tmp_path):
@@ -176,11 +185,21 @@ def test_a_pyarrow_that_cannot_read_format_1_says_so(old, monkeypatch):
         KINDS["localization"].data.read_records(old, "released")
 
 
-def test_a_newer_format_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("3", "got 3: a newer version of"),
+        ("true", "got True$"),
+        ("2.0", "got 2.0$"),
+        ('"2"', "got '2'$"),
+        ("null", "None$"),
+    ],
+)
+def test_another_format_is_refused(tmp_path, schema, words):
     folder = localization_folder(tmp_path, n=1)
     info = folder / FOLDER_INFO
-    info.write_text(info.read_text().replace('"schema": 2', '"schema": 3'))
-    with pytest.raises(ValueError, match=r"`schema`, the format of the folder, must be 1 or 2, got 3: a newer version"):
+    info.write_text(info.read_text().replace('"schema": 2', f'"schema": {schema}'))
+    with pytest.raises(ValueError, match=rf"`schema`, the format of the folder, must be 1 or 2, {words}"):
         read_folder_info(folder)
 
 
@@ -240,12 +259,48 @@ def test_no_preview_without_pixels(tmp_path):
     assert not (localization_folder(tmp_path, n=2, pixels="withhold") / "preview").exists()
 
 
+def spoilt(data, change):
+    """A preview with some of its pixels changed, as a JPEG."""
+    pixels = np.array(Image.open(io.BytesIO(data)).convert("RGB"))
+    change(pixels)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
+
+
+def in_format(data, name, **options):
+    buffer = io.BytesIO()
+    Image.open(io.BytesIO(data)).save(buffer, name, **options)
+    return buffer.getvalue()
+
+
+PICTURES = {
+    "another picture": lambda data: spoilt(data, lambda pixels: pixels.fill(9)),
+    "a word in a corner": lambda data: spoilt(data, lambda pixels: pixels[:4, :4].fill(255)),
+    "blended with another": lambda data: spoilt(data, lambda pixels: np.copyto(pixels, pixels // 2 + 100)),
+    "data after the end": lambda data: data + b"patient 7 has Edema",
+    "a comment": lambda data: in_format(data, "JPEG", comment=b"patient 7"),
+    "another format": lambda data: in_format(data, "TIFF"),
+    "PostScript, which Pillow gives to a program": lambda data: (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 30 20\n%%EOF\n"
+    ),
+    "no picture": lambda data: b"no picture",
+    "a bomb": lambda data: png(np.zeros((1, 1), np.uint8)).replace(b"\0\0\0\1\0\0\0\1", b"\0\0\x75\x30\0\0\x75\x30", 1),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_preview_is_the_picture_that_the_rows_give(tmp_path, name):
+    folder = localization_folder(tmp_path, n=1)
+    edit(folder, "preview/test", lambda row: row["image"].update(bytes=PICTURES[name](row["image"]["bytes"])))
+    assert ("preview", "img0", "image") in faults(validate_folder(folder, load=False))
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (lambda row: row["image"].update(bytes=png(np.full((20, 30), 9, np.uint8))), "image"),
-        (lambda row: row["image"].update(bytes=b"no picture"), "image"),
         (lambda row: row.update(image=None), "image"),
+        (lambda row: row["image"].update(path="img1 has Edema.jpg"), "image"),
         (lambda row: row.update(reference="1 Edema, and of patient 7 in the holdout"), "reference"),
     ],
 )
@@ -253,3 +308,39 @@ def test_a_preview_holds_nothing_else(tmp_path, change, field):
     folder = localization_folder(tmp_path, n=1)
     edit(folder, "preview/test", change)
     assert ("preview", "img0", field) in faults(validate_folder(folder, load=False))
+
+
+@pytest.mark.parametrize("split", ["holdout", "bogus"])
+def test_a_preview_of_another_split_is_a_problem_beside_others(tmp_path, split):
+    folder = localization_folder(tmp_path, n=4, holdout=True)
+    (path,) = folder.glob("preview/released*")
+    shutil.copy(path, path.with_name(path.name.replace("released", split)))
+    (folder / "eval.yaml").unlink()
+    reseal(folder)
+    problems = validate_folder(folder, holdout=folder.parent / "private", load=False)
+    assert any(one.file.startswith(f"preview/{split}") and one.field == "split" for one in problems)
+    assert any(one.file == "eval.yaml" for one in problems)
+
+
+BLACK = make_record(1, image=png(np.zeros((20, 30), np.uint8)), image_name="img1.png", source_sha256=None)
+BOX = Annotation("Edema", "ground_truth", None, (), (9, 9, 5, 5), 1, 25, ((9.0, 9.0, -5.0, -5.0),))
+NAN = ((math.nan, 9.0, 5.0, 5.0),)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"width": 0, "height": 0}, {"annotations": (BOX,)}, {"annotations": (replace(BOX, boxes_xywh=NAN),)}]
+)
+def test_what_cannot_be_drawn_does_not_stop_a_build(tmp_path, changes):
+    """The row is written as ever, and `validate` names it."""
+    record = make_record(
+        1, image=png(np.zeros((20, 30), np.uint8)), image_name="img1.png", source_sha256=None, **changes
+    )
+    build_folder({"test": [record]}, tmp_path / "out", BENCHMARKS["chexlocalize"])
+    assert not (tmp_path / "out" / "preview").exists()
+    assert "img1" in {one.row for one in validate_folder(tmp_path / "out", load=False)}
+
+
+def test_a_box_of_three_numbers_stops_a_build_at_its_record(tmp_path):
+    broken = replace(BLACK, annotations=(replace(BLACK.annotations[0], bbox_xywh=(2, 5, 3)),))
+    with pytest.raises(BuildError, match=r"img1: `annotations.bbox_xywh` must have 4 numbers .*got \[2, 5, 3\]"):
+        build_folder({"test": [broken]}, tmp_path / "out", BENCHMARKS["chexlocalize"])
