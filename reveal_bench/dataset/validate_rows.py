@@ -111,6 +111,8 @@ def quantity_faults(row: Row) -> Iterator[Fault]:
             yield f"{place}spacing_mm", "must be positive", str(facts["spacing_mm"])
 
 
+DECODED = (*FORMATS, "BMP", "GIF", "JPEG2000", "PPM", "TIFF", "WEBP")
+"""Formats that Pillow decodes itself, to find a picture of the holdout in another file; some others start programs."""
 WITHHELD = "withheld"
 UNKNOWN_FORM = "cannot identify image file"
 FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
@@ -266,7 +268,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=DECODED) as image:
             return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
     except UnidentifiedImageError:  # which tells an address in memory
         raise ValueError(UNKNOWN_FORM) from None
@@ -288,7 +290,7 @@ def look_at_mask(picture: Row) -> SeenMask:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(picture["bytes"]), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(picture["bytes"]), formats=DECODED) as image:
             # One bit a pixel, or eight in folders of earlier versions: black and white alone
             values = np.asarray(image.convert("L") if image.mode == "1" else image)
     except UnidentifiedImageError:  # which tells an address in memory

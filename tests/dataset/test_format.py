@@ -192,7 +192,7 @@ def test_a_pyarrow_that_cannot_read_format_1_says_so(old, monkeypatch):
         ("true", "got True$"),
         ("2.0", "got 2.0$"),
         ('"2"', "got '2'$"),
-        ("null", "None$"),
+        ("null", "got None$"),
     ],
 )
 def test_another_format_is_refused(tmp_path, schema, words):
