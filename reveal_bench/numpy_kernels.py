@@ -11,6 +11,8 @@ Each function takes the arguments of the compiled loop of its name and writes it
 from __future__ import annotations
 
 from enum import IntEnum
+from math import isqrt
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +38,15 @@ class Status(IntEnum):
 
 
 _MAX_CODE_LENGTH = 7
+_BAND = 1 << 20
+"""How many characters or pixels are worked on at a time, where each needs several numbers of eight bytes."""
 
 
 def count_characters(text: Bytes, characters: Bytes, counts: IntArray) -> None:
-    """Count each of `characters` in `text`."""
-    counts[:] = np.bincount(text, minlength=256)[characters]
+    """Count each of `characters` in `text`, in pieces: `bincount` copies its argument to eight bytes an item."""
+    counts[:] = 0
+    for start in range(0, len(text), _BAND):
+        counts += np.bincount(text[start : start + _BAND], minlength=256)[characters]
 
 
 # ---- run-length strings ----
@@ -224,30 +230,45 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
 
 
 def _deepest(mask: BoolArray) -> tuple[int, int]:
-    """Return (x, y): the squared distance is the least, over columns, of squared steps to a column and along it."""
+    """Return (x, y): the squared distance is the least, over columns, of squared steps to a column and along it.
+
+    Needs about eight bytes a pixel: 1.2 GB for a mask of 12,000 x 12,000.
+    """
     (top, bottom), (left, right) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
     mask = np.pad(mask[top : bottom + 1, left : right + 1], 1)
-    along = _squares_along(mask)
-    most = np.minimum(along, _squares_along(mask.T).T)  # no pixel is farther from the outside
+    along, most = _steps_along(mask), _steps_along(mask.T).T
+    np.minimum(along, most, out=most)  # no pixel is farther from the outside
+    width = mask.shape[1]
+    n_rows = max(_BAND // width, 1)
     row, column = np.unravel_index(most.argmax(), mask.shape)
-    reached = (along[row] + (np.arange(mask.shape[1]) - column) ** 2).min()
-    y, x = np.nonzero(most >= reached)
-    squares, step = along[y, x], 0
-    while (is_open := squares >= (step + 1) ** 2).any():  # the others keep their distance, which is smaller
-        y, x, squares, step = y[is_open], x[is_open], squares[is_open], step + 1
-        beside = (along[y, np.maximum(x - step, 0)], along[y, np.minimum(x + step, mask.shape[1] - 1)])
-        squares = np.minimum(squares, step**2 + np.minimum(*beside))
-    first = int(squares.argmax())
-    return int(x[first] - 1 + left), int(y[first] - 1 + top)
+    best = int((along[row].astype(np.int64) ** 2 + (np.arange(width) - column) ** 2).min()) - 1
+    place = 0, 0
+    for start in range(0, len(mask), n_rows):
+        band = along[start : start + n_rows]
+        y, x = np.nonzero(most[start : start + n_rows] > isqrt(best))
+        squares, step = band[y, x].astype(np.int64) ** 2, 0
+        while (is_open := squares >= (step + 1) ** 2).any():  # the others keep their distance, which is smaller
+            y, x, squares, step = y[is_open], x[is_open], squares[is_open], step + 1
+            beside = np.minimum(band[y, np.maximum(x - step, 0)], band[y, np.minimum(x + step, width - 1)])
+            squares = np.minimum(squares, step**2 + beside.astype(np.int64) ** 2)
+        if len(squares) and (largest := int(squares.max())) > best:
+            first = int(squares.argmax())
+            best, place = largest, (int(x[first] - 1 + left), int(start + y[first] - 1 + top))
+    return place
 
 
-def _squares_along(mask: BoolArray) -> IntArray:
-    """Return the squared distance of each pixel to the nearest one outside in its column."""
-    rows = np.arange(len(mask))[:, None]
-    above = rows - np.maximum.accumulate(np.where(mask, 0, rows), axis=0)
-    below = np.minimum.accumulate(np.where(mask, len(mask), rows)[::-1], axis=0)[::-1] - rows
-    squares: IntArray = np.minimum(above, below) ** 2
-    return squares
+def _steps_along(mask: BoolArray) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Return the distance of each pixel to the nearest one outside in its column, in the smallest type."""
+    height, width = mask.shape
+    rows = np.arange(height, dtype=np.min_scalar_type(height))[:, None]
+    steps: npt.NDArray[np.unsignedinteger[Any]] = np.empty_like(mask, rows.dtype)
+    n_columns = max(_BAND // height, 1)
+    for start in range(0, width, n_columns):
+        part = mask[:, start : start + n_columns]
+        above = rows - np.maximum.accumulate(np.where(part, rows[:1], rows), axis=0)
+        below = np.minimum.accumulate(np.where(part, rows[-1:], rows)[::-1], axis=0)[::-1] - rows
+        np.minimum(above, below, out=steps[:, start : start + n_columns])
+    return steps
 
 
 def filtered_rows(ends: Ends, height: int, width: int, rows: Bytes) -> None:
@@ -269,19 +290,32 @@ def fill_runs(ends: Ends, height: int, filled: Ends, n_filled: IntArray) -> None
 
 
 def _outside(mask: BoolArray) -> BoolArray:
-    """Return the background that is joined to the border by sides of pixels."""
-    background = np.pad(~mask, 1, constant_values=True)
-    outside, is_growing = np.zeros_like(background), True
-    outside[[0, -1]] = outside[:, [0, -1]] = True
-    while is_growing:
-        n_before = np.count_nonzero(outside)
-        for _ in range(2):  # whole runs of rows, then of columns, join where one pixel of theirs has
-            runs = np.cumsum(np.diff(background.ravel(), prepend=False))
-            is_joined = np.bincount(runs, outside.ravel()) > 0
-            outside = is_joined[runs].reshape(background.shape).T
-            background = background.T
-        is_growing = bool(np.count_nonzero(outside) > n_before)
-    return outside[1:-1, 1:-1]
+    """Return the background that is joined to the border by sides of pixels: runs by rows, and runs that touch."""
+    padded = np.pad(mask, 1)  # with background, which also joins the end of a row to the next row
+    width = padded.shape[1]
+    edges = np.flatnonzero(np.diff(padded.ravel(), prepend=True))
+    starts, ends = edges[::2], np.append(edges[1::2], padded.size)
+    first = np.searchsorted(ends, starts + width, side="right")  # of the runs below that touch
+    n_below = np.searchsorted(starts, ends + width) - first
+    upper = np.repeat(np.arange(len(starts)), n_below)
+    lower = np.repeat(first - np.cumsum(n_below) + n_below, n_below) + np.arange(len(upper))
+    is_outside = np.zeros(len(edges), np.bool_)
+    is_outside[::2] = _components(upper, lower, len(starts)) == 0
+    pixels = np.repeat(is_outside, np.diff(edges, append=padded.size))
+    return pixels.reshape(padded.shape)[1:-1, 1:-1]
+
+
+def _components(a: IntArray, b: IntArray, n: int) -> IntArray:
+    """Return the least of the items 0 to n - 1 that each is joined to by pairs (a, b)."""
+    least = np.arange(n)
+    while len(a):
+        np.minimum.at(least, np.maximum(a, b), np.minimum(a, b))
+        while (nearer := least[least] < least).any():
+            least[nearer] = least[least[nearer]]
+        a, b = least[a], least[b]
+        is_apart = a != b
+        a, b = a[is_apart], b[is_apart]
+    return least
 
 
 def _dense(ends: Ends, height: int) -> BoolArray:

@@ -8,6 +8,7 @@ import shlex
 import struct
 import subprocess
 import tomllib
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -293,6 +294,42 @@ def test_masks_are_filled_as_contours_are(rng: np.random.Generator) -> None:
         ends = pack_masks([encode_mask(mask)]).ends
         expected = pack_masks([encode_mask(contours_filled(mask))]).ends
         np.testing.assert_array_equal(kernels.fill_runs(ends, len(mask)), expected)
+
+
+def test_a_corridor_is_outside_through_all_its_turns() -> None:
+    spiral = np.zeros((61, 61), bool)
+    spiral[0] = True
+    for ring in range(0, 30, 2):  # walls of one pixel, two apart
+        spiral[ring : 61 - ring, 60 - ring] = spiral[60 - ring, ring : 61 - ring] = True
+        spiral[ring + 2 : 61 - ring, ring] = spiral[ring + 2, ring : 59 - ring] = True
+    closed = spiral.copy()
+    closed[1, 0] = True
+    for mask, n_pixels in ((spiral, int(spiral.sum())), (closed, 61 * 61)):
+        filled = kernels.fill_runs(pack_masks([encode_mask(mask)]).ends, 61)
+        assert np.diff(filled)[::2].sum() == n_pixels
+        np.testing.assert_array_equal(filled, pack_masks([encode_mask(contours_filled(mask))]).ends)
+
+
+def test_numpy_loops_need_bounded_memory() -> None:
+    full = pack_masks([encode_mask(np.ones((1500, 1500), bool))])
+    text = np.frombuffer(b"[]," * 2_000_000, np.uint8)
+    counts, deepest = np.zeros(1, np.int64), np.zeros((1, 2), np.int64)
+    cases: list[tuple[Callable[[], None], float]] = [
+        (lambda: numpy_kernels.count_characters(text, np.frombuffer(b"[", np.uint8), counts), 2 * len(text)),
+        (
+            lambda: numpy_kernels.deepest_pixels(full.ends, full.offsets, full.sizes, np.array([0]), deepest),
+            17 * 1500**2,
+        ),
+    ]
+    for run, most_bytes in cases:
+        tracemalloc.start()
+        try:
+            run()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < most_bytes
+    assert (counts.tolist(), deepest.tolist()) == ([2_000_000], [[749, 749]])
 
 
 def contours_filled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
