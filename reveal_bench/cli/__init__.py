@@ -11,6 +11,7 @@ import inspect
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from copy import copy
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from reveal_bench.cli import (
     convert,
     curate,
     data,
+    output,
     report,
     run,
     saliency,
@@ -62,6 +64,7 @@ def main() -> None:
     """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
     gc.set_threshold(100_000, 20, 100)  # rows are no garbage, and looking for it took a fifth of the time
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
+    warnings.showwarning = lambda message, *_: output.warn([str(message)])
     try:
         asked_for(sys.argv[1:])()
     except BrokenPipeError:  # whoever read our output has seen enough

@@ -103,6 +103,15 @@ except SystemExit as end:
     assert done.stdout.splitlines()[-1] == f"0 [] {command != '--help'}", done.stderr
 
 
+def test_a_warning_is_one_line_without_source(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVEAL_KERNELS", "numpy")
+    file = tmp_path / "predictions.jsonl"
+    call("baseline", "chance", world.folder, "--split", "released", "--out", file)
+    done = run("score", file, world.folder, "--split", "released")
+    lines = [line for line in done.stderr.splitlines() if "kernels" in line.lower()]
+    assert lines == ["warning: reveal-bench uses slow numpy loops (same results): REVEAL_KERNELS=numpy"]
+
+
 def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
     file, rows = tmp_path / "prior.jsonl", tmp_path / "rows.parquet"
     assert "wrote" in call("baseline", "location-prior", world.folder, "--split", "released", "--out", file).stdout
