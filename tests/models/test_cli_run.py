@@ -164,7 +164,7 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
         ("image_id,finding,reply\n", "faulty.csv must have a row, got none"),
         (
             'image_id,finding,reply\na,b,"c\n',
-            "faulty.csv: `file` must be readable as csv in UTF-8, got unexpected end of data",
+            "faulty.csv:2: `file` must be readable as csv in UTF-8, got unexpected end of data",
         ),
         ("image_id,finding,reply\na,b,c,d\n", "faulty.csv:2: `row` must have 3 cells, as the head has, got 4"),
         (
