@@ -151,14 +151,14 @@ def test_a_repository_that_turns_public_during_the_upload_gets_no_commit(
     hub: FakeHub, publisher: Client, folders: Folders
 ) -> None:
     def open_it() -> None:
-        hub.repo("org/opened").private = False
+        hub.repo("org/turned-public").private = False
 
     hub.do_before("lfs_batch", open_it)
-    call = {"folder": folders.public, "repo_id": "org/opened", "options": {**OPTIONS, "private": True}}
+    call = {"folder": folders.public, "repo_id": "org/turned-public", "options": {**OPTIONS, "private": True}}
     outcome = publisher.run(PUBLISH, **call)
     assert outcome.names[0] == "PublishRefusedError"
     assert "`visibility` must be private, as asked; it is never changed here, got public" in (outcome.error or "")
-    assert len(hub.repo("org/opened").commits) == 1
+    assert len(hub.repo("org/turned-public").commits) == 1
 
 
 def test_what_the_hub_serves_is_compared_with_what_was_checked(
