@@ -8,7 +8,7 @@ INSTALL_PINNED := $(BIN)/uv pip install --quiet --compile-bytecode --build-const
 INSTALL := $(INSTALL_PINNED) .ci/constraints.txt --python
 COMPILE = $(BIN)/uv pip compile $(UPGRADE) --quiet --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make constraints' --no-emit-package reveal-bench --no-emit-package reveal-leaderboard
-SOURCES := pyproject.toml .ci/hatch_build.py $(wildcard reveal_bench/_kernels*.[ch]) leaderboard/pyproject.toml .ci/constraints.txt
+SOURCES := pyproject.toml .ci/hatch_build.py $(wildcard reveal_bench/masks/_kernels*.[ch]) leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 # Processes of tests: one more than cores, since tests of servers and workers wait for those.
 LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')

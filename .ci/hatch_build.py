@@ -1,4 +1,4 @@
-"""Compiles ``reveal_bench/_kernels.c`` and its parts ``_kernels_*.h`` into the wheel, as ``libkernels.so``.
+"""Compiles ``reveal_bench/masks/_kernels.c`` and its parts ``_kernels_*.h`` into the wheel, as ``libkernels.so``.
 
 The compiler is ``CC``, or ``cc``; on a machine without one (``CC=none``), that of the package ziglang, which is then
 fetched for the build. An editable installation gets the library beside its source. Two environment variables change
@@ -22,7 +22,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-SOURCE = Path("reveal_bench", "_kernels.c")
+SOURCE = Path("reveal_bench", "masks", "_kernels.c")
 LIBRARY = SOURCE.with_name("libkernels.so")
 ZIG = "ziglang==0.17.1"
 

@@ -124,7 +124,7 @@ def check_library(content: bytes, tag: str) -> None:
 
 def arguments_of_loops() -> dict[str, str]:
     """Return the table of loops in kernels.py."""
-    tree = ast.parse((ROOT / "reveal_bench" / "kernels.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "reveal_bench" / "masks" / "kernels.py").read_text(encoding="utf-8"))
     tables = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}  # type: ignore[attr-defined]
     return dict(ast.literal_eval(tables["_ARGUMENTS"]))
 

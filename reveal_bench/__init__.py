@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.evaluation.score import LintError
+    from reveal_bench.kinds.localization.lint import lint_predictions
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
     from reveal_bench.kinds.localization.scoring import score_localization
     from reveal_bench.metrics import METRICS
     from reveal_bench.models.callables import run_callable
-    from reveal_bench.predictions import lint_predictions
 
 __all__ = [
     "BENCHMARKS", "LintError", "METRICS", "agreement", "compare", "confidence", "convert", "curves", "lint",
@@ -53,7 +53,7 @@ _HOME = dict.fromkeys(__all__, "api") | {
     "BENCHMARKS": "benchmarks",
     "LintError": "evaluation.score",
     "METRICS": "metrics",
-    "lint_predictions": "predictions",
+    "lint_predictions": "kinds.localization.lint",
     "load_metric": "evaluate_modules",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",

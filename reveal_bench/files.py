@@ -20,6 +20,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+FOLDER_INFO = "manifest/benchmark.json"
+"""The file that makes a folder a dataset folder."""
+
 
 def file_sha256(path: Path) -> str:
     """Hexadecimal sha256 of a file."""

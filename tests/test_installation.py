@@ -93,7 +93,7 @@ def test_wheel_has_the_tag_of_the_platform_compiled_for(hook: ModuleType, monkey
         monkeypatch.setenv("REVEAL_PLATFORM", tag)
         data = built(hook, monkeypatch)
         assert (data["tag"], data["pure_python"]) == (f"py3-none-{tag}", False)
-        assert list(data["force_include"].values()) == ["reveal_bench/libkernels.so"]
+        assert list(data["force_include"].values()) == ["reveal_bench/masks/libkernels.so"]
     monkeypatch.setenv("REVEAL_PLATFORM", "win_arm64")
     with pytest.raises(ValueError, match=r"REVEAL_PLATFORM must be one of manylinux_2_17_x86_64.*, got 'win_arm64'"):
         hook.compiler()

@@ -20,8 +20,16 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, ImageDraw
 
-from reveal_bench import kernels, numpy_kernels
-from reveal_bench.masks import PackedMasks, Rle, encode_mask, measure_masks, pack_masks, parse_masks
+from reveal_bench.masks import (
+    PackedMasks,
+    Rle,
+    encode_mask,
+    kernels,
+    measure_masks,
+    numpy_kernels,
+    pack_masks,
+    parse_masks,
+)
 from reveal_bench.metrics.heat_maps import laid_over
 from tests.conftest import ROOT, random_masks
 from tests.test_masks import hard_masks

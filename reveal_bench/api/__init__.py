@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     )
     from reveal_bench.api.bench import Bench, load
     from reveal_bench.api.conversion import Conversion, convert
-    from reveal_bench.api.given import lint
     from reveal_bench.api.heat_maps import saliency, tune_gates, tune_saliency
+    from reveal_bench.api.inputs import lint
     from reveal_bench.api.pages import WrittenReport, report
     from reveal_bench.api.reader_agreement import Agreement, agreement
     from reveal_bench.api.reader_study import (
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         readings,
     )
     from reveal_bench.api.scores import Scores
+    from reveal_bench.api.scoring import Comparisons, Ranking, compare, rank, score
     from reveal_bench.api.shape_features import Shapes, shapes
-    from reveal_bench.api.verbs import Comparisons, Ranking, compare, rank, score
 
 _NAMES = {
     "analyses": (
@@ -48,14 +48,14 @@ _NAMES = {
     ),
     "bench": ("Bench", "load"),
     "conversion": ("Conversion", "convert"),
-    "given": ("lint",),
+    "inputs": ("lint",),
     "heat_maps": ("saliency", "tune_gates", "tune_saliency"),
     "pages": ("WrittenReport", "report"),
     "reader_agreement": ("Agreement", "agreement"),
     "reader_study": ("ReaderPlan", "ReaderStudyResult", "ReadingsTable", "plan_readers", "readers", "readings"),
     "scores": ("Scores",),
     "shape_features": ("Shapes", "shapes"),
-    "verbs": ("Comparisons", "Ranking", "compare", "rank", "score"),
+    "scoring": ("Comparisons", "Ranking", "compare", "rank", "score"),
 }  # fmt: skip
 """Module -> the names that it brings."""
 

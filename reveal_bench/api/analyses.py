@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, as_bench
-from reveal_bench.api.given import name_of
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
-from reveal_bench.api.shown import FigureTable, Shown, ShownTables
-from reveal_bench.api.verbs import ONE_REPLICATE, score_given
+from reveal_bench.api.inputs import name_of
+from reveal_bench.api.result_table import FigureTable, Shown, ShownTables
+from reveal_bench.api.scoring import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import Judged, Mean, judge_confidences
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics

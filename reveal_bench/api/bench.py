@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.result_table import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, chosen_split, read_folder_info

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
-from reveal_bench.api.given import frame_of
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.inputs import frame_of
+from reveal_bench.api.result_table import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange import FORMS

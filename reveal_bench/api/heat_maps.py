@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.saliency_maps.gates import GATES, GateRule
-from reveal_bench.saliency_maps.gates import tune_gates as gates_of
+from reveal_bench.saliency_maps.cutoffs import GATES, GateRule
+from reveal_bench.saliency_maps.cutoffs import tune_gates as gates_of
 from reveal_bench.saliency_maps.maps import FoundMaps, find_maps, given_maps
 from reveal_bench.saliency_maps.predict import MapOptions, Smoothing, Written, predict_maps
 from reveal_bench.saliency_maps.tuning import Tuned, tune_thresholds
@@ -143,7 +143,7 @@ def tune_gates(
     maps, bench, fill, names, progress : as of :func:`saliency`; maps are of images with a finding and without, and have
         probabilities
     split : with references, and another one than is predicted
-    rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.gates`
+    rule : "ours" or "published", see :mod:`reveal_bench.saliency_maps.cutoffs`
     grid : probabilities that are tried
 
     Raises

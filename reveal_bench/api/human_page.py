@@ -11,13 +11,13 @@ from typing import Any, cast
 from reveal_bench.api.analyses import pixels
 from reveal_bench.api.bench import Bench
 from reveal_bench.api.heat_maps import asked_of, saliency, tune_gates, tune_saliency
+from reveal_bench.api.result_table import FigureTable, Shown
+from reveal_bench.api.scoring import Comparisons, compare, score
 from reveal_bench.api.shape_features import Shapes, assurances_of, confidence_table, shapes
-from reveal_bench.api.shown import FigureTable, Shown
-from reveal_bench.api.verbs import Comparisons, compare, score
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.baselines import human_baseline
 from reveal_bench.evaluation.compare import relative_decrease
-from reveal_bench.evaluation.decrease import decreases_csv, in_printed_order
+from reveal_bench.evaluation.relative_decrease import decreases_csv, in_printed_order
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.records import each_localization

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
-from reveal_bench.api.given import type_of
-from reveal_bench.api.verbs import read_ratings_given
+from reveal_bench.api.inputs import type_of
+from reveal_bench.api.scoring import read_ratings_given
 from reveal_bench.arguments import ArgumentError
 
 if TYPE_CHECKING:

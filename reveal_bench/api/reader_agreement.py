@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.api.conversion import rows_of
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.result_table import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO

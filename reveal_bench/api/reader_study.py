@@ -12,11 +12,11 @@ import numpy as np
 
 from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.conversion import rows_of
-from reveal_bench.api.given import name_of
-from reveal_bench.api.shown import Shown
-from reveal_bench.api.verbs import ONE_REPLICATE, readings_kept, score_given
+from reveal_bench.api.inputs import name_of
+from reveal_bench.api.result_table import Shown
+from reveal_bench.api.scoring import ONE_REPLICATE, readings_kept, score_given
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.single_readers import ReadingRow, readings_of
+from reveal_bench.evaluation.reader_reference import ReadingRow, readings_of
 from reveal_bench.metrics.words import p_text
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
@@ -378,7 +378,7 @@ def readings(
 
     Parameters
     ----------
-    predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.given.lint`
+    predictions, bench, split, allow_missing : as of :func:`~reveal_bench.api.inputs.lint`
     finding : label whose readings are given; by default all, every study and label a case
     thresholds : probability from which the system says that a label is present: one number, or one per label
     name : of the system; by default that of the file

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.shown import Shown
+from reveal_bench.api.result_table import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.published import (
     GRID,
@@ -17,8 +17,8 @@ from reveal_bench.evaluation.published import (
     rows_beside,
     why_nothing_compares,
 )
+from reveal_bench.evaluation.reader_reference import AgainstReference
 from reveal_bench.evaluation.score import ScoredFile
-from reveal_bench.evaluation.single_readers import AgainstReference
 from reveal_bench.evaluation.subgroups import Subgroup
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization import scoring
@@ -187,7 +187,7 @@ class AgainstReaders(Shown):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.single_readers.AgainstReference`."""
+        """The fields of each :class:`~reveal_bench.evaluation.reader_reference.AgainstReference`."""
         return [asdict(one) for one in self.references]
 
     @property

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
-from reveal_bench.api.given import name_of
-from reveal_bench.api.shown import FigureTable, Shown, ShownTables
-from reveal_bench.api.verbs import ONE_REPLICATE, score_given, two_names
+from reveal_bench.api.inputs import name_of
+from reveal_bench.api.result_table import FigureTable, Shown, ShownTables
+from reveal_bench.api.scoring import ONE_REPLICATE, score_given, two_names
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.score import ScoredFile

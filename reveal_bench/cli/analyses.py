@@ -88,7 +88,7 @@ def curves(
 ) -> None:
     """Show what a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size."""
     from reveal_bench import api
-    from reveal_bench.api.given import name_of
+    from reveal_bench.api.inputs import name_of
 
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)

@@ -15,9 +15,9 @@ from reveal_bench.cli.board import read_json, read_key
 from reveal_bench.cli.output import Folder, Split
 
 if TYPE_CHECKING:
+    from reveal_bench.exchange.checklists import Recorded
+    from reveal_bench.exchange.facts import Result
     from reveal_bench.exchange.transfer import Converted
-    from reveal_bench.results.checklists import Recorded
-    from reveal_bench.results.facts import Result
 
 Deployment = Literal["self_deployed", "externally_managed", "unknown"]
 Availability = Literal["open_weights", "closed_weights", "unknown"]
@@ -155,9 +155,9 @@ def export(
     availability: Annotated[Availability, typer.Option(help="Weights of the model (every-eval-ever).")] = "unknown",
 ) -> None:
     """Print a result to publish: model page, record, table row or checklist facts; invalid receipts are refused."""
-    from reveal_bench.results import checklists, hub_results, paper
-    from reveal_bench.results.every_eval_ever import Evaluation, every_eval_ever, made_at
-    from reveal_bench.results.facts import read_result
+    from reveal_bench.exchange import checklists, hub_results, paper
+    from reveal_bench.exchange.every_eval_ever import Evaluation, every_eval_ever, made_at
+    from reveal_bench.exchange.facts import read_result
 
     if to != "every-eval-ever" and (out is not None or predictions is not None):
         raise typer.BadParameter("--out and --predictions are for --to every-eval-ever")
@@ -191,8 +191,8 @@ def export(
 
 
 def _recorded(result: Result, folder: Path | None, run: Path | None) -> Recorded:
+    from reveal_bench.exchange.checklists import Recorded
     from reveal_bench.kinds.folder import read_folder_info
-    from reveal_bench.results.checklists import Recorded
 
     info = None if folder is None else read_folder_info(folder)
     return Recorded(result, info, *(() if run is None else _run_facts(run, result.file_sha256)))

@@ -534,7 +534,7 @@ def draft_ratings(
     price_out: PriceOut = None,
 ) -> None:
     """Draft ratings of answers to open tasks with a model, and its agreement with readers; never a score."""
-    from reveal_bench.api.verbs import read_ratings_given
+    from reveal_bench.api.scoring import read_ratings_given
     from reveal_bench.curation import draft_ratings as drafting
     from reveal_bench.reports.runs import load_runs, open_world
 

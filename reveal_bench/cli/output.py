@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from reveal_bench.api.shown import Shown, ShownTables
-    from reveal_bench.api.verbs import Comparisons
+    from reveal_bench.api.result_table import Shown, ShownTables
+    from reveal_bench.api.scoring import Comparisons
     from reveal_bench.dataset.balance import Balance
-    from reveal_bench.entries.report import LintProblem
     from reveal_bench.evaluation.compare import Comparison
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
     from reveal_bench.models.run_folder import RunSummary
+    from reveal_bench.predictions.report import LintProblem
 
 _UNBOUNDED = 10_000  # columns of a table that is not cut to a terminal
 
@@ -385,7 +385,7 @@ def print_refusal(problem: dict[str, Any]) -> None:
     """What a problem document says in detail: fields of the metadata, or the linter's report, a line each."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
-    from reveal_bench.entries.report import told_by_rule
+    from reveal_bench.predictions.report import told_by_rule
 
     report = problem.get("report") or {}
     for line in told_by_rule(_problems(report), report.get("format", "")):
@@ -400,7 +400,7 @@ def warnings_of(report: Mapping[str, Any]) -> list[str]:
 
 
 def _problems(report: Mapping[str, Any]) -> list[LintProblem]:
-    from reveal_bench.entries.report import LintProblem
+    from reveal_bench.predictions.report import LintProblem
 
     names = [field.name for field in fields(LintProblem)]  # of a server, which leaves out null and may say more
     return [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]

@@ -188,7 +188,7 @@ def score(
 ) -> None:
     """Score a prediction file locally: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
-    from reveal_bench.api.shown import FigureTable
+    from reveal_bench.api.result_table import FigureTable
     from reveal_bench.metrics.words import intervals_text, scale_text
 
     if (compat is None) != (tables is None):

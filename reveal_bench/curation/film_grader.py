@@ -27,8 +27,8 @@ from reveal_bench.models.inspect_logs import read_completions
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Message, Role, describe_split, list_questions
+from reveal_bench.models.run_monitor import RunWatcher
 from reveal_bench.models.running import LOGS, ModelChoice, contained, evaluated
-from reveal_bench.models.watching import RunWatcher
 
 if TYPE_CHECKING:
     from inspect_ai.solver import Solver

@@ -32,7 +32,7 @@ from reveal_bench.benchmarks import Benchmark, bundled
 from reveal_bench.dataset import card_tables
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.hub_tasks import hub_metrics, hub_task
-from reveal_bench.kinds.tally import Tally
+from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.metrics import METRICS
 
 if TYPE_CHECKING:

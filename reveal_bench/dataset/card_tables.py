@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS
-from reveal_bench.kinds.tally import ACQUISITION, Tally, markdown_table
+from reveal_bench.kinds.split_counts import ACQUISITION, Tally, markdown_table
 
 if TYPE_CHECKING:
     from datasets import Features

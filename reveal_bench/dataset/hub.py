@@ -29,7 +29,7 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.hub_checks import Progress, Publication, PublishRefusedError, prepare, prepare_holdout
 from reveal_bench.dataset.hub_repository import HubError, ParentMovedError, RemoteFile, Repository, State, hub_errors
-from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.files import FOLDER_INFO
 from reveal_bench.sources.source import Problem
 
 __all__ = [

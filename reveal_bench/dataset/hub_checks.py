@@ -43,8 +43,8 @@ from reveal_bench.dataset.tables import (
     tables_of,
 )
 from reveal_bench.dataset.validate import validate_folder
-from reveal_bench.files import file_sha256
-from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
+from reveal_bench.files import FOLDER_INFO, file_sha256
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.sources.source import Problem
 
 

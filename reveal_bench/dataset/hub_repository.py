@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench import __version__
-from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.files import FOLDER_INFO
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd

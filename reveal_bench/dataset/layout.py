@@ -18,12 +18,12 @@ from reveal_bench.dataset.card import Config, private_card, render_card, render_
 from reveal_bench.dataset.citation import CITATION, ZENODO, render_citation, render_zenodo
 from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.dataset.preview import PREVIEW, preview_features, preview_rows
-from reveal_bench.files import file_sha256
+from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
+from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row, parquet_schema
-from reveal_bench.kinds.tally import Tally
+from reveal_bench.kinds.split_counts import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
 from reveal_bench.dataset.preview import PREVIEW, preview_features
+from reveal_bench.files import FOLDER_INFO
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_batches, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, read_batches, read_folder_info
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row, of_any_length
 from reveal_bench.sources.source import Problem

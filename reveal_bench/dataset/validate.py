@@ -51,10 +51,10 @@ from reveal_bench.dataset.validate_rows import (
     quantity_faults,
     value_faults,
 )
-from reveal_bench.files import file_sha256
-from reveal_bench.kinds.folder import FOLDER_INFO, FORMAT
+from reveal_bench.files import FOLDER_INFO, file_sha256
+from reveal_bench.kinds.folder import FORMAT
 from reveal_bench.kinds.rows import Fault, Row
-from reveal_bench.kinds.tally import Tally
+from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
 

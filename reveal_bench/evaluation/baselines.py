@@ -170,7 +170,7 @@ def _fit(found: Sequence[_Drawn], grid: Grid) -> LocationPrior:
 
 def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
     """Every mask sampled at the centres of the relative raster's pixels, shape (n, 128, 128), without decoding it."""
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     centres = (np.arange(_BINS) + 0.5) / _BINS
     rasters = np.zeros((len(masks), _BINS, _BINS), bool)

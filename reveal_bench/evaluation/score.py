@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.report import LintProblem, LintReport
 from reveal_bench.files import file_sha256
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
@@ -34,6 +33,7 @@ from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.predictions.report import LintProblem, LintReport
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:

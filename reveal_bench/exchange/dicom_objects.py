@@ -20,9 +20,9 @@ import numpy as np
 from PIL import Image
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.source import Limits
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.cases import Annotations, Drawing, Film
+from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept

@@ -404,7 +404,7 @@ def _is_count(values: Sequence[Any]) -> bool:
 def _number(value: Any) -> Any:
     """The number that a text writes, a number of another library as Python's, anything else as it is."""
     if isinstance(value, str):
-        from reveal_bench.entries.tables import parse_number
+        from reveal_bench.predictions.tables import parse_number
 
         return parse_number(value)
     return value.item() if hasattr(value, "item") and not isinstance(value, bool | int | float) else value

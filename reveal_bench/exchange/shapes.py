@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.jsonl import JsonError, parse_json
-from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.cases import Drawing, Film
 from reveal_bench.masks import Rle, encode_mask, pack_masks
+from reveal_bench.predictions.jsonl import JsonError, parse_json
+from reveal_bench.predictions.limits import Limits, open_source
 
 DECIMALS = 9
 """Digits after the point to which pixels are kept where a form has other units, such as percent of the width."""

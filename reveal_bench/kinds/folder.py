@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import FOLDER_INFO
 from reveal_bench.findings import Vocabulary, terms_of
 
-FOLDER_INFO = "manifest/benchmark.json"
 FORMAT = 2
 """Version of the form of a dataset folder. Tables of format 1 have lists of fixed length: where such a list is null,
 pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.report import LintReport
-from reveal_bench.entries.source import Limits
+from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.report import LintReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from typing_extensions import override as override  # at run time it would cost a tenth of the start-up
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.kinds.canonical import Codec, Marks
+    from reveal_bench.kinds.arrays import Codec, Marks
     from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Curves, Disclosure, Rows
-    from reveal_bench.kinds.tally import Tally
+    from reveal_bench.kinds.split_counts import Tally
     from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Interval, Resampling
 else:

@@ -33,9 +33,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench import kernels
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.masks import kernels
 from reveal_bench.metrics.bootstrap import weighted_sums
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, box_overlaps, match_marks, match_masks
 

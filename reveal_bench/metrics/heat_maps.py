@@ -32,7 +32,7 @@ from reveal_bench.arrays import BoolArray, IntArray
 from reveal_bench.masks import PackedMasks, encode_mask, pack_masks
 
 if TYPE_CHECKING:
-    from reveal_bench.kernels import Laid
+    from reveal_bench.masks.kernels import Laid
 
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
@@ -85,7 +85,7 @@ class LaidMap:
 
     Attributes
     ----------
-    laid : the map, as the loops of :mod:`reveal_bench.kernels` take it
+    laid : the map, as the loops of :mod:`reveal_bench.masks.kernels` take it
     ends : its least and its largest value at the size of the image
     place : the first pixel with the largest value, by rows; None of a constant map
     """
@@ -101,7 +101,7 @@ class LaidMap:
 
     def fine(self) -> Map:
         """The map at the size of the image."""
-        from reveal_bench import kernels
+        from reveal_bench.masks import kernels
 
         return kernels.upsample(self.laid)
 
@@ -120,7 +120,7 @@ class LaidMap:
 
     def above_otsu(self, *, fill: bool, published_smoothing: int = 0) -> PackedMasks:
         """One mask: :func:`otsu_mask`."""
-        from reveal_bench import kernels
+        from reveal_bench.masks import kernels
 
         if self.is_flat:
             found = self._mask(bool)
@@ -141,7 +141,7 @@ class LaidMap:
         ArgumentError
             If the mask is not of the size of the image.
         """
-        from reveal_bench import kernels
+        from reveal_bench.masks import kernels
 
         if reference.sizes.tolist() != [list(self.laid.size)]:
             raise ArgumentError("reference", f"must be one mask of {self.laid.size}", reference.sizes.tolist())
@@ -151,7 +151,7 @@ class LaidMap:
         return kernels.counts_above(self.laid, np.array(cuts, np.float32), reference.ends)
 
     def _mask(self, is_kept: Callable[[np.float32], Any]) -> PackedMasks:
-        from reveal_bench import kernels
+        from reveal_bench.masks import kernels
 
         size = self.laid.size
         if self.is_flat:
@@ -191,7 +191,7 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
     ArgumentError
         As :func:`at_size`.
     """
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     coarse = checked_map(heat_map)
     if len(size) != 2 or min(size) < 1:

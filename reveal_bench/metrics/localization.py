@@ -67,7 +67,7 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
                 raise ValueError(f"`predictions[{i}]` must lie in the image {width} x {height}, got ({x}, {y})")
             which.append(i)
             positions.append(int(x) * height + int(y))
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     case = np.array(which, np.int64)
     inside = kernels.contains(references.ends, references.offsets, case, np.array(positions, np.int64))
@@ -82,7 +82,7 @@ def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
 
     A cell's own area in these units is ``(2 * short side of the image) ** 2``.
     """
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     height, width = (int(side) for side in references.sizes[index])
     edges_x = np.array(grid.edges_x((height, width)), np.int64)
@@ -97,7 +97,7 @@ def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
     A cell is a hit when the mask covers at least half of it; when no cell reaches half, when the mask covers any of it.
     All False where the mask is empty or wholly outside the central square.
     """
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     return kernels.hit_cells(references.ends, references.offsets, references.sizes, grid.n)
 
@@ -207,7 +207,7 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
         i = int(differ[0])
         wanted, got = references.sizes[i].tolist(), predictions.sizes[i].tolist()
         raise ValueError(f"`predictions[{i}]` must have the size of its reference {wanted} [height, width], got {got}")
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     common = kernels.intersections(predictions.ends, predictions.offsets, references.ends, references.offsets)
     area_a, area_b = predictions.areas, references.areas

@@ -44,7 +44,7 @@ def dice(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
     >>> dice(a, b)
     array([0.4])
     """
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     _check(predictions, references)
     common = kernels.intersections(predictions.ends, predictions.offsets, references.ends, references.offsets)

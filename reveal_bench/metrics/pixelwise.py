@@ -99,7 +99,7 @@ def shared_areas(predictions: PackedMasks, references: PackedMasks) -> IntArray:
         i = int(differ[0])
         wanted, got = references.sizes[i].tolist(), predictions.sizes[i].tolist()
         raise ValueError(f"`predictions[{i}]` must have the size of its reference {wanted} [height, width], got {got}")
-    from reveal_bench import kernels
+    from reveal_bench.masks import kernels
 
     common: IntArray = kernels.intersections(predictions.ends, predictions.offsets, references.ends, references.offsets)
     return common

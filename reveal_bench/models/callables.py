@@ -42,9 +42,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.jsonl import Entry
-from reveal_bench.entries.report import ProblemLog
-from reveal_bench.entries.source import Limits
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.folder import read_folder_info
@@ -65,6 +62,9 @@ from reveal_bench.models.run_folder import (
     write_outputs,
     write_run_info,
 )
+from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.report import ProblemLog
 
 if TYPE_CHECKING:
     from PIL.Image import Image

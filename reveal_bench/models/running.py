@@ -53,7 +53,7 @@ from reveal_bench.models.run_folder import (
     write_outputs,
     write_run_info,
 )
-from reveal_bench.models.watching import Progress, RunWatcher
+from reveal_bench.models.run_monitor import Progress, RunWatcher
 
 if TYPE_CHECKING:
     from reveal_bench.models.inspect_tasks import Asking
@@ -160,8 +160,8 @@ def run_model(
     ask_again : ask those once more that failed for good
     organization : who submits, for ``submission.json``
     counterfactuals : of a phantom: its films without each finding, for the control "without-finding"
-    progress : called as :data:`reveal_bench.models.watching.Progress` says, from another thread of control than yours
-        but one at a time
+    progress : called as :data:`reveal_bench.models.run_monitor.Progress` says, from another thread than
+        yours but one at a time
 
     Raises
     ------
@@ -170,7 +170,7 @@ def run_model(
     CalibrationError
         If `settings` leave the coordinates to the model, and no convention fits.
     RunStoppedError
-        If nothing answers, or requests in a row failed for good, see :mod:`reveal_bench.models.watching`.
+        If nothing answers, or requests in a row failed for good, see :mod:`reveal_bench.models.run_monitor`.
     KeyboardInterrupt
         If the run was interrupted. As in the case before, the run folder holds what was done.
     ImportError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.files import FOLDER_INFO
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _RUN = "run.json"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.drawings import Drawing
 from reveal_bench.evaluation.compare import Comparison
-from reveal_bench.evaluation.decrease import excludes_zero, in_printed_order
+from reveal_bench.evaluation.relative_decrease import excludes_zero, in_printed_order
 from reveal_bench.evaluation.shapes import FEATURES, Shape
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord

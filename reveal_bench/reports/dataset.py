@@ -1,9 +1,9 @@
 """The report of a dataset folder: one HTML page with counts, prevalence, acquisition, and example radiographs.
 
 It shows what the folder holds, so it is bound by the same terms; :func:`write_report` says so when they restrict the
-pictures, and never writes into the folder. Counts are those of :mod:`reveal_bench.kinds.tally`, tables those of the
-card (:mod:`reveal_bench.dataset.card_tables`); shares have 95 % Wilson score intervals (Wilson 1927, J Am Stat Assoc
-22:209).
+pictures, and never writes into the folder. Counts are those of :mod:`reveal_bench.kinds.split_counts`, tables those of
+the card (:mod:`reveal_bench.dataset.card_tables`); shares have 95 % Wilson score intervals (Wilson 1927, J Am Stat
+Assoc 22:209).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.images import VIEWS
-from reveal_bench.kinds.tally import LONG_VOCABULARY, Tally
+from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.metrics.jackknife import Z
 from reveal_bench.reports.figures import Bar, bars

@@ -27,8 +27,7 @@ from reveal_bench.dataset.tables import (
 from reveal_bench.dataset.validate import Reader
 from reveal_bench.dataset.validate_card import read_promise
 from reveal_bench.dataset.validate_rows import DrawnMasks, look_at_mask, look_at_picture, value_faults
-from reveal_bench.files import file_sha256
-from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.tasks import Task, TaskPlace

@@ -37,7 +37,7 @@ from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info,
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
-from reveal_bench.viewer.places import LATERAL, answer_maps, draw_map, mean_film
+from reveal_bench.viewer.positions import LATERAL, answer_maps, draw_map, mean_film
 
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS, PLACES = "gallery.json", "cases", "films", "thumbnails", "places"

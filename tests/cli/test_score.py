@@ -97,7 +97,7 @@ from reveal_bench.cli import main
 try:
     main()
 except SystemExit as end:
-    print(end.code, sorted({heavy} & set(sys.modules)), "reveal_bench.kernels" in sys.modules)
+    print(end.code, sorted({heavy} & set(sys.modules)), "reveal_bench.masks.kernels" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == f"0 [] {command != '--help'}", done.stderr

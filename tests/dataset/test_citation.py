@@ -22,7 +22,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import card_template
 from reveal_bench.dataset.citation import render_citation, render_zenodo
 from tests.conftest import ROOT
-from tests.results.schemas import CITATION
+from tests.exchange.schemas import CITATION
 
 
 @pytest.mark.parametrize("synthetic", [False, True])

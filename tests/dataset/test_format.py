@@ -19,8 +19,9 @@ from reveal_bench.dataset.attach import attach_images
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.diff import diff_folders
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.files import FOLDER_INFO
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FOLDER_INFO, read_folder_info
+from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import Annotation
 from reveal_bench.kinds.rows import LENGTHS
 from reveal_bench.masks import encode_mask

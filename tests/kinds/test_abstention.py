@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import reveal_bench as rb
-from reveal_bench.entries.report import LintReport
 from reveal_bench.kinds.detection.lint import lint_detections
 from reveal_bench.kinds.detection.scoring import score_detections
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow, read_manifest
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.predictions.report import LintReport
 from tests.cli.test_score import call
 from tests.conftest import World
 from tests.dataset.card_folders import LABELS

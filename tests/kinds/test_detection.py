@@ -18,7 +18,6 @@ from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.source import Limits
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds import KINDS
@@ -31,6 +30,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection_matching import CENTRE
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.predictions.limits import Limits
 from reveal_bench.reports.detection import figures_of
 from tests.cli.test_score import call
 from tests.leaderboard.api_app import api_world

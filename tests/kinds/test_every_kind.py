@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from reveal_bench.entries.source import Limits
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.predictions.limits import Limits
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from reveal_bench.cli import app
 from reveal_bench.evaluation.score import lint_file, score_file
+from reveal_bench.kinds.tasks.lint import answers_to_jsonl
 from reveal_bench.kinds.tasks.records import read_task_manifest
-from reveal_bench.predictions import answers_to_jsonl
 from tests.leaderboard.task_world import TaskBoard, answers_to, build_task_board
 
 

@@ -20,7 +20,7 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import BOARD_LIMITS, Custody, Lint, Parsed
-from reveal_leaderboard.custody.canonical import stamp_of, write_canonical
+from reveal_leaderboard.custody.arrays import stamp_of, write_canonical
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
@@ -31,13 +31,14 @@ from reveal_leaderboard.store.scores import Signing
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web import api
 from reveal_leaderboard.web.auth import Auth, Provider
-from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.submissions import Intake
 from starlette.testclient import TestClient
 
 from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.predictions import LintReport, lint_predictions
+from reveal_bench.predictions import LintReport
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 

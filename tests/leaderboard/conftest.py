@@ -28,6 +28,7 @@ from reveal_leaderboard.custody import Custody
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import (
     LocalizationPrediction,
     LocalizationRecord,
@@ -35,7 +36,6 @@ from reveal_bench.kinds.localization.records import (
     read_localization,
 )
 from reveal_bench.masks import encode_mask
-from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate, made_once
 from tests.leaderboard.databases import database_kind, database_url, empty_database_url, engine
 from tests.leaderboard.forked import Forked, Process

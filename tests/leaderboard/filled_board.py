@@ -25,7 +25,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import spending
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.queue import Queue
@@ -127,7 +127,7 @@ class FilledBoard:
         self.send(b"waits", "Model E")
         with self.store.write() as connection:
             raise_flag(connection, hidden.id, "probing", None, "nearly the predictions of another")
-            spending.grant(connection, self.team.id, BENCHMARK, VERSION, 2, who="user:admin", why="for the challenge")
+            quota.grant(connection, self.team.id, BENCHMARK, VERSION, 2, who="user:admin", why="for the challenge")
 
     def all_rows(self) -> dict[str, list[Any]]:
         """Every row of every table."""

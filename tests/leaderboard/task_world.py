@@ -19,15 +19,15 @@ from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.ratings import answers_of
 from reveal_leaderboard.store.store import Store, Submission
-from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.tasks.lint import answers_to_jsonl
 from reveal_bench.kinds.tasks.records import CATEGORIES, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
 from reveal_bench.metrics.ordinal import CRITERIA
-from reveal_bench.predictions import answers_to_jsonl
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 

@@ -19,7 +19,8 @@ from reveal_leaderboard.store.blobs import Blobs
 
 from reveal_bench.cli import client
 from reveal_bench.kinds.findings.records import StudyManifest
-from reveal_bench.predictions import RULES, predictions_to_jsonl
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+from reveal_bench.predictions import RULES
 from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, WAIT_SECONDS, Board, Server, guesses, serve
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.test_files import CORPUS

@@ -17,7 +17,7 @@ from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.web.api.access import permitted
 from reveal_leaderboard.web.api.problems import add_problems
 from reveal_leaderboard.web.auth import Auth, ModeError, Provider, check_mode, open_auth, provider_from
-from reveal_leaderboard.web.gate import Forwarded
+from reveal_leaderboard.web.middleware import Forwarded
 from reveal_leaderboard.web.services import Services
 
 from tests.leaderboard.databases import DATABASE_SOURCE

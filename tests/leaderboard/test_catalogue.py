@@ -10,7 +10,7 @@ import pytest
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.boards.catalogue import Catalogue, Published, TooSmallError, UnknownBenchmarkError
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import spending
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.store import Store
 
 from reveal_bench.kinds import KINDS
@@ -97,5 +97,5 @@ def test_what_is_told_of_a_budget_is_what_holds(database_url: str, board: Board)
     assert told.total == 1, "one answer of marked places"
     with store.read() as connection:
         policy = store.settings.of(BENCHMARK).quota
-        balance = spending.balance(connection, "nobody", BENCHMARK, "1.0.0", policy)
+        balance = quota.balance(connection, "nobody", BENCHMARK, "1.0.0", policy)
     assert (balance.total, balance.per_day, balance.board_left) == (told.total, told.per_day, told.board_total)

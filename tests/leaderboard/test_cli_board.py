@@ -140,12 +140,12 @@ def test_a_flag_is_settled_once(operator: Operator) -> None:
 
 
 def test_a_grant_raises_the_budget(operator: Operator) -> None:
-    from reveal_leaderboard.store import spending
+    from reveal_leaderboard.store import quota
 
     def left() -> int:
         policy = operator.board.store.settings.of(BENCHMARK).quota
         with operator.board.store.read() as connection:
-            return spending.balance(connection, operator.board.team.id, BENCHMARK, "1.0.0", policy).left
+            return quota.balance(connection, operator.board.team.id, BENCHMARK, "1.0.0", policy).left
 
     before = left()
     assert "may have 2 more" in operator.run("admin", "grant", "Example Laboratory", BENCHMARK, "2", "--why", "outage")

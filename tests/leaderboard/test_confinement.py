@@ -15,13 +15,13 @@ import pytest
 from fastapi import FastAPI
 from reveal_leaderboard import cli
 from reveal_leaderboard.cli import app
-from reveal_leaderboard.custody import Custody, confinement, service
+from reveal_leaderboard.custody import Custody, confinement, fork_client
 from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
-from reveal_leaderboard.custody.service import bubblewrap_works
-from reveal_leaderboard.store.places import places
+from reveal_leaderboard.custody.fork_client import bubblewrap_works
+from reveal_leaderboard.store.paths import places
 from typer.testing import CliRunner
 
-from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from tests.conftest import in_child
 from tests.leaderboard.conftest import BENCHMARK, Board, guesses
 
@@ -183,7 +183,7 @@ def test_where_bubblewrap_fails_it_is_not_used(
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{program}\n")
         (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if program else str(tmp_path))
-    monkeypatch.setattr(service, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(fork_client, "_PROBE_SECONDS", 0.5)
     assert bubblewrap_works.__wrapped__() is False
 
 

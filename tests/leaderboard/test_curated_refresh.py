@@ -27,7 +27,7 @@ from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -44,11 +44,11 @@ from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.curation.votes import import_votes
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.receipts import verify_receipt
+from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.phantom import study_predictions, write_curation_world
 from reveal_bench.phantom.curation import cast, write_votes
-from reveal_bench.predictions import findings_to_jsonl
 from reveal_bench.sources.reveal_cxr import read
 from tests.leaderboard.conftest import METADATA
 from tests.leaderboard.databases import DATABASE_SOURCE

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
-from reveal_leaderboard.web.gate import LOST, PROBLEM_TYPE, ErrorPages
+from reveal_leaderboard.web.middleware import LOST, PROBLEM_TYPE, ErrorPages
 from starlette.testclient import TestClient
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -15,7 +15,7 @@ from reveal_leaderboard.boards.catalogue import read_published
 from reveal_leaderboard.boards.galleries import open_galleries, prepare_board_gallery
 from reveal_leaderboard.cli import app
 from reveal_leaderboard.web.app import add_gallery, navigation
-from reveal_leaderboard.web.gate import SecureHeaders
+from reveal_leaderboard.web.middleware import SecureHeaders
 from typer.testing import CliRunner
 
 from reveal_bench.viewer.serving import Galleries

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard.custody.service import TemplateError
+from reveal_leaderboard.custody.fork_client import TemplateError
 from reveal_leaderboard.store.journal import JournalFormatter, set_up_journal
 
 from tests.conftest import ROOT
@@ -35,7 +35,7 @@ def lines(journal: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in journal.getvalue().splitlines()]
 
 
-log = logging.getLogger("reveal_leaderboard.web.intake")
+log = logging.getLogger("reveal_leaderboard.web.submissions")
 
 
 def test_a_line_is_json_with_ids_numbers_and_our_words(journal: io.StringIO) -> None:
@@ -44,7 +44,7 @@ def test_a_line_is_json_with_ids_numbers_and_our_words(journal: io.StringIO) -> 
     assert line.pop("time").endswith("+00:00")
     assert line == {
         "level": "info",
-        "logger": "reveal_leaderboard.web.intake",
+        "logger": "reveal_leaderboard.web.submissions",
         "event": f"submission {'0f' * 16} of chexlocalize is queued after 1.2 s",
     }
 

@@ -13,7 +13,7 @@ import gradio as gr
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
-from reveal_leaderboard.store import boards, spending
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
 from reveal_leaderboard.web.link_preview import LinkPreviews
 from reveal_leaderboard.web.pages import admin, board, compare, entry, mine, submission, submit
@@ -412,7 +412,7 @@ def test_compare_opens_with_the_first_two_places(world: Any) -> None:
 def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
     with world.store.read() as connection:
         policy = world.settings.of(STUDIES).quota
-        assert spending.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
+        assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
     shown = mine._Handlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
     assert "Nothing has been spent yet." in shown
 

@@ -12,8 +12,8 @@ from reveal_leaderboard.accounts.people import Actor, Membership, Team, Token, U
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.web.pages import admin, mine
 from reveal_leaderboard.web.pages import admin as admin_panels
+from reveal_leaderboard.web.pages import header as account_strip
 from reveal_leaderboard.web.pages import mine as tokens
-from reveal_leaderboard.web.pages import strip as account_strip
 from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.services import Services
 

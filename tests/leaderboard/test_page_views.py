@@ -18,8 +18,8 @@ from reveal_leaderboard.settings import (
     load_settings,
 )
 from reveal_leaderboard.store.queue import Waiting, WorkerRow
+from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.scores import Score
-from reveal_leaderboard.store.spending import Balance, LedgerRow
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
 from reveal_leaderboard.web.pages.admin import exposure_view, workers_view
@@ -27,8 +27,8 @@ from reveal_leaderboard.web.pages.board_notes import rounding
 from reveal_leaderboard.web.pages.compare import compare_view
 from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.entry import entry_view
+from reveal_leaderboard.web.pages.header import strip_view
 from reveal_leaderboard.web.pages.mine import account_view, submissions_view
-from reveal_leaderboard.web.pages.strip import strip_view
 from reveal_leaderboard.web.pages.submission_view import balance_view, ledger_view, progress_view, score_view
 
 from reveal_bench.metrics.bootstrap import MACRO

@@ -10,17 +10,17 @@ import sqlalchemy as sa
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.custody import canonical as canonical_module
-from reveal_leaderboard.custody.canonical import read_canonical
+from reveal_leaderboard.custody import arrays as canonical_module
+from reveal_leaderboard.custody.arrays import read_canonical
+from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.custody.messages import Ended, Request
-from reveal_leaderboard.custody.service import TemplateService
 from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.tables import flags
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.predictions import lint_predictions
+from reveal_bench.kinds.localization.lint import lint_predictions
 from tests.leaderboard.api_app import World, api_world
 from tests.leaderboard.conftest import BENCHMARK, Board, make_records
 

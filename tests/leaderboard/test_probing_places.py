@@ -25,7 +25,7 @@ from scipy.stats import norm
 
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.localization.released import FOR_OVERLAP
+from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP
 from reveal_bench.metrics.bootstrap import MACRO
 from tests.leaderboard.test_release import hits as hits_of
 from tests.leaderboard.test_release import make_rows

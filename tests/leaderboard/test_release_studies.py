@@ -13,8 +13,8 @@ from reveal_leaderboard.settings import ReleasePolicy
 from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
 from statsmodels.stats.inter_rater import cohens_kappa
 
+from reveal_bench.kinds.findings.disclosure import SPREADS, shown_labels
 from reveal_bench.kinds.findings.records import StudyRecord
-from reveal_bench.kinds.findings.released import SPREADS, shown_labels
 from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
 from reveal_bench.metrics.intervals import Resampling
 

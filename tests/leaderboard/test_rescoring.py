@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.custody.canonical import read_canonical
+from reveal_leaderboard.custody.arrays import read_canonical
 from reveal_leaderboard.worker.worker import _with_coverage
 
 from reveal_bench.kinds.localization.records import Manifest

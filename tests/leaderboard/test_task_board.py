@@ -22,10 +22,11 @@ from reveal_leaderboard.web.pages import rubric_view
 from reveal_leaderboard.web.pages.board_view import View
 
 from reveal_bench.evaluation.receipts import verify_receipt
+from reveal_bench.exchange.every_eval_ever import Evaluation, every_eval_ever
+from reveal_bench.exchange.facts import of_receipt
+from reveal_bench.kinds.tasks.lint import answers_to_jsonl
 from reveal_bench.kinds.tasks.records import TaskAnswer
-from reveal_bench.predictions import answers_to_jsonl
-from reveal_bench.results.every_eval_ever import Evaluation, every_eval_ever
-from reveal_bench.results.facts import of_receipt
+from tests.exchange.schemas import EVERY_EVAL_EVER
 from tests.leaderboard.elements import text_of
 from tests.leaderboard.task_world import (
     BENCHMARK,
@@ -37,7 +38,6 @@ from tests.leaderboard.task_world import (
     room,
     task_board,
 )
-from tests.results.schemas import EVERY_EVAL_EVER
 
 __all__ = ["kept_room", "room", "task_board"]
 

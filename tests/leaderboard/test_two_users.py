@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, Board, Server, free_port, guesses, wait_ready
 from tests.leaderboard.databases import DATABASE_SOURCE
 

@@ -24,7 +24,7 @@ from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.store.tables import jobs, submissions
-from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.submissions import Intake
 from reveal_leaderboard.worker import worker as worker_module
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 from sqlalchemy.exc import OperationalError

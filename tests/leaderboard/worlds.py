@@ -18,7 +18,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import BenchmarkSettings, QuotaPolicy, ReleasePolicy, Settings, load_settings
-from reveal_leaderboard.store import boards, spending
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.store.tables import ledger, teams, users
@@ -131,7 +131,7 @@ class World:
     def kinds(self, submission: Submission) -> list[str]:
         """What the ledger says of a submission."""
         with self.store.read() as connection:
-            rows = spending.statement(connection, submission.team_id, submission.benchmark, submission.version)
+            rows = quota.statement(connection, submission.team_id, submission.benchmark, submission.version)
         return [row.kind for row in rows if row.submission_id == submission.id]
 
     def spent(self) -> int:
@@ -139,9 +139,9 @@ class World:
         with self.store.read() as connection:
             return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(ledger.c.amount), 0))).scalar_one())
 
-    def balance(self, team_id: str = "team1") -> spending.Balance:
+    def balance(self, team_id: str = "team1") -> quota.Balance:
         with self.store.read() as connection:
-            return spending.balance(connection, team_id, BENCHMARK, "1.0", self.settings.quota)
+            return quota.balance(connection, team_id, BENCHMARK, "1.0", self.settings.quota)
 
     def jobs(self) -> list[tuple[str, str]]:
         """Kind and status of every job, oldest first."""

@@ -17,13 +17,14 @@ from PIL import Image
 
 import reveal_bench
 from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, read_study_manifest
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
 from reveal_bench.kinds.localization.scoring import score_localization
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.callables import WORK_FILE, run_callable
 from reveal_bench.models.run_folder import read_run
-from reveal_bench.predictions import lint_findings, lint_predictions
 from tests.conftest import ROOT, World
 from tests.dataset.card_folders import FINDINGS, LABELS, TASKS, study, task
 

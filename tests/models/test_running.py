@@ -24,8 +24,8 @@ from reveal_bench.models.asking import RunStoppedError
 from reveal_bench.models.inspect_logs import import_logs
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Run, read_run
+from reveal_bench.models.run_monitor import IN_A_ROW
 from reveal_bench.models.running import ModelChoice, run_model
-from reveal_bench.models.watching import IN_A_ROW
 from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing
 from tests.models.endpoint import PlayedModel, tokens_of
@@ -68,7 +68,7 @@ def done(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) ->
         for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(root / "home"))
         patch.chdir(root / "home")
-        patch.setattr("reveal_bench.models.watching.FIRST_PAUSE", 0.1)
+        patch.setattr("reveal_bench.models.run_monitor.FIRST_PAUSE", 0.1)
         patch.setenv("REVEAL_MODEL_KEY", KEY)
         patch.setenv("OPENAI_ORG_ID", "org-of-somebody-else")
         patch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -295,7 +295,7 @@ def test_a_content_filter_is_no_reason_to_give_up(films: Path, truth: Truth, tmp
 def test_an_endpoint_that_dies_is_said_once_and_gone_on_with(
     films: Path, truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reveal_bench.models.watching.FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("reveal_bench.models.run_monitor.FIRST_PAUSE", 0.2)
     with playing(truth) as (model, _):
         choice = ModelChoice("played", model.url, attempt_timeout=1, max_connections=3, max_retries=20)
         model.down_from = 5

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
-from reveal_bench.predictions import RULES, LintReport, lint_predictions
+from reveal_bench.predictions import RULES, LintReport
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 

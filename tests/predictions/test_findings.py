@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.entries.report import LintReport
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.predictions.report import LintReport
 from reveal_bench.predictions.rules import RULES
 
 MANIFEST = StudyManifest("reveal-cxr", "1.0.0", "released", REVEAL_LABELS, ("s1", "s2", "s3"))

@@ -19,16 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.lint import findings_to_jsonl, lint_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.predictions import (
-    RULES,
-    LintReport,
-    findings_to_jsonl,
-    lint_findings,
-    lint_predictions,
-    predictions_to_jsonl,
-)
+from reveal_bench.predictions import RULES, LintReport
 from tests.predictions.conftest import parquet
 
 HEIGHT, WIDTH = 48, 64

@@ -13,10 +13,12 @@ import pytest
 import reveal_bench.predictions as predictions_package
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.detection.lint import lint_detections
-from reveal_bench.kinds.localization.canonical import LocalizationCodec
+from reveal_bench.kinds.localization.arrays import LocalizationCodec
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
-from reveal_bench.predictions import RULES, Limits, lint_predictions, predictions_to_jsonl
+from reveal_bench.predictions import RULES, Limits
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 AS_PATH = "patient1/study1/view1_frontal.jpg"
@@ -329,7 +331,11 @@ def test_blank_lines_count_in_line_numbers(lint, prediction):
 def test_every_rule_of_the_table_is_used():
     """The `lint` fixture checks the other direction: a report names no rule that is not in the table."""
     package = Path(predictions_package.__file__).parents[1]
-    modules = [*(package / "kinds").rglob("*.py"), *(package / "entries").glob("*.py"), package / "masks.py"]
+    modules = [
+        *(package / "kinds").rglob("*.py"),
+        *(package / "predictions").glob("*.py"),
+        package / "masks" / "run_lengths.py",
+    ]
     sources = "".join(path.read_text() for path in modules if path.name != "rules.py")
     assert [rule for rule in RULES if f'"{rule}"' not in sources] == []
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from reveal_bench.entries.report import ProblemLog, show_value
 from reveal_bench.predictions import LintProblem, LintReport
+from reveal_bench.predictions.report import ProblemLog, show_value
 
 REPORT = LintReport(
     file="predictions.jsonl",

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from reveal_bench.benchmarks import bundled
-from reveal_bench.entries.source import Limits
-from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
+from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS, answers_to_jsonl, lint_tasks
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
-from reveal_bench.predictions import LintReport, answers_to_jsonl, lint_tasks
+from reveal_bench.predictions import LintReport
+from reveal_bench.predictions.limits import Limits
 from reveal_bench.predictions.rules import RULES
 
 MANIFEST = TaskManifest(

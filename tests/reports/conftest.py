@@ -13,10 +13,10 @@ import pytest
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, read_manifest
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
-from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.reports import style
 from reveal_bench.reports.curation import report
 from tests.conftest import World, made_once

@@ -23,9 +23,9 @@ from reveal_bench.dataset.validate_card import mlcroissant_problems
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
 from reveal_bench.phantom import LAYOUTS, write_reveal
-from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.sources import chexlocalize, midrc
 from reveal_bench.sources.source import Reading
 from tests.sources.reveal_trees import KEY

@@ -17,6 +17,7 @@ from reveal_bench.evaluation.score import score_file
 from reveal_bench.findings import Vocabulary
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.cases import label_readings
+from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import read_studies, read_study_manifest
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.questions import Question
@@ -24,7 +25,6 @@ from reveal_bench.models.answers import read_reply
 from reveal_bench.models.pictures import Pictures
 from reveal_bench.models.prompts import prompt_text
 from reveal_bench.models.questions import AskSettings
-from reveal_bench.predictions import lint_findings
 from reveal_bench.sources import BuildError, own_boxes
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import read

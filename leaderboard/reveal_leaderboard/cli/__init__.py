@@ -32,7 +32,7 @@ from reveal_leaderboard.cli.process import (
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
 from reveal_leaderboard.custody.confinement import confine, readable_places
-from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, make_folder, places
+from reveal_leaderboard.store.paths import BlobsAt, Data, Database, Places, SettingsFile, make_folder, places
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

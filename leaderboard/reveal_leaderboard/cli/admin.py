@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_leaderboard.cli.process import log_to_stderr
-from reveal_leaderboard.store.places import BlobsAt, Data, Database, SettingsFile, make_folder, places
+from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, make_folder, places
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.accounts import Accounts
@@ -322,13 +322,13 @@ def grant(
     """Let a team have N more submissions scored on the board's current version."""
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.store import boards as board_queries
-    from reveal_leaderboard.store import spending
+    from reveal_leaderboard.store import quota
 
     with _store(data, database) as store:
         found = _team(Accounts(store.engine), team)
         with store.write() as connection:
             board = board_queries.board_row(connection, benchmark)
-            spending.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
+            quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
     typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
 
 

@@ -40,14 +40,15 @@ from reveal_bench.dataset.holdout import HOLDOUT
 from reveal_bench.dataset.hub import prepare
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.phantom import model_predictions, study_predictions, write_chexlocalize, write_curation_world
 from reveal_bench.phantom.curation import cast, expected_agreement, write_votes
-from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.reports.curation import report
 from reveal_bench.sources import BUILDERS
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery

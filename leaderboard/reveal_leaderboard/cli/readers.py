@@ -27,7 +27,7 @@ from reveal_leaderboard.cli.process import (
     run_server,
     secret_files,
 )  # fmt: skip
-from reveal_leaderboard.store.places import make_folder
+from reveal_leaderboard.store.paths import make_folder
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -3,12 +3,12 @@
 Conventions
 -----------
 * The *parse child* sees one uploaded file and the public manifest. It answers a lint report and, if that is clean,
-  writes the predictions as canonical arrays (:mod:`.canonical`).
+  writes the predictions as canonical arrays (:mod:`.arrays`).
 * The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
   (:func:`.custody.cases_file`) and answers what may be shown. *Rank* children see rows of the vault alone.
 
-A child is forked from a warm *template* (:mod:`.template`), confines itself (:mod:`.jail`) and answers once. Files are
-handed to it open, so it need open none. What it answers is checked before use, and every way it can end is one of a few
+A child is forked from a warm *template* (:mod:`.fork_server`), confines itself (:mod:`.sandbox`) and answers once. It
+gets its files open, so it need open none. Its answer is checked before use, and every way it can end is one of a few
 fixed outcomes that depend on nothing but what was uploaded.
 
 >>> with Custody(scratch) as custody:                                              # doctest: +SKIP

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from reveal_bench.entries.report import verdict_of
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.predictions.report import verdict_of
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy
 

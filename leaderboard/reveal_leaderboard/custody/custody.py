@@ -29,11 +29,11 @@ from pydantic import BaseModel, ValidationError
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.custody.answers import Parsed, RankAnswer, ScoreAnswer, check_released
-from reveal_leaderboard.custody.canonical import dump_manifest, stamp_of
-from reveal_leaderboard.custody.jail import confinement_here
+from reveal_leaderboard.custody.arrays import dump_manifest, stamp_of
+from reveal_leaderboard.custody.fork_client import TemplateError, TemplateService
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
-from reveal_leaderboard.custody.service import TemplateError, TemplateService
+from reveal_leaderboard.custody.sandbox import confinement_here
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import ReleasePolicy
@@ -198,7 +198,7 @@ class Custody:
         return parsed
 
     def stamp(self, manifest: Manifest) -> str:
-        """What canonical predictions must be kept under to be scored by `manifest`; see :func:`.canonical.stamp_of`."""
+        """What canonical predictions must be kept under to be scored by `manifest`; see :func:`.arrays.stamp_of`."""
         return self._known(manifest)[1]
 
     def score(
@@ -217,7 +217,7 @@ class Custody:
         Parameters
         ----------
         canonical : written by :meth:`parse`; of answers to tasks, with their ratings, by
-            :func:`~reveal_leaderboard.custody.canonical.write_canonical`
+            :func:`~reveal_leaderboard.custody.arrays.write_canonical`
         vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
             in :func:`cases_file` of it, under the holdout's version
         thresholds : of a findings-type benchmark: probability from which a label counts as predicted

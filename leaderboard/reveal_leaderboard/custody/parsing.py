@@ -13,14 +13,14 @@ from typing import Any
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.parts import Manifest
-from reveal_leaderboard.custody.canonical import load_manifest, read_canonical, write_canonical
+from reveal_leaderboard.custody.arrays import load_manifest, read_canonical, write_canonical
+from reveal_leaderboard.custody.fork_server import Job
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 from reveal_leaderboard.custody.messages import memory_file
-from reveal_leaderboard.custody.template import Job
 
 
 def load_shared(data: bytes) -> Manifest:
-    """The manifest, as :func:`~reveal_leaderboard.custody.canonical.dump_manifest` wrote it."""
+    """The manifest, as :func:`~reveal_leaderboard.custody.arrays.dump_manifest` wrote it."""
     return load_manifest(data)
 
 

@@ -4,7 +4,7 @@ Conventions
 -----------
 What a job answers is rounded and cut by :mod:`reveal_leaderboard.release.release` or
 :mod:`reveal_leaderboard.release.ranking` before it leaves the child. Exact rows go to files of the vault that the
-parent opened. No upload is ever seen here: predictions come through the strict reader of :mod:`.canonical`.
+parent opened. No upload is ever seen here: predictions come through the strict reader of :mod:`.arrays`.
 
 The same work is done for every question, whether or not there is something to be found: predictions of questions that
 the manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS` runs.
@@ -28,8 +28,8 @@ from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
-from reveal_leaderboard.custody.canonical import list_arrays, read_arrays, read_rated, write_arrays
-from reveal_leaderboard.custody.template import Job
+from reveal_leaderboard.custody.arrays import list_arrays, read_arrays, read_rated, write_arrays
+from reveal_leaderboard.custody.fork_server import Job
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import rank_document
 from reveal_leaderboard.release.release import release, split_final

@@ -41,7 +41,7 @@ from reveal_leaderboard.readers.store import (
 )
 from reveal_leaderboard.web.app import OwnMethods
 from reveal_leaderboard.web.auth import Auth
-from reveal_leaderboard.web.gate import (
+from reveal_leaderboard.web.middleware import (
     SPACE_FRAMES,
     BodyLimit,
     Forwarded,

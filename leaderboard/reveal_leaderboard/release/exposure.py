@@ -51,7 +51,7 @@ import sqlalchemy as sa
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
-from reveal_bench.kinds.localization.released import FOR_OVERLAP, HITS, OVERLAPS
+from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP, HITS, OVERLAPS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.release.rounding import Rounding, is_of_places

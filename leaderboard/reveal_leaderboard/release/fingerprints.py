@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.canonical import Item
+from reveal_bench.kinds.arrays import Item
 from reveal_bench.kinds.parts import Manifest
 
 NEAR = 0.95

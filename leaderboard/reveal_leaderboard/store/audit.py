@@ -42,9 +42,9 @@ from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, iso_time, reading
 from reveal_leaderboard.store.events import GENESIS, verify_events, verify_records
+from reveal_leaderboard.store.quota import granted_words
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.store.scores import Receipt
-from reveal_leaderboard.store.spending import granted_words
 from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
 

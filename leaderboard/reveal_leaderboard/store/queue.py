@@ -30,7 +30,7 @@ import sqlalchemy as sa
 
 from reveal_bench.kinds.tasks.records import TaskAnswer
 from reveal_leaderboard.settings import Settings
-from reveal_leaderboard.store import spending
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
 from reveal_leaderboard.store.ratings import put_answers
 from reveal_leaderboard.store.scores import Outcome, Signing
@@ -216,9 +216,9 @@ class Queue:
                 note(connection, job.subject, "scored", "scored", who, why)
                 return True
             if verdict.is_charged:
-                spending.charge(connection, job.subject, who=who, why=verdict.why or "scored")
+                quota.charge(connection, job.subject, who=who, why=verdict.why or "scored")
             else:
-                spending.refund(connection, job.subject, who=who, why=verdict.why)
+                quota.refund(connection, job.subject, who=who, why=verdict.why)
             _move(connection, job.subject, "scoring", "scored", who=who, why=verdict.why)
         return True
 
@@ -339,7 +339,7 @@ class Queue:
             if not _end(connection, job, status, why=why, incident=incident, only=only):
                 return False
             if job.kind == "score":
-                spending.refund(connection, job.subject, who=who, why=why)
+                quota.refund(connection, job.subject, who=who, why=why)
                 _move(connection, job.subject, "scoring", status, who=who, why=why, incident=incident)
             elif is_of_submission:
                 told = f"not scored against version {job.version}: {why}"

@@ -29,13 +29,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard.settings import Settings, load_settings
-from reveal_leaderboard.store import events, spending
+from reveal_leaderboard.store import events, quota
 from reveal_leaderboard.store.boards import BoardClosedError, board, check_open_board, rank_again
 from reveal_leaderboard.store.database import connect, keep_private, locked, migrate, moment, reading
 from reveal_leaderboard.store.events import Event
 from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.scores import Score, on_board, place_holder
-from reveal_leaderboard.store.spending import QuotaExceededError
 from reveal_leaderboard.store.submissions import (
     KeyReusedError,
     NewSubmission,
@@ -140,7 +140,7 @@ def _show_again(connection: sa.Connection, known: Submission, who: str) -> Submi
 
 def _queue(connection: sa.Connection, submission_id: str, new: NewSubmission, settings: Settings, who: str) -> None:
     policy = settings.of(new.benchmark).quota
-    spending.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
+    quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
     Queue.put(connection, "score", new.benchmark, new.version, submission_id)
 
 
@@ -238,7 +238,7 @@ class Store:
                 _check_thresholds(known, new)
                 return
             policy = self.settings.of(new.benchmark).quota
-            balance = spending.balance(connection, new.team_id, new.benchmark, new.version, policy)
+            balance = quota.balance(connection, new.team_id, new.benchmark, new.version, policy)
             if not balance.may_send:
                 raise QuotaExceededError(balance)
 
@@ -344,7 +344,7 @@ class Store:
                 ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
                 job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
                 connection.execute(jobs.update().where(job).values(**ended))
-                spending.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
+                quota.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
                 values["status"] = "withdrawn"
             elif found.status == "scored":
                 rank_again(connection, found)

@@ -4,7 +4,7 @@ Conventions
 -----------
 A submission is named by a random id, its team by its own, and `team` is the team's name as shown. `filename` is for
 display only: the file lies under its `sha256`. Beside it, under `canonical`, lie its predictions as the lint found them
-(:mod:`reveal_leaderboard.custody.canonical`). The file is the source of truth: where they are missing, damaged or of
+(:mod:`reveal_leaderboard.custody.arrays`). The file is the source of truth: where they are missing, damaged or of
 another stamp, it is linted again. Functions run in their caller's transaction; only :func:`lock_known` locks.
 """
 

@@ -37,7 +37,10 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import add_api
 from reveal_leaderboard.web.api.access import PREFIX
 from reveal_leaderboard.web.auth import Auth
-from reveal_leaderboard.web.gate import (
+from reveal_leaderboard.web.gradio_middleware import GradioGate
+from reveal_leaderboard.web.link_preview import LinkPreviews
+from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
+from reveal_leaderboard.web.middleware import (
     SPACE_FRAMES,
     BodyLimit,
     Compressed,
@@ -51,14 +54,11 @@ from reveal_leaderboard.web.gate import (
     SecureHeaders,
     send_problem,
 )
-from reveal_leaderboard.web.gradio_gate import GradioGate
-from reveal_leaderboard.web.intake import Intake
-from reveal_leaderboard.web.link_preview import LinkPreviews
-from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
 from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submission, submit
 from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
+from reveal_leaderboard.web.submissions import Intake
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 

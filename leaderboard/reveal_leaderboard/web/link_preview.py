@@ -22,7 +22,7 @@ from starlette.requests import Request
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import read_withdrawn, standings
 from reveal_leaderboard.web.api.access import look
-from reveal_leaderboard.web.gate import Gate, gathered
+from reveal_leaderboard.web.middleware import Gate, gathered
 from reveal_leaderboard.web.pages import board_notes, entry
 from reveal_leaderboard.web.pages.board import N_FILMS
 from reveal_leaderboard.web.pages.board_view import render

@@ -33,7 +33,7 @@ from reveal_leaderboard.store.tables import (
     submissions,
     workers,
 )
-from reveal_leaderboard.web.gate import Gate
+from reveal_leaderboard.web.middleware import Gate
 
 RECENT_SECONDS = 24 * 3600.0
 QUANTILES = (0.5, 0.9, 0.99)

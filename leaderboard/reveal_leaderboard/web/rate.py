@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.web.auth import Auth
-from reveal_leaderboard.web.gate import SAFE_METHODS, Gate, send_problem
+from reveal_leaderboard.web.middleware import SAFE_METHODS, Gate, send_problem
 
 MAX_BUCKETS = 50_000
 STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.queue import Queue
     from reveal_leaderboard.store.store import Store
     from reveal_leaderboard.web.auth import Auth
-    from reveal_leaderboard.web.intake import Intake
+    from reveal_leaderboard.web.submissions import Intake
 
 
 class NotAdminError(PermissionError):

@@ -39,7 +39,7 @@ from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.parts import Manifest
 from reveal_leaderboard.boards.reading import is_complete
 from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, ScoreFailed
-from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
+from reveal_leaderboard.custody.arrays import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.outcomes import ScoredOutcome

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.localization.image_kind import (
     ImageData,
@@ -19,13 +18,13 @@ from reveal_bench.kinds.localization.image_kind import (
     ImageTable,
 )
 from reveal_bench.kinds.parts import Release, Scoring, Settings, Thresholds, fields_of, override
+from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Annotations, CaseAnswer
-    from reveal_bench.kinds.detection.canonical import DetectionCodec
+    from reveal_bench.kinds.detection.arrays import DetectionCodec
     from reveal_bench.kinds.detection.records import DetectionManifest
     from reveal_bench.kinds.detection.scoring import DetectionRows
     from reveal_bench.kinds.folder import FolderInfo
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.scored import Curves, Disclosure
     from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Resampling
+    from reveal_bench.predictions.report import LintReport
 
 __all__ = ["DETECTION"]
 
@@ -126,19 +126,19 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
 
     @override
     def codec(self) -> DetectionCodec:
-        from reveal_bench.kinds.detection.canonical import DetectionCodec
+        from reveal_bench.kinds.detection.arrays import DetectionCodec
 
         return DetectionCodec()
 
     @override
     def example_upload(self) -> tuple[DetectionManifest, str]:
-        from reveal_bench.kinds.detection.canonical import example_upload
+        from reveal_bench.kinds.detection.arrays import example_upload
 
         return example_upload()
 
     @override
     def example_rows(self) -> list[DetectionRows]:
-        from reveal_bench.kinds.detection.canonical import example_rows
+        from reveal_bench.kinds.detection.arrays import example_rows
 
         return example_rows()
 
@@ -267,13 +267,13 @@ class DetectionRelease(Release["LocalizationPrediction", "DetectionManifest", "D
 
     @override
     def marks(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: Thresholds) -> Marks:
-        from reveal_bench.kinds.detection.canonical import marks_of_detections
+        from reveal_bench.kinds.detection.arrays import marks_of_detections
 
         return marks_of_detections(predictions, manifest, thresholds)
 
     @override
     def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
-        from reveal_bench.kinds.detection.canonical import signs_of_detections
+        from reveal_bench.kinds.detection.arrays import signs_of_detections
 
         return signs_of_detections(predictions, manifest)
 

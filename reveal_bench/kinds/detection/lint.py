@@ -15,10 +15,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.entries.abstain import Abstentions
-from reveal_bench.entries.jsonl import Entry, check_entries
-from reveal_bench.entries.report import LintReport, ProblemLog
-from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.lint import (
@@ -31,6 +27,10 @@ from reveal_bench.kinds.localization.lint import (
 )
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.masks import pack_masks, rasterize_polygons
+from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.jsonl import Entry, check_entries
+from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.report import LintReport, ProblemLog
 
 MOST_ON_IMAGE = 100
 """Entries of one finding on one image, as COCO's evaluation counts them."""

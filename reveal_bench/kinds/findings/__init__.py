@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.parts import (
     Data,
@@ -24,16 +23,16 @@ from reveal_bench.kinds.parts import (
     fields_of,
     override,
 )
+from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
-    from reveal_bench.kinds.findings.canonical import FindingsCodec
+    from reveal_bench.kinds.findings.arrays import FindingsCodec
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.rows import FindingsTally
     from reveal_bench.kinds.findings.scoring import StudyRows
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.scored import Disclosure
     from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Resampling
+    from reveal_bench.predictions.report import LintReport
 
 __all__ = ["FINDINGS", "RELEASED_PER_LABEL"]
 
@@ -225,7 +225,7 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
 
     @override
     def codec(self) -> FindingsCodec:
-        from reveal_bench.kinds.findings.canonical import FindingsCodec
+        from reveal_bench.kinds.findings.arrays import FindingsCodec
 
         return FindingsCodec()
 
@@ -348,7 +348,7 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
 
     @override
     def disclose(self, rows: StudyRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        from reveal_bench.kinds.findings.released import disclose_studies
+        from reveal_bench.kinds.findings.disclosure import disclose_studies
 
         return disclose_studies(rows, self.metrics, resampling, min_cell=min_cell)
 
@@ -359,13 +359,13 @@ class FindingsRelease(Release["FindingsPrediction", "StudyManifest", "StudyRows"
         manifest: StudyManifest,
         thresholds: Thresholds,
     ) -> Marks:
-        from reveal_bench.kinds.findings.canonical import marks_of
+        from reveal_bench.kinds.findings.arrays import marks_of
 
         return marks_of(predictions, manifest, thresholds)
 
     @override
     def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
-        from reveal_bench.kinds.findings.canonical import signs_of
+        from reveal_bench.kinds.findings.arrays import signs_of
 
         return signs_of(predictions, manifest)
 

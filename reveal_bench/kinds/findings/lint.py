@@ -5,7 +5,7 @@ Conventions
 Canonical JSONL: ``{"study_id": "...", "labels": ["Cardiomegaly", "COPD"]}`` or ``{"study_id": "...", "probabilities":
 {"Cardiomegaly": 0.91, ...}}`` with all labels of the benchmark. CSV and TSV: a column ``study_id`` and one column per
 label holding its probability (0 and 1 will do). All lines of a file give the same of the two;
-``{"study_id": "...", "abstain": true}`` gives neither (:mod:`reveal_bench.entries.abstain`). As everywhere in this
+``{"study_id": "...", "abstain": true}`` gives neither (:mod:`reveal_bench.predictions.abstain`). As everywhere in this
 package, the linter knows the public manifest only, notes all problems, and repairs nothing.
 """
 
@@ -18,14 +18,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.entries.abstain import Abstentions
-from reveal_bench.entries.hints import name_hint, study_hint
-from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
-from reveal_bench.entries.report import LintReport, ProblemLog
-from reveal_bench.entries.source import Limits, open_source
-from reveal_bench.entries.tables import open_rows, row_values
 from reveal_bench.findings import canonical_finding, conflict
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.hints import name_hint, study_hint
+from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.report import LintReport, ProblemLog
+from reveal_bench.predictions.tables import open_rows, row_values
 
 _FIELDS = ("study_id", "labels", "probabilities")
 _MOST_COLUMNS = 200

@@ -35,7 +35,7 @@ from reveal_bench.kinds.rows import (
     parallel_faults,
     without_hashes,
 )
-from reveal_bench.kinds.tally import Tally, markdown_table, percent
+from reveal_bench.kinds.split_counts import Tally, markdown_table, percent
 
 if TYPE_CHECKING:
     from datasets import Features

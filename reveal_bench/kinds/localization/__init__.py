@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.localization.image_kind import (
     ImageData,
@@ -20,14 +19,14 @@ from reveal_bench.kinds.localization.image_kind import (
     ImageTable,
 )
 from reveal_bench.kinds.parts import Release, Scoring, Settings, Thresholds, override
+from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Annotations, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.localization.canonical import LocalizationCodec
+    from reveal_bench.kinds.localization.arrays import LocalizationCodec
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.scored import Disclosure
     from reveal_bench.kinds.tasks.records import Rating
     from reveal_bench.metrics.intervals import Resampling
+    from reveal_bench.predictions.report import LintReport
 
 __all__ = ["LOCALIZATION"]
 
@@ -128,19 +128,19 @@ class LocalizationPredictions(ImagePredictions["Manifest", "CaseRows"]):
 
     @override
     def codec(self) -> LocalizationCodec:
-        from reveal_bench.kinds.localization.canonical import LocalizationCodec
+        from reveal_bench.kinds.localization.arrays import LocalizationCodec
 
         return LocalizationCodec()
 
     @override
     def example_upload(self) -> tuple[Manifest, str]:
-        from reveal_bench.kinds.localization.canonical import example_upload
+        from reveal_bench.kinds.localization.arrays import example_upload
 
         return example_upload()
 
     @override
     def example_rows(self) -> list[CaseRows]:
-        from reveal_bench.kinds.localization.canonical import example_rows
+        from reveal_bench.kinds.localization.arrays import example_rows
 
         return example_rows()
 
@@ -229,19 +229,19 @@ class LocalizationRelease(Release["LocalizationPrediction", "Manifest", "CaseRow
 
     @override
     def disclose(self, rows: CaseRows, resampling: Resampling, *, min_cell: int) -> Disclosure:
-        from reveal_bench.kinds.localization.released import disclose_cases
+        from reveal_bench.kinds.localization.disclosure import disclose_cases
 
         return disclose_cases(rows, self.metrics, resampling, min_cell=min_cell)
 
     @override
     def marks(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: Thresholds) -> Marks:
-        from reveal_bench.kinds.localization.canonical import marks_of
+        from reveal_bench.kinds.localization.arrays import marks_of
 
         return marks_of(predictions, manifest, thresholds)
 
     @override
     def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
-        from reveal_bench.kinds.localization.canonical import signs_of
+        from reveal_bench.kinds.localization.arrays import signs_of
 
         return signs_of(predictions, manifest)
 

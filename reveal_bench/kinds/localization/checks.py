@@ -15,15 +15,15 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from reveal_bench.entries.hints import id_hint, name_hint
-from reveal_bench.entries.jsonl import Entry
-from reveal_bench.entries.report import ProblemLog
-from reveal_bench.entries.source import Limits
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES, OF_TORCHVISION, TORCHVISION
 from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Manifest, ManifestRow, Point, Polygons
 from reveal_bench.masks import Rle
+from reveal_bench.predictions.hints import id_hint, name_hint
+from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.report import ProblemLog
 
 _MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
 _LONGEST_SIDE = 1 << 53

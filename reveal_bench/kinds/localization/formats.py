@@ -4,7 +4,7 @@ Formats
 -------
 ``jsonl`` (the canonical form: one prediction per line), ``csv``, ``tsv``, ``parquet``, ``chexlocalize-segmentations``,
 ``chexlocalize-points``, ``chexlocalize-annotations``, ``coco-results``; any of them may be compressed
-(:mod:`reveal_bench.entries.source`). The name of the file plays no part.
+(:mod:`reveal_bench.predictions.limits`). The name of the file plays no part.
 
 CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
 
@@ -25,11 +25,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reveal_bench.entries.jsonl import Entry, JsonError, parse_json, read_jsonl, times_in
-from reveal_bench.entries.report import ProblemLog
-from reveal_bench.entries.source import Limits
-from reveal_bench.entries.tables import read_csv, read_parquet
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
+from reveal_bench.predictions.jsonl import Entry, JsonError, parse_json, read_jsonl, times_in
+from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.report import ProblemLog
+from reveal_bench.predictions.tables import read_csv, read_parquet
 
 _GEOMETRY_OF = {
     "chexlocalize-segmentations": "rle",

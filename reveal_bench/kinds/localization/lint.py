@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from reveal_bench.entries.abstain import Abstentions
-from reveal_bench.entries.jsonl import check_entries
-from reveal_bench.entries.report import LintProblem, LintReport, ProblemLog
-from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
 from reveal_bench.masks import MaskProblem, Rle, measure_masks, pack_masks, rasterize_polygons, union_masks
+from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.jsonl import check_entries
+from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.report import LintProblem, LintReport, ProblemLog
 
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram of mask area / image area; empty masks have a bin of their own."""

@@ -25,7 +25,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS
 from reveal_bench.kinds.localization.records import READERS, Annotation, LocalizationRecord, SalientPoint
 from reveal_bench.kinds.rows import Fault, Row, code_of, size_faults
-from reveal_bench.kinds.tally import LONG_VOCABULARY, Tally, markdown_table, percent
+from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally, markdown_table, percent
 from reveal_bench.masks import pack_masks
 
 if TYPE_CHECKING:

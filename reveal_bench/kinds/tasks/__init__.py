@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.parts import (
     Data,
@@ -22,25 +21,26 @@ from reveal_bench.kinds.parts import (
     fields_of,
     override,
 )
+from reveal_bench.predictions.limits import Limits
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Features
 
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.entries.report import LintReport
-    from reveal_bench.kinds.canonical import Marks
+    from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
-    from reveal_bench.kinds.tasks.canonical import TasksCodec
+    from reveal_bench.kinds.tasks.arrays import TasksCodec
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.rows import TasksTally
     from reveal_bench.kinds.tasks.scoring import RubricRows
     from reveal_bench.metrics.intervals import Resampling
+    from reveal_bench.predictions.report import LintReport
 
 __all__ = ["TASKS"]
 
@@ -230,7 +230,7 @@ class TasksPredictions(Predictions["TaskAnswer", "TaskManifest", "RubricRows"]):
 
     @override
     def codec(self) -> TasksCodec:
-        from reveal_bench.kinds.tasks.canonical import TasksCodec
+        from reveal_bench.kinds.tasks.arrays import TasksCodec
 
         return TasksCodec()
 
@@ -298,13 +298,13 @@ class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
 
     @override
     def marks(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: Thresholds) -> Marks:
-        from reveal_bench.kinds.tasks.canonical import marks_of
+        from reveal_bench.kinds.tasks.arrays import marks_of
 
         return marks_of(predictions, manifest, thresholds)
 
     @override
     def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
-        from reveal_bench.kinds.tasks.canonical import signs_of
+        from reveal_bench.kinds.tasks.arrays import signs_of
 
         return signs_of(predictions, manifest)
 

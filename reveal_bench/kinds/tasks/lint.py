@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.entries.abstain import Abstentions
-from reveal_bench.entries.hints import name_hint
-from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
-from reveal_bench.entries.report import LintReport, ProblemLog
-from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
+from reveal_bench.predictions.abstain import Abstentions
+from reveal_bench.predictions.hints import name_hint
+from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.report import LintReport, ProblemLog
 
 _FIELDS = ("task_id", "answer", "boxes")
 _BOX_FIELDS = ("image_id", "label", "box")

@@ -26,7 +26,7 @@ from reveal_bench.kinds.rows import (
     parallel_faults,
     without_hashes,
 )
-from reveal_bench.kinds.tally import Tally, markdown_table, mean_score
+from reveal_bench.kinds.split_counts import Tally, markdown_table, mean_score
 from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS, Rating, TaskRecord
 from reveal_bench.metrics.ordinal import CRITERIA
 

@@ -14,10 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reveal_bench.benchmarks import Benchmark
-from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
-from reveal_bench.entries.report import LintReport
-from reveal_bench.entries.source import Limits, open_source
-from reveal_bench.kinds.canonical import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
+from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
 from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import Developed, PictureFile
@@ -38,8 +35,11 @@ from reveal_bench.kinds.questions import Answer as ModelAnswer
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.rows import Fault, Row, text_schema
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings
-from reveal_bench.kinds.tally import Tally
+from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.report import LintReport
 
 from .scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
 

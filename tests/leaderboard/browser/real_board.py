@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationRecord
-from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate
 from tests.leaderboard.conftest import (
     ASKING,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.custody import Custody, JailLimits
-from reveal_leaderboard.custody.service import TemplateService, bubblewrap_works
+from reveal_leaderboard.custody.fork_client import TemplateService, bubblewrap_works
 
 ROOT = Path(__file__).parents[3]
 SMALL = JailLimits(

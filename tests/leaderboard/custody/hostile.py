@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from reveal_leaderboard.custody.template import Job
+from reveal_leaderboard.custody.fork_server import Job
 
 TARGETS: dict[str, str] = {}
 

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from reveal_leaderboard.custody.template import Job
+from reveal_leaderboard.custody.fork_server import Job
 
 from reveal_bench.predictions import LintReport
 

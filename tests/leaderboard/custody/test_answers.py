@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 from reveal_leaderboard.custody import Custody, Lint, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
-from reveal_leaderboard.custody.service import TemplateService
+from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reveal_leaderboard.custody import MOST_MASK_RUNS, Custody, Lint, ParseFailed, ScoreFailed, cases_file
-from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
+from reveal_leaderboard.custody.arrays import read_canonical, write_canonical
 from reveal_leaderboard.custody.limits import PARSE_LIMITS
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.fingerprints import fingerprint
@@ -24,6 +24,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.kinds.findings.lint import findings_to_jsonl, lint_findings
 from reveal_bench.kinds.findings.records import (
     FindingsPrediction,
     StudyManifest,
@@ -32,10 +33,11 @@ from reveal_bench.kinds.findings.records import (
     read_study_manifest,
 )
 from reveal_bench.kinds.findings.scoring import score_studies
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.masks import encode_mask
-from reveal_bench.predictions import findings_to_jsonl, lint_findings, lint_predictions, predictions_to_jsonl
 from tests.leaderboard.conftest import Board, guesses
 
 pytestmark = pytest.mark.processes

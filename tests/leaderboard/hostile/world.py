@@ -18,14 +18,14 @@ import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.custody import Custody, Lint, ParseFailed, parsing
-from reveal_leaderboard.custody.canonical import read_canonical
+from reveal_leaderboard.custody.arrays import read_canonical
+from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.custody.messages import Ended, Request
-from reveal_leaderboard.custody.service import TemplateService
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.intake import Intake, Outcome
+from reveal_leaderboard.web.submissions import Intake, Outcome
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder

@@ -32,7 +32,7 @@ from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import jobs, ledger, receipts, results, scores, submissions
 
-from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, wait_until
 from tests.leaderboard.forked import FORKS
 from tests.leaderboard.kill.orders import Desk, Orders

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import FindingsPrediction
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, encode_mask
-from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from tests.leaderboard.leak.hospital import LABELS, SIZE, Hospital
 
 BoolArray = npt.NDArray[np.bool_]

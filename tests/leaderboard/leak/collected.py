@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reveal_leaderboard.boards.catalogue import read_published
 from reveal_leaderboard.custody import BOARD_LIMITS
-from reveal_leaderboard.custody.canonical import write_canonical
+from reveal_leaderboard.custody.arrays import write_canonical
 
 from reveal_bench.kinds import KINDS
 from tests.leaderboard.leak.canaries import Leak, Search

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.custody.limits import JailLimits
 from reveal_leaderboard.custody.messages import Request
-from reveal_leaderboard.custody.service import TemplateService
 
 LIMITS = JailLimits(memory=256 << 20, cpu_seconds=5, wall_seconds=30.0, file_bytes=1 << 20)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.custody.confinement import landlock_abi
-from reveal_leaderboard.custody.jail import has_seccomp
+from reveal_leaderboard.custody.sandbox import has_seccomp
 
 from tests.leaderboard.custody import hostile
 from tests.leaderboard.leak import opener
@@ -72,7 +72,7 @@ from pathlib import Path
 
 from reveal_leaderboard import cli
 from reveal_leaderboard.cli.process import live_in
-from reveal_leaderboard.store.places import places
+from reveal_leaderboard.store.paths import places
 
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 live_in(root / "data")

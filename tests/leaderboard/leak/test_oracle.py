@@ -28,12 +28,12 @@ from scipy.stats import norm
 from sklearn.metrics import f1_score, roc_auc_score
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.localization import scoring
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.predictions import findings_to_jsonl
 from tests.leaderboard.conftest import ASKING, wait_until
 from tests.leaderboard.leak.answers import BoolArray, figures, metadata, of_calls, of_values, points, present, with_line
 from tests.leaderboard.leak.deployment import Deployment, deployed

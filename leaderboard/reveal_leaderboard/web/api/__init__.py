@@ -26,7 +26,7 @@ from reveal_leaderboard.web.api.health import health_routes, key_routes
 from reveal_leaderboard.web.api.pictures import picture_routes
 from reveal_leaderboard.web.api.problems import ProblemError, add_problems
 from reveal_leaderboard.web.api.submissions import submission_routes
-from reveal_leaderboard.web.gate import PROBLEM_TYPE
+from reveal_leaderboard.web.middleware import PROBLEM_TYPE
 from reveal_leaderboard.web.services import Services
 
 

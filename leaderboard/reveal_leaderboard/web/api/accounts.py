@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.credentials import TokenError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
-from reveal_leaderboard.store import spending
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.web.api.access import ID, SIGN_IN, find_published, look, permitted, submission_document
 from reveal_leaderboard.web.api.documents import (
     Account,
@@ -88,8 +88,8 @@ def _add_account(router: APIRouter, services: Services) -> None:
         ledgers = []
         with services.store.read() as connection:
             for team in _teams(actor):
-                rows = spending.statement(connection, team.id, of.name, of.version)
-                balance = Budget.model_validate(spending.balance(connection, team.id, of.name, of.version, policy))
+                rows = quota.statement(connection, team.id, of.name, of.version)
+                balance = Budget.model_validate(quota.balance(connection, team.id, of.name, of.version, policy))
                 listed = [LedgerRow.model_validate(row) for row in rows]
                 where = {"benchmark": of.name, "version": of.version}
                 ledgers.append(LedgerDocument(team=team, **where, balance=balance, rows=listed))

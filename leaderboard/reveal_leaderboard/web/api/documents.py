@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from reveal_bench.entries.report import escape
 from reveal_bench.kinds import KINDS
+from reveal_bench.predictions.report import escape
 from reveal_leaderboard.accounts.credentials import MAX_TOKEN_DAYS, TOKEN_DAYS
 from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.store.database import iso_time

@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from reveal_leaderboard.web.api.documents import Problem, ProblemPage
-from reveal_leaderboard.web.gate import NO_ROOM, PROBLEM_TYPE, error_page
+from reveal_leaderboard.web.middleware import NO_ROOM, PROBLEM_TYPE, error_page
 
 ALWAYS = ("malformed", "rate", "incident", "no-room")
 """Problems that any request may meet."""

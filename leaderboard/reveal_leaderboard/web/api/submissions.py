@@ -19,7 +19,7 @@ from starlette.datastructures import FormData, UploadFile
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.metadata import MAX_BYTES, MetadataError, read_metadata
-from reveal_leaderboard.store.spending import QuotaExceededError
+from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.store import BoardClosedError, KeyReusedError, NotAllowedError
 from reveal_leaderboard.web.api.access import (
     ANYBODY,
@@ -44,8 +44,8 @@ from reveal_leaderboard.web.api.documents import (
     SubmissionReceived,
 )
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
-from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.submissions import NotAMemberError
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.people import Actor

@@ -17,7 +17,7 @@ from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
 from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head, plural
-from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.services import Services
 
 LEAD = "How scores are made, what is shown of them, and what is not."

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.release.exposure import Exposure, exposure
-from reveal_leaderboard.store import boards, spending
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS, Job, WorkerRow
 from reveal_leaderboard.store.store import Submission
@@ -37,8 +37,8 @@ from reveal_leaderboard.web.pages.drawing import (
     percent,
     plural,
 )  # fmt: skip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.health import health_view, read_health
-from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Handlers, NotAdminError, Services
 
 PAGE = "admin.html"
@@ -104,7 +104,7 @@ class Acts:
                 raise ValueError("give a reason: the team's ledger shows it")
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.write() as connection:
-                spending.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
+                quota.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
             return message("good", f"{team.name} has {plural(n, 'more scored submission')} on {benchmark} {version}.")
 
         return self.told(request, do)

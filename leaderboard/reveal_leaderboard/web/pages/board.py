@@ -19,8 +19,8 @@ from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
 from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, draw, message, page_head
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.rubric_view import render_board
-from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Handlers, Services
 
 SEARCH, BOARD = 3, 6  # their places in an answer

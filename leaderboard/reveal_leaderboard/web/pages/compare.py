@@ -26,8 +26,8 @@ from reveal_leaderboard.web.pages.drawing import (
     query_text,
     signed,
 )  # fmt: skip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.rubric_view import TITLES
-from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Handlers, Services
 
 LEAD = (

@@ -21,7 +21,7 @@ from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS, versioned
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
-from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
 from reveal_leaderboard.web.result_pictures import badge
 from reveal_leaderboard.web.services import Services

@@ -19,7 +19,7 @@ from reveal_leaderboard.accounts.credentials import MAX_TOKEN_DAYS, TOKEN_DAYS, 
 from reveal_leaderboard.accounts.invitations import INVITATION_DAYS
 from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.store import spending
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.store import NotAllowedError, Submission
@@ -35,7 +35,7 @@ from reveal_leaderboard.web.pages.drawing import (
     part,
     sign_in,
 )  # fmt: skip
-from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Handlers, Services
 
@@ -340,8 +340,8 @@ class _Handlers(Handlers):
             return message("bad", "This benchmark is not served.", str(error))
         policy = self.services.settings.of(benchmark).quota
         with self.services.store.read() as connection:
-            rows = spending.statement(connection, membership.team.id, benchmark, version)
-            balance = spending.balance(connection, membership.team.id, benchmark, version, policy)
+            rows = quota.statement(connection, membership.team.id, benchmark, version)
+            balance = quota.balance(connection, membership.team.id, benchmark, version, policy)
         return ledger_view(rows, balance)
 
 

@@ -21,8 +21,8 @@ from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
 from reveal_leaderboard.web.pages.drawing import PRIVATE, message, page_head, sign_in
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
-from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Handlers, Services
 
 LEAD = "Score each answer on its own, by the definitions of the scale. You do not see whose answer it is."

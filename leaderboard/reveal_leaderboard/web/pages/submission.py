@@ -14,7 +14,7 @@ from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, message, page_head, sign_in
-from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, progress_view
 from reveal_leaderboard.web.services import Handlers, Services
 

@@ -10,7 +10,7 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import Entry
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.queue import Waiting
-from reveal_leaderboard.store.spending import Balance, LedgerRow
+from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.board_notes import authors, rounding
 from reveal_leaderboard.web.pages.drawing import draw, message, plural

@@ -16,16 +16,15 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from reveal_bench.entries.report import statistics_in_words
+from reveal_bench.predictions.report import statistics_in_words
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.custody import Lint, ParseFailed
-from reveal_leaderboard.store import boards, spending
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError
-from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
@@ -39,9 +38,10 @@ from reveal_leaderboard.web.pages.drawing import (
     part,
     sign_in,
 )
-from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.submission_view import balance_view
 from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.submissions import NotAMemberError
 
 PAGE = "submit.html"
 
@@ -372,7 +372,7 @@ class _Handlers(Handlers):
                 row = boards.board(connection, benchmark)
                 if row is not None and row.state != "open":
                     return board_notes.closed(row.state, row.why), False
-                left = spending.balance(connection, team.id, benchmark, version, policy)
+                left = quota.balance(connection, team.id, benchmark, version, policy)
             return balance_view(left, team.name), left.may_send
         except UnknownBenchmarkError:
             return "", True
@@ -436,7 +436,7 @@ class _Handlers(Handlers):
                 )
         except MetadataError as error:
             return metadata_view(error)
-        except spending.QuotaExceededError as error:
+        except quota.QuotaExceededError as error:
             return message("bad", "Not sent.", error.balance.why)
         except REFUSALS as error:
             return message("bad", "Not sent.", str(error))

@@ -1,0 +1,171 @@
+"""Canonical predictions: checked predictions as arrays, the only form in which they reach a process with references.
+
+Conventions
+-----------
+What the arrays are is said by each kind (:mod:`reveal_bench.kinds.arrays`). A *stamp* is in the file: a digest of
+the public manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and
+by that format alone; one with another stamp must be made anew from the upload. The reader trusts nothing.
+
+A manifest goes to a template as JSON with its kind.
+
+The file is .npz as numpy writes it, a zip archive of ``name.npy`` members, stored without compression, so that its size
+bounds what it becomes in memory. The reader asks for exact names, dtypes and numbers of axes, and never unpickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.arrays import Arrays, Codec, Fields
+from reveal_bench.kinds.parts import Manifest
+from reveal_leaderboard.custody.limits import BOARD_LIMITS
+
+FORMAT = 1
+"""To be raised when arrays of the same names and types come to mean something else."""
+
+_SHARED = {"stamp": ("u1", 1), "line": ("<i8", 1)}
+
+
+def write_canonical(
+    file: Path | BinaryIO, predictions: Sequence[Any], manifest: Manifest, ratings: Sequence[Any] | None = None
+) -> None:
+    """Write checked predictions, and what readers gave to them if that is known.
+
+    Raises
+    ------
+    ValueError
+        If they are not of this manifest, findings predictions give labels and probabilities in turn, or a rating is of
+        no prediction.
+    """
+    codec = _codec(manifest)
+    shared: Arrays = {
+        "stamp": np.frombuffer(stamp_of(manifest), np.uint8),
+        "line": np.array([prediction.line for prediction in predictions], np.int64),
+    }
+    rated = {} if ratings is None else codec.arrays_of_ratings(ratings, predictions)
+    arrays = {**shared, **codec.arrays_of(predictions, manifest), **rated}
+    with file.open("wb") if isinstance(file, Path) else nullcontext(file) as stream:
+        write_arrays(stream, arrays)
+
+
+def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]:
+    """Read what :func:`write_canonical` wrote without ratings; equal to what it was given.
+
+    Raises
+    ------
+    ValueError
+        If anything is not as it must be, or the file is of another manifest or format.
+    """
+    codec = _codec(manifest)
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as stream:
+        arrays = read_arrays(stream, {**_SHARED, **codec.predictions})
+    return _predictions(codec, arrays, manifest)
+
+
+def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Read predictions, and their ratings where readers score; raises as :func:`read_canonical`."""
+    codec = _codec(manifest)
+    arrays = read_arrays(file, {**_SHARED, **codec.predictions, **codec.ratings})
+    predictions = _predictions(codec, arrays, manifest)
+    return predictions, codec.ratings_from(arrays, predictions)
+
+
+def _predictions(codec: Codec[Any, Any, Any], arrays: Arrays, manifest: Manifest) -> tuple[Any, ...]:
+    if arrays["stamp"].tobytes() != stamp_of(manifest):
+        raise ValueError("the canonical predictions must be of this manifest and format, got those of another")
+    if (arrays["line"] < 0).any():
+        raise ValueError("canonical predictions: `line` must not be negative")
+    return codec.predictions_from(arrays, manifest, BOARD_LIMITS)
+
+
+def _codec(manifest: Manifest) -> Codec[Any, Any, Any]:
+    return KINDS[manifest.kind].predictions.codec()
+
+
+def dump_manifest(manifest: Manifest) -> bytes:
+    """A manifest as JSON, for :func:`load_manifest`."""
+    return json.dumps({"kind": manifest.kind, "manifest": asdict(manifest)}).encode()  # the order of its rows counts
+
+
+def load_manifest(data: bytes) -> Manifest:
+    """The manifest that :func:`dump_manifest` wrote; equal to it."""
+    raw = json.loads(data)
+    manifest: Manifest = KINDS[raw["kind"]].predictions.codec().manifest_from(raw["manifest"])
+    return manifest
+
+
+def stamp_of(manifest: Manifest) -> bytes:
+    """SHA-256 of the format and of all that a manifest says, the order of its rows included, 32 bytes."""
+    form = json.dumps([FORMAT, _codec(manifest).predictions])
+    return hashlib.sha256(form.encode() + dump_manifest(manifest)).digest()
+
+
+MOST_BYTES = 256 << 20
+_HEADER_BYTES = 512  # of a .npy member; numpy's own are 128
+
+
+def write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write `arrays`; the same arrays give the same bytes."""
+    np.savez(file, **{name: np.ascontiguousarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
+
+
+def list_arrays(file: BinaryIO) -> list[str]:
+    """Names of the arrays in a file; empty if it is not an archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except zipfile.BadZipFile:
+        return []
+
+
+def read_arrays(file: BinaryIO, fields: Fields) -> dict[str, npt.NDArray[Any]]:
+    """Read exactly the arrays named by `fields`; they cannot be written to.
+
+    Raises
+    ------
+    ValueError
+        If the file is too large, is not an archive of these arrays, or one has another dtype or number of axes.
+    """
+    size = file.seek(0, io.SEEK_END)
+    if size > MOST_BYTES:
+        raise ValueError(f"the arrays may have at most {MOST_BYTES} bytes, got {size}")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            names = [member.filename for member in members]
+            if sorted(names) != sorted(f"{name}.npy" for name in fields):
+                raise ValueError(f"the arrays must be {sorted(fields)}, got {names[:50]}")
+            return {m.filename[:-4]: _read_member(archive, m, *fields[m.filename[:-4]]) for m in members}
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"the file must be an archive of arrays: {error}") from None
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, dtype: str, n_axes: int) -> npt.NDArray[Any]:
+    if member.compress_type != zipfile.ZIP_STORED or member.file_size > MOST_BYTES:
+        raise ValueError(f"array {member.filename!r} must be stored without compression")
+    data = archive.read(member)
+    stream = io.BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(f"array {member.filename!r} must be of .npy version 1.0")
+    shape, is_fortran, found = np.lib.format.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
+    if found != np.dtype(dtype) or len(shape) != n_axes or (is_fortran and n_axes > 1):
+        raise ValueError(f"array {member.filename!r} must be of {dtype} with {n_axes} axes, got {found}, shape {shape}")
+    n_items = 1
+    for side in shape:
+        n_items *= side
+    if min(shape, default=0) < 0 or n_items * found.itemsize != len(data) - stream.tell():
+        raise ValueError(f"array {member.filename!r} must fill its place in the archive, got shape {shape}")
+    array: npt.NDArray[Any] = np.frombuffer(data, found, offset=stream.tell()).reshape(shape)
+    return array

@@ -1,0 +1,259 @@
+"""Guards the routes that Gradio mounts: what the pages need passes, for whom it belongs to; the rest is not there.
+
+Conventions
+-----------
+Measured on Gradio 6.31: any visitor may call any handler by several routes, read any upload whose path is known, hand
+another's upload to a handler, and read the events of a session whose hash is known. So here, whatever Gradio does:
+
+- below ``/gradio_api`` only the routes of `ROUTES` exist, and none of the monitoring and editing ones beside it;
+- an upload needs somebody signed in, and its file is that person's alone: to fetch it, and to hand it to a handler;
+- a browser knows its file by a name made up here, never by where it lies on this machine's disk;
+- a session hash belongs to whoever brings it first; nobody signed in may be followed by somebody, never the reverse.
+
+What belongs to whom is kept in memory, as Gradio keeps its queue and sessions, and forgotten oldest first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Container
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reveal_leaderboard.web.auth import BEARER, Auth
+from reveal_leaderboard.web.middleware import Gate, gathered, send_problem
+
+API = "/gradio_api/"
+NOBODY = "nobody"
+MAX_EVENT_BYTES = 4 * 1000 * 1000
+MAX_KNOWN = 100_000  # session hashes, and files, remembered
+MAX_UPLOAD_ANSWER = 1_000_000
+HASH = re.compile(r"[A-Za-z0-9_-]{6,64}")
+
+ROUTES = {
+    "info": ("GET",),
+    "info/": ("GET",),
+    "app_id": ("GET",),
+    "app_id/": ("GET",),
+    "startup-events": ("GET",),
+    "theme.css": ("GET",),
+    "queue/data": ("GET",),
+    "queue/join": ("POST",),
+    "cancel": ("POST",),
+    "reset": ("POST",),
+    "upload": ("POST",),
+    "upload_progress": ("GET",),
+}
+WITH_SESSION_IN_BODY = ("queue/join", "cancel")
+CLOSED = ("monitoring", "pwa_icon", "openapi.json")  # beside /gradio_api
+OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # where Gradio has a route of its own for other methods
+
+
+class GradioGate(Gate):
+    """Lets through what the pages need of Gradio, for whom it belongs to.
+
+    Parameters
+    ----------
+    functions : numbers of the pages' handlers, which may be known after the gate is made; None to let Gradio look
+    """
+
+    def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
+        super().__init__(app)
+        self.auth, self.functions = auth, functions
+        self._sessions, self._files = _Sessions(), _Files()
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        is_api = path.startswith(API)
+        if _is_closed(scope["method"], path) or b"deep_link" in scope["query_string"]:
+            await send_problem(send, 404, "There is nothing here.")
+        elif is_api:
+            await self._guard(path.removeprefix(API), scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _guard(self, route: str, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        actor = await self.auth.find_actor(scope)
+        owner = NOBODY if actor is None else actor.name
+        if route == "upload" and method == "POST" and actor is None:
+            await send_problem(send, 401, "Sign in to upload a file.", BEARER)
+        elif route.startswith("file=") and method == "GET":
+            path = self._files.path_of(route.removeprefix("file="), owner)
+            if path is None:
+                await send_problem(send, 404, "There is no such file.")
+            else:
+                await self.app(_moved(scope, f"{API}file={path}"), receive, send)
+        elif method not in ROUTES.get(route, ()):
+            await send_problem(send, 404, "There is nothing here.")
+        elif route == "queue/data":
+            asked = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
+            if len(asked) == 1 and self._sessions.claim(asked[0], owner):
+                await self.app(scope, receive, send)
+            else:
+                await send_problem(send, 403, OTHERS)
+        elif route in WITH_SESSION_IN_BODY:
+            await self._guard_event(owner, scope, receive, send)
+        elif route == "upload":
+            plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+            await self.app({**scope, "headers": plain}, receive, self._renaming(owner, send))
+        else:
+            await self.app(scope, receive, send)
+
+    async def _guard_event(self, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the event, check whose session and files it names, and hand it on."""
+        body = await _read(receive)
+        if body is None:
+            await send_problem(send, 413, f"An event is at most {MAX_EVENT_BYTES:,} bytes.", {"connection": "close"})
+            return
+        try:
+            event = json.loads(body)
+            session = event["session_hash"]
+            event = self._with_paths(event, owner)
+            is_known = self.functions is None or event["fn_index"] in self.functions
+        except _NotTheirsError:
+            await send_problem(send, 403, "That file is not yours, or is gone. Upload it again.")
+            return
+        except (ValueError, TypeError, KeyError, RecursionError):
+            await send_problem(send, 400, "An event must be a JSON object with a session_hash.")
+            return
+        if not is_known:  # Gradio would fail over it, and every such request would fill the log with a traceback
+            await send_problem(send, 404, "The pages have no such function.")
+        elif not isinstance(session, str) or not self._sessions.claim(session, owner):
+            await send_problem(send, 403, OTHERS)
+        else:
+            # Written anew, so that Gradio cannot read another session or file out of it than was checked here.
+            await self.app(scope, _replay(json.dumps(event).encode(), receive), send)
+
+    def _with_paths(self, value: Any, owner: str) -> Any:
+        """An event with the true path of every file that it hands to a handler.
+
+        Raises
+        ------
+        _NotTheirsError
+            If one of them is not the owner's.
+        """
+        if isinstance(value, list):
+            return [self._with_paths(inner, owner) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        found = {name: self._with_paths(inner, owner) for name, inner in value.items()}
+        if isinstance(value.get("path"), str):
+            found["path"] = self._files.path_of(value["path"], owner)
+            if found["path"] is None:
+                raise _NotTheirsError
+        return found
+
+    def _renaming(self, owner: str, send: Send) -> Send:
+        """A `send` that answers an upload, a list of paths, with a made-up name for each, which is the owner's."""
+
+        async def answer(start: Message, body: bytes) -> None:
+            if len(body) > MAX_UPLOAD_ANSWER:
+                raise RuntimeError("an upload was answered with more than a list of paths")
+            paths = _listed(body)
+            if paths:
+                body = json.dumps([self._files.add(path, owner) for path in paths]).encode()
+            MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+
+        return gathered(send, lambda start: True, answer, MAX_UPLOAD_ANSWER + 1)
+
+
+class _NotTheirsError(Exception):
+    """An event names a file of somebody else."""
+
+
+OTHERS = "This session belongs to someone else, or you have signed in or out since. Reload the page."
+
+
+class _Sessions:
+    """Whose each session hash is; the ones used longest ago are forgotten first."""
+
+    def __init__(self) -> None:
+        self._owner_of: OrderedDict[str, str] = OrderedDict()
+
+    def claim(self, session: str, owner: str) -> bool:
+        """Whether the session is the owner's: because it was, or is now."""
+        if not HASH.fullmatch(session) or self._owner_of.get(session, NOBODY) not in (NOBODY, owner):
+            return False
+        _remember(self._owner_of, session, owner)
+        return True
+
+
+class _Files:
+    """Who uploaded what, and under which made-up name; Gradio keeps the same bytes of two people under one path."""
+
+    def __init__(self) -> None:
+        self._path_of: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def add(self, path: str, owner: str) -> str:
+        """A new name for an uploaded file, its own at the end as pages show it."""
+        name = f"{secrets.token_urlsafe(16)}/{PurePath(path).name}"
+        _remember(self._path_of, (name, owner), path)
+        return name
+
+    def path_of(self, name: str, owner: str) -> str | None:
+        """Where the owner's file of that name lies; None if it is not theirs."""
+        return self._path_of.get((name, owner))
+
+
+def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > MAX_KNOWN:
+        known.popitem(last=False)
+
+
+def _is_closed(method: str, path: str) -> bool:
+    if "gradio_api" in path and not path.startswith(API):  # another way of writing it
+        return True
+    if method not in OURS.get(path.rstrip("/"), (method,)):
+        return True
+    return path.lstrip("/").partition("/")[0] in CLOSED
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """A whole body, None if it is too large or broke off."""
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += bytes(message.get("body", b""))
+        if len(body) > MAX_EVENT_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return body
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    is_sent = False
+
+    async def replay() -> Message:
+        nonlocal is_sent
+        if is_sent:
+            return await receive()
+        is_sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _moved(scope: Scope, path: str) -> Scope:
+    return {**scope, "path": path, "raw_path": quote(path).encode()}
+
+
+def _listed(answer: bytes) -> list[str]:
+    try:
+        paths = json.loads(answer)
+    except ValueError:  # an error's text
+        return []
+    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []

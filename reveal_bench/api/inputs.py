@@ -1,0 +1,207 @@
+"""Predictions in whatever form Python users hold them, checked by the linter as a file of them would be.
+
+What is not a file is written to a temporary one, so that there is one set of rules: nothing is filled in, rounded or
+left out on the way.
+
+==============================  ======================================================================================
+form                            read as
+==============================  ======================================================================================
+path                            a prediction file of any accepted format, or a run folder with one
+DataFrame, Arrow table          the columns of a CSV file of predictions, or the fields of a JSON line or of COCO
+                                results; an index that has a name is a column, a nameless one is left out
+list of mappings                lines of a prediction file, or COCO results; ``mask`` may be an array
+list of prediction objects      as ``lint_predictions`` and the others return them
+mapping ``{id: answer}``        localization: ``{image: {finding: (x, y)}}``, or a cell, a run-length mask or the fields
+                                of a line in its place; findings: ``{study: {label: probability}}`` or ``{study:
+                                [labels]}``; tasks: ``{task: text}``
+result of a run                 anything with an attribute ``predictions`` that is one of these
+==============================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import ScoredFile, lint_file
+from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.predictions.files import prediction_file, stem_of
+from reveal_bench.predictions.report import LintReport
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or what a run returned"
+
+
+def lint(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    grid: int | None = None,
+    allow_missing: bool = False,
+    name: str | None = None,
+) -> LintReport:
+    """Check predictions against what a split asks: all problems at once.
+
+    Parameters
+    ----------
+    predictions : in any form of :mod:`reveal_bench.api.inputs`: a path, a DataFrame, a list, a mapping ...
+    bench : what :func:`~reveal_bench.load` returns or takes
+    split : of `bench`, where that is a folder
+    grid : cells per side (localization); the folder's own unless given
+    allow_missing : whether questions may stay unanswered
+    name : what the report calls predictions that are not a file; the model of a run, or "predictions", unless given
+
+    Raises
+    ------
+    ArgumentError
+        If `predictions` or `bench` has another type, or there is no such folder or split.
+    """
+    name = name_of(predictions, "predictions") if name is None else name
+    options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
+    return lint_given(predictions, as_bench(bench, split, runs=[predictions]), **options)
+
+
+def lint_given(
+    given: Any, bench: Bench, *, argument: str, name: str, grid: int | None, allow_missing: bool
+) -> LintReport:
+    """Check predictions of any of the forms above against what a split asks.
+
+    Parameters
+    ----------
+    argument : what a message calls them
+    name : what the report calls them, unless they are a file
+
+    Raises
+    ------
+    ArgumentError
+        If they have none of the forms.
+    ValueError, OSError
+        If a file cannot be read.
+    """
+    if isinstance(given, str | Path):
+        path = prediction_file(Path(given))
+        if not path.exists():
+            raise ArgumentError(argument, f"must be {FORMS}", f"{str(given)!r}, where there is no file")
+        return lint_file(path, bench.folder, bench.split, grid=grid, allow_missing=allow_missing)
+    text, form = _written(given, bench.kind, argument)
+    with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
+        path = Path(folder) / "predictions"
+        path.write_bytes(text)
+        report = lint_file(path, bench.folder, bench.split, grid=grid, allow_missing=allow_missing, name=name)
+    return replace(report, format=form) if form else report
+
+
+def name_of(given: Any, default: str) -> str:
+    """What a system is called that was given by itself: its run folder, file or model, else `default`."""
+    given = getattr(given, "scored", given)
+    if isinstance(given, ScoredFile) and given.path is not None:
+        given = given.path
+    if not isinstance(given, str | Path):
+        return str(getattr(getattr(given, "info", None), "model", default))
+    path = Path(given)
+    return path.name if path.is_dir() else stem_of(path)
+
+
+def _written(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
+    """A prediction file of what was given, and what its entries are called if not by the format of the file."""
+    if hasattr(given, "predictions"):
+        given = given.predictions
+    if hasattr(given, "to_pandas") or hasattr(given, "to_parquet"):
+        return _written_table(given, kind, argument)
+    if isinstance(given, Mapping):
+        lines = [line for key, answer in given.items() for line in kind.predictions.entries(key, answer)]
+        return _jsonl(lines, argument), "mapping"
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
+        of_arrays = "; of an array, `convert` makes predictions" if hasattr(given, "__array__") else ""
+        raise ArgumentError(argument, f"must be {FORMS}{of_arrays}", type_of(given))
+    if given and all(is_dataclass(one) for one in given):
+        return kind.predictions.to_jsonl(given).encode(), "list"
+    wrong = next((one for one in given if not isinstance(one, Mapping)), None)
+    if wrong is not None:
+        raise ArgumentError(argument, f"must be {FORMS}", f"a {type(given).__name__} of {type_of(wrong)}")
+    if given and "category_id" in given[0]:
+        return _json(list(given), argument).encode(), ""
+    return _jsonl([kind.predictions.entry(one) for one in given], argument), "list"
+
+
+def _written_table(given: Any, kind: AnyKind, argument: str) -> tuple[bytes, str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = given if isinstance(given, pa.Table) else _arrow(given, argument)
+    is_nested = any(pa.types.is_nested(column.type) for column in table.schema)
+    if kind.predictions.reads_parquet and not is_nested:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.replace_schema_metadata(None), sink)
+        return sink.getvalue().to_pybytes(), "parquet"
+    if kind.key not in table.column_names:
+        raise ArgumentError(
+            argument, f"must have the column `{kind.key}`", ", ".join(table.column_names[:10]) or "no column"
+        )
+    rows = ({name: value for name, value in row.items() if value is not None} for row in table.to_pylist())
+    if "category_id" in table.column_names:
+        return _json(list(rows), argument).encode(), ""
+    if is_nested:
+        return _jsonl([kind.predictions.entry(row) for row in rows], argument), "parquet"
+    lines = [line for row in rows for line in kind.predictions.entries(row.pop(kind.key, None), row)]
+    return _jsonl(lines, argument), "parquet"
+
+
+def frame_of(given: Any, argument: str) -> pd.DataFrame:
+    """A DataFrame of pandas, or of anything that turns into one; an index that has a name is a column of it.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none, or has a column twice.
+    """
+    import pandas as pd
+
+    frame = given if isinstance(given, pd.DataFrame) else given.to_pandas()
+    if not isinstance(frame, pd.DataFrame):
+        raise ArgumentError(argument, f"must be {FORMS}", type_of(given))
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    repeated = frame.columns[frame.columns.duplicated()]
+    if len(repeated):
+        raise ArgumentError(argument, "must have each column once", f"{repeated[0]!r} twice")
+    return frame.set_axis([name if isinstance(name, str) else repr(name) for name in frame.columns], axis="columns")
+
+
+def _arrow(given: Any, argument: str) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        return pa.Table.from_pandas(frame_of(given, argument), preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ArgumentError(argument, "must have one type of value in a column", str(error.args[0])) from None
+
+
+def _jsonl(lines: Sequence[Mapping[str, Any]], argument: str) -> bytes:
+    return "".join(f"{_json(line, argument)}\n" for line in lines).encode()
+
+
+def _json(value: Any, argument: str) -> str:
+    def plain(one: Any) -> Any:
+        if hasattr(one, "tolist"):  # of numpy and torch: a number or a list of them
+            return one.tolist()
+        raise ArgumentError(argument, "must hold texts, numbers, lists and mappings", type_of(one))
+
+    return json.dumps(value, default=plain)
+
+
+def type_of(value: Any) -> str:
+    """What a value is, as messages say it, such as "a list" or "a numpy.ndarray"."""
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

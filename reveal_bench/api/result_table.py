@@ -1,0 +1,217 @@
+"""A result as a small table: in a notebook, in a terminal, and as pandas, Markdown, LaTeX, CSV and JSON.
+
+`records` hold the figures as they are (fractions, NaN where undefined); `rows_shown` the same as people read them.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.files import replacing
+from reveal_bench.metrics.words import p_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from reveal_bench.reports.style import Illustration
+
+_ROWS_IN_REPR = 7
+_ROWS_IN_HTML = 20
+_MOST_CHARACTERS = 30
+
+
+class Shown(ABC):
+    """Rows that show themselves.
+
+    Attributes
+    ----------
+    caption : what they are, in one line
+    records : the rows, with the same names in each
+    """
+
+    @property
+    @abstractmethod
+    def caption(self) -> str: ...  # noqa: D102
+
+    @property
+    @abstractmethod
+    def records(self) -> Sequence[Mapping[str, Any]]: ...  # noqa: D102
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """The rows as people read them: column -> text."""
+        return [{name: _text(value) for name, value in record.items()} for record in self.records]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The records as a DataFrame: figures are fractions, NaN where undefined."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(list(self.records))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """As :meth:`to_pandas`."""
+        return self.to_pandas()
+
+    @property
+    def plain(self) -> list[dict[str, Any]]:
+        """The records for JSON: what is undefined or infinite is None."""
+        return [{name: _plain(value) for name, value in record.items()} for record in self.records]
+
+    def to_json(self) -> str:
+        """The records as JSON text; what is undefined or infinite is null."""
+        return json.dumps(self.plain, indent=2) + "\n"
+
+    def to_csv(self) -> str:
+        """The records as CSV text; undefined is empty."""
+        return str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
+
+    def to_markdown(self) -> str:
+        """The rows as people read them, as a table of Markdown."""
+        from reveal_bench.exchange.paper import escape_markdown
+
+        rows = self.rows_shown()
+        names = list(rows[0]) if rows else []
+        lines = [names, ["---"] * len(names), *([escape_markdown(row[name]) for name in names] for row in rows)]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+    def to_latex(self) -> str:
+        """The rows as people read them and their caption, in LaTeX that needs ``\\usepackage[T1]{fontenc}`` alone."""
+        from reveal_bench.exchange.paper import escape_latex
+
+        rows = self.rows_shown()
+        names = list(rows[0]) if rows else []
+        body = [" & ".join(map(escape_latex, line)) + r" \\" for line in (names, *(row.values() for row in rows))]
+        head = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
+        foot = ["", rf"{{\footnotesize {escape_latex(self.caption)}}}"]
+        return "\n".join([head, r"\hline", body[0], r"\hline", *body[1:], r"\hline", r"\end{tabular}", *foot]) + "\n"
+
+    def __repr__(self) -> str:
+        rows = self.rows_shown()
+        lines = _aligned(rows[:_ROWS_IN_REPR])
+        if len(rows) > _ROWS_IN_REPR:
+            lines.append(f"... and {_more(len(rows) - _ROWS_IN_REPR)}, in .table")
+        return "\n".join([self.caption, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = self.rows_shown()
+        names = list(rows[0]) if rows else []
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row.values())}</tr>"
+            for row in rows[:_ROWS_IN_HTML]
+        )
+        left = len(rows) - _ROWS_IN_HTML
+        more = f"<p>and {_more(left)}, in <code>.table</code></p>" if left > 0 else ""
+        caption = f"<caption style='text-align: left'>{html.escape(self.caption)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+class ShownTables(Shown):
+    """A result of several tables with their figures."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> dict[str, Shown]: ...  # noqa: D102
+
+    @abstractmethod
+    def drawn(self) -> Sequence[Illustration]:
+        """The figures of the tables."""
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write each table as CSV, and the figures as SVG and PNG, into `folder`; their paths.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra [report] brings.
+        """
+        files = {f"{name}.csv": table.to_csv().encode() for name, table in self.tables.items()}
+        return written(Path(folder), files, self.drawn())
+
+
+def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustration]) -> list[Path]:
+    """Write files, and figures as SVG and PNG, into `folder`; their paths."""
+    files = {**files, **{f"{figure.name}.{kind}": figure.file(kind) for figure in drawn for kind in ("svg", "png")}}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        with replacing(folder / name) as new:
+            new.write_bytes(data)
+    return [folder / name for name in files]
+
+
+@dataclass(frozen=True, repr=False)
+class FigureTable(Shown):
+    """Figures under a caption; means stand with their intervals, as `name`, `name_low` and `name_high`.
+
+    Attributes
+    ----------
+    title : what they are, in one line
+    rows : the figures
+    """
+
+    title: str
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def caption(self) -> str:
+        """The title."""
+        return self.title
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """The rows."""
+        return self.rows
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Three decimals, an interval beside its mean."""
+        return [_shown(row) for row in self.rows]
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, str]:
+    told = {}
+    for name, value in row.items():
+        if name.endswith(("_low", "_high")):
+            continue
+        is_p = name in ("p", "p_corrected") or name.endswith("_p")
+        told[name.replace("_", " ")] = p_text(value) if is_p else _figure(value)
+        if f"{name}_low" in row:
+            low, high = row[f"{name}_low"], row[f"{name}_high"]
+            told[" " * len(told)] = "" if low != low else f"({low:.3f} to {high:.3f})"
+    return told
+
+
+def _figure(value: Any) -> str:
+    if value is None or value != value:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _more(n: int) -> str:
+    return f"{n:,} more {'row' if n == 1 else 'rows'}"
+
+
+def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Rows under their names, in columns of equal width."""
+    if not rows:
+        return ["(no rows)"]
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]

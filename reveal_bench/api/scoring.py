@@ -1,0 +1,487 @@
+"""``score``, ``compare`` and ``rank`` for predictions of any form, and what they return."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.api.bench import AnyBench, Bench, as_bench
+from reveal_bench.api.inputs import frame_of, lint_given, name_of, type_of
+from reveal_bench.api.result_table import Shown, written
+from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation import compare as comparison
+from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_records
+from reveal_bench.evaluation.margin import Margin
+from reveal_bench.evaluation.reader_reference import score_against_readers
+from reveal_bench.evaluation.relative_decrease import decreases_csv, published_csv, published_decreases
+from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
+from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
+from reveal_bench.kinds.kind import Readings
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, interval_of
+from reveal_bench.metrics.intervals import Interval, Resampling
+from reveal_bench.metrics.words import groups_text, interval_text, p_text, plural_of, value_text
+from reveal_bench.predictions.files import prediction_file, prediction_files
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.tasks.records import Rating
+
+
+@dataclass(frozen=True, repr=False)
+class Comparisons(Shown):
+    """Two systems on one split, metric by metric and finding by finding.
+
+    Attributes
+    ----------
+    a, b : what the systems are called
+    scored_a, scored_b : the predictions as they were scored
+    comparisons : every difference with its evidence
+    relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
+    protocol : n_resamples, seed and unit of the draw
+    compat : whose published convention relative decreases follow; None for ours
+    """
+
+    a: str
+    b: str
+    scored_a: ScoredFile
+    scored_b: ScoredFile
+    comparisons: Sequence[Comparison]
+    relative: bool
+    protocol: Mapping[str, Any]
+    compat: str | None = None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.compare.Comparison`; undefined is None."""
+        return as_records(self.comparisons)
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write relative decreases as CSV, in the order of paper 002, and figures of them and of both systems.
+
+        Figures are SVG and PNG, two per metric. With `compat` also the tables of the published code. Their paths.
+
+        Raises
+        ------
+        ArgumentError
+            If these are differences.
+        ImportError
+            Without matplotlib, which the extra [report] brings.
+        """
+        from reveal_bench.reports.beside_readers import figures_of_both, figures_of_decreases
+
+        if not self.relative:
+            raise ArgumentError("relative", "must be set for tables of relative decreases", "differences")
+        files = {"decrease.csv": decreases_csv(self.comparisons)}
+        if self.compat is not None:
+            files |= published_csv(self.comparisons)
+        both = {name: one.estimates for name, one in ((self.b, self.scored_b), (self.a, self.scored_a))}
+        drawn = [*figures_of_decreases(self.comparisons, self.a, self.b), *figures_of_both(self.comparisons, both)]
+        return written(Path(folder), {name: text.encode() for name, text in files.items()}, drawn)
+
+    @property
+    def caption(self) -> str:
+        """Which systems were compared on what."""
+        what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
+        if self.compat is not None:
+            what = f"decrease from B as the code of {self.compat} makes it"
+            draw = f"{self.protocol['n_resamples']} resamples of images, seed {self.protocol['seed']}"
+            return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
+        return (
+            f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
+            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, {self.protocol['n_resamples']} "
+            f"resamples of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
+        return [
+            {
+                "metric": METRICS[c.metric].title,
+                "finding": c.finding,
+                "A": value_text(c.metric, c.a),
+                "B": value_text(c.metric, c.b),
+                "decrease" if self.relative else "A - B": value_text(c.metric, c.value),
+                "95 % interval": interval_text(c.metric, c.low, c.high),
+                "p": p_text(c.p),
+            }
+            | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if isinstance(c, Judged) else {})
+            for c in self.comparisons
+        ]
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What the macro of every metric says of the margin, a sentence each; none without a margin."""
+        return [
+            f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
+            for c in self.comparisons
+            if isinstance(c, Judged) and c.finding == MACRO
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class Ranking(Shown):
+    """Several systems on one split, best first.
+
+    Attributes
+    ----------
+    ranked : each system's place with its evidence
+    scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
+    metric : what they are ranked by
+    left_out : names of systems that `metric` does not apply to
+    protocol : n_resamples, seed and unit of the draw
+    """
+
+    ranked: Sequence[Ranked]
+    scored: Mapping[str, ScoredFile]
+    metric: str
+    left_out: Sequence[str]
+    protocol: Mapping[str, Any]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.compare.Ranked`."""
+        return as_records(self.ranked)
+
+    @property
+    def caption(self) -> str:
+        """How many systems were ranked on what, and how."""
+        n, place = len(self.ranked), next(iter(self.scored.values())).place
+        return (
+            f"{n} system{'s' * (n > 1)} on {place}: macro over "
+            f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals ({_interval_kinds(self.ranked)}), "
+            f"{self.protocol['n_resamples']} resamples of {plural_of(self.protocol['unit'])}, "
+            f"seed {self.protocol['seed']}"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Each system with its ranks, its tier and its figure in percent."""
+        return [
+            {
+                "system": one.name,
+                "rank": str(one.rank),
+                "95 % ranks": f"{one.rank_low} to {one.rank_high}",
+                "tier": str(one.tier),
+                METRICS[one.metric].title: value_text(one.metric, one.value),
+                "95 % interval": interval_text(one.metric, one.low, one.high),
+            }
+            for one in self.ranked
+        ]
+
+
+def _interval_kinds(found: Sequence[Comparison] | Sequence[Ranked]) -> str:
+    """How their intervals were made, such as "jackknife"."""
+    return " or ".join(dict.fromkeys(interval_of(one.signature) for one in found))
+
+
+def score(
+    predictions: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    grid: int | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    ratings: Any = None,
+    allow_missing: bool = False,
+    missing: str | None = None,
+    criterion: str | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: str | None = None,
+    strata: bool | None = None,
+    by: str | None = None,
+    bands: Sequence[float] | None = None,
+    readers: bool = False,
+    published: bool = False,
+    metric: str | None = None,
+    name: str | None = None,
+) -> Scores:
+    """Score predictions: every metric per finding and as a macro, with 95 % intervals.
+
+    Parameters
+    ----------
+    predictions, bench, split, grid, allow_missing, name : as of :func:`~reveal_bench.api.inputs.lint`
+    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
+    ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
+    missing : what questions without an answer count as, which then may be there: "miss", or for localization "empty",
+        an empty mask in the IoU of true positives, which is undefined
+    criterion : by which a detection is a hit of FROC and its relatives: "centre" (the default), "mask", "iou_50" or
+        "iobb_50"
+    n_resamples, seed : of the bootstrap
+    unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
+    interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
+    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
+    by : column of the dataset folder whose groups of patients are scored too, such as "sex"; see `Scores.subgroups`
+    bands : rising limits that cut the numbers of that column: ``[40, 65]`` makes three groups
+    readers : whether to score against single readers and their agreement too, where the dataset folder keeps them; see
+        `Scores.readers`
+    published : whether to set published rows of the same data and metrics beside the scores; see `Scores.published`
+    metric : name or title of the one that groups and readers are scored by, that of the leaderboard unless given, and
+        of the published rows, all that apply unless given
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors; its `report` lists all of them.
+    ValueError
+        If an argument is not what it must be, or the references of the split are private.
+    """
+    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    options |= {"interval": interval, "strata": strata, "thresholds": thresholds, "missing": missing}
+    options["criterion"] = criterion
+    name = name_of(predictions, "predictions") if name is None else name
+    opened = as_bench(bench, split, runs=[predictions])
+    if by is None and bands is not None:
+        raise ArgumentError("bands", "must be given with a column of groups, `by`", repr(bands), ("by",))
+    if by is None and not (readers or published) and metric is not None:
+        rule = "must be given with a column of groups, `by`, or with `readers` or `published`; all metrics are scored"
+        raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
+    if by is not None and unit != "patient":
+        raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
+    scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
+    of_metric = opened.kind.release.primary if metric is None else metric_named(metric, [scored])
+    subgroups = None
+    if by is not None:
+        of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
+        subgroups = Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric), len(of_patient))
+    asked = None if metric is None else of_metric
+    return Scores(
+        scored,
+        subgroups,
+        _against_readers(scored, opened, of_metric) if readers else None,
+        beside_published(scored, opened.info, name, asked) if published else None,
+    )
+
+
+def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:
+    records, readings = readings_kept(bench)
+    given = scored.report.predictions
+    return AgainstReaders(
+        score_against_readers(bench.kind, readings, given, records, scored.manifest, scored.protocol, metric)
+    )
+
+
+def readings_kept(bench: Bench) -> tuple[list[Any], Readings]:
+    """The references, with what scoring leaves unread, and what single readers said of them; refused if nothing."""
+    records = bench.kind.data.read_records(bench.folder, bench.split)
+    readers = bench.kind.readers
+    readings = {} if readers is None else readers.readings(bench.folder, bench.split, records)
+    if not readings:
+        place = f"{bench.folder}, split {bench.split!r}, which keeps none"
+        raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
+    return records, readings
+
+
+def score_given(
+    predictions: Any,
+    bench: Bench,
+    argument: str,
+    name: str,
+    grid: int | None,
+    allow_missing: bool,
+    ratings: Any,
+    options: Mapping[str, Any],
+) -> ScoredFile:
+    """Predictions in any form, read, checked and scored; `argument` is what errors call them.
+
+    What was scored already, on the same split with the same options, stays as it is.
+    """
+    if isinstance(predictions, Scores):
+        predictions = predictions.scored
+    if isinstance(predictions, ScoredFile):
+        return predictions
+    allow_missing = allow_missing or options.get("missing") is not None
+    given = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
+    how: dict[str, Any] = {**options, "grid": grid, "ratings": given, "allow_missing": allow_missing}
+    strata = how.pop("strata", None)
+    protocol = find_protocol(bench.folder, bench.split, **how)
+    checks: dict[str, Any] = {"argument": argument, "name": name, "grid": grid, "allow_missing": allow_missing}
+    report = lint_given(predictions, bench, **checks)
+    path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
+    return score_report(report, bench.folder, bench.split, protocol, path=path, ratings=given, strata=strata)
+
+
+def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:
+    """Ratings from a table or its path, a dataset folder that keeps those of `split`, or a list; None of None."""
+    if given is None or isinstance(given, list | tuple):
+        return given
+    if hasattr(given, "to_pandas") or hasattr(given, "to_csv"):
+        with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
+            path = Path(folder) / "ratings.csv"
+            frame_of(given, "ratings").convert_dtypes().to_csv(path, index=False)  # 4.0 beside a gap is written as 4
+            return read_ratings_given(path, split)
+    if not isinstance(given, str | Path):
+        rule = "must be a table, its path or that of a dataset folder that keeps some, or a list of ratings"
+        raise ArgumentError("ratings", rule, type_of(given))
+    if Path(given).is_dir():
+        from reveal_bench.kinds.tasks.records import read_ratings
+
+        return read_ratings(Path(given), split)
+    from reveal_bench.sources.rexecution_files import read_ratings_table
+
+    return read_ratings_table(Path(given))
+
+
+def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
+    """Those of `model`; all of them where the table is of one model alone."""
+    if ratings is None or len({rating.model for rating in ratings}) == 1:
+        return ratings
+    found = [rating for rating in ratings if rating.model == model]
+    if not found:
+        known = ", ".join(sorted({rating.model for rating in ratings}))
+        raise ArgumentError("ratings", f"must have ratings of {model!r}, the name of the file", f"those of {known}")
+    return found
+
+
+def compare(
+    a: Any,
+    b: Any,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    relative: bool = False,
+    grid: int | None = None,
+    ratings: Any = None,
+    allow_missing: bool = False,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: Interval = "jackknife",
+    margin: float | None = None,
+    equivalence: bool = False,
+    missing: str | None = None,
+    compat: str | None = None,
+) -> Comparisons:
+    """Compare two systems on one split: paired differences ``a - b`` with intervals and p.
+
+    Parameters
+    ----------
+    a, b : predictions in any form that :func:`~reveal_bench.api.inputs.lint` takes, or what :func:`score` made of them,
+        which stays as it was scored: each at thresholds of its own
+    metric : name or title of one; all that apply to both, and have a better direction, unless given
+    relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
+    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+    interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
+    margin : the largest loss that does not matter, .05 for five percentage points: says whether A is non-inferior to B
+    equivalence : whether a gain of the margin counts against it too
+    missing : as of :func:`score`, for both
+    compat : "chexlocalize" or "chexlocalize-full" for relative decreases as the published code makes them, of images;
+        see :mod:`reveal_bench.evaluation.relative_decrease`
+
+    Raises
+    ------
+    LintError, ValueError
+        As :func:`score`.
+    """
+    judged_by = _margin(margin, equivalence, relative)
+    if compat is not None and not relative:
+        raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
+    opened, names = as_bench(bench, split, runs=[a, b]), two_names(a, b)
+    once = {**ONE_REPLICATE, "unit": unit, "missing": missing}
+    one, other = scored = [
+        score_given(given, opened, argument, name, grid, allow_missing, ratings, once)
+        for given, argument, name in zip((a, b), "ab", names, strict=True)
+    ]
+    resampling = Resampling(n_resamples, seed, unit if compat is None else "image", interval)
+    metrics = None if metric is None else [metric_named(metric, scored)]
+    if compat is not None:
+        compared = published_decreases(one, other, compat, resampling=resampling, metrics=metrics)
+    elif relative:
+        compared = comparison.relative_decrease(one.rows, other.rows, resampling, metrics=metrics)
+    else:
+        compared = comparison.compare(one.rows, other.rows, resampling, margin=judged_by, metrics=metrics)
+    return Comparisons(names[0], names[1], one, other, compared, relative, resampling.draw, compat)
+
+
+def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:
+    if width is None:
+        if equivalence:
+            raise ArgumentError("equivalence", "must be given with a `margin`, such as 0.05")
+        return None
+    if relative:
+        raise ArgumentError("margin", "must be of a difference, not of a relative decrease", others=("relative",))
+    return Margin(width, equivalence)
+
+
+ONE_REPLICATE: dict[str, Any] = {"n_resamples": 1, "strata": False}
+"""Options of a score whose own intervals are not shown."""
+
+
+def two_names(a: Any, b: Any) -> list[str]:
+    """The names of the two; of two files with one name, as in two run folders, with their folder's."""
+    names = [name_of(a, "a"), name_of(b, "b")]
+    if names[0] == names[1]:
+        names = [Path(given).parent.name if isinstance(given, str | Path) else name
+                 for given, name in zip((a, b), names, strict=True)]  # fmt: skip
+    return names
+
+
+def rank(
+    systems: Mapping[str, Any] | str | Path,
+    bench: AnyBench,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    grid: int | None = None,
+    ratings: Any = None,
+    allow_missing: bool = False,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: Interval = "jackknife",
+) -> Ranking:
+    """Rank systems on one split, with rank intervals and tiers of systems that are not told apart.
+
+    Parameters
+    ----------
+    systems : name -> predictions or scores, as of :func:`compare`; or a folder of prediction files, of folders with one
+        each, or of run folders
+    metric : name or title of the one to rank by; that of the leaderboard unless given
+    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+    interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction
+
+    Raises
+    ------
+    LintError, ValueError
+        As :func:`score`; or if `metric` applies to no system.
+    """
+    if not isinstance(systems, Mapping | str | Path) or not systems:
+        rule = "must be a mapping of names to predictions, or a folder of prediction files"
+        raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
+    given = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
+    opened = as_bench(bench, split, runs=given.values())
+    read = read_ratings_given(ratings, opened.split)
+    scored = {}
+    for name, predictions in given.items():
+        options = {**ONE_REPLICATE, "unit": unit}
+        own = _ratings_of(read, name)
+        scored[name] = score_given(predictions, opened, "systems", name, grid, allow_missing, own, options)
+    by = opened.kind.release.primary if metric is None else metric_named(metric, scored.values())
+    applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
+    if not applying:
+        known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
+        raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(by))
+    resampling = Resampling(n_resamples, seed, unit, interval)
+    ranked = comparison.rank(applying, metric=by, resampling=resampling)
+    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], resampling.draw)
+
+
+def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:
+    """The metric of a name or a title, whatever the case.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none; the message lists those that apply to any of `scored`.
+    """
+    titles = {metric.title.casefold(): key for key, metric in METRICS.items()}
+    found = name if name in METRICS else titles.get(name.casefold())
+    if found is None:
+        known = ", ".join(dict.fromkeys(metric for one in scored for metric in one.rows.metrics()))
+        raise ArgumentError("metric", f"must be one that applies: {known}", repr(name))
+    return found

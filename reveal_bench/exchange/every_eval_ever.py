@@ -1,0 +1,349 @@
+"""A result as a record of Every Eval Ever, version 0.3.0, with its cases in a second file where they may be public.
+
+Source: https://github.com/evaleval/every_eval_ever, ``eval.schema.json`` and ``instance_level_eval.schema.json``. A
+record is ``data/<benchmark>/<developer>/<model>/<uuid>.json``, its cases ``<uuid>_samples.jsonl`` beside it. The UUID
+has the form of version 4, which the registry demands, but is made of the record's content: the same result has the same
+file, with its cases another one than without. Counts of a receipt are bands, which the schema's whole numbers cannot
+hold: they are text in the score's details.
+
+Cases are public once they are in the registry, so they follow the rule of `publish` for a public repository: a released
+split of open or synthetic data. A case has the question's ids, the prediction and the score, and never the reference. A
+receipt has no cases. Only figures that are means over cases of hits and misses have any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from math import isinf
+from pathlib import Path
+from typing import Any, Literal
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.evaluation.score import hash_references, lint_file
+from reveal_bench.exchange.facts import Figure, Result
+from reveal_bench.files import file_sha256, write_all
+from reveal_bench.kinds import kind_of
+from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.metrics import METRICS
+
+Json = dict[str, Any]
+Deployment = Literal["self_deployed", "externally_managed", "unknown"]
+Availability = Literal["open_weights", "closed_weights", "unknown"]
+
+SCHEMA_VERSION = "0.3.0"
+NOT_RECORDED = "not recorded"
+HITS = ("point_hit", "grid_hit")
+"""Metrics whose figure of a finding is the mean of hits (1) and misses (0) of cases."""
+_PART = re.compile(r'[^<>:"/\\|?*\x00-\x1f]*[^<>:"/\\|?*\x00-\x1f. ]')
+_RESERVED = re.compile(r"(?i)(data|con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Facts of an evaluation that a result does not have.
+
+    Attributes
+    ----------
+    at : when the result was made, seconds since 1970
+    organization, url : who ran the evaluation, and the address of that organization, such as the leaderboard's
+    dataset : repository of the benchmark on the Hugging Face Hub, "organization/name"
+    developer : who made the model, where its name is not "developer/name"
+    deployment, availability : whether the evaluator ran the model itself, and whether its weights are open
+    """
+
+    at: float
+    organization: str | None = None
+    url: str | None = None
+    dataset: str | None = None
+    developer: str | None = None
+    deployment: Deployment = "unknown"
+    availability: Availability = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record and its cases, as the files of the registry.
+
+    Attributes
+    ----------
+    document : the record, as JSON values
+    name : its UUID
+    folder : where the registry keeps it, such as "data/chexlocalize/acme/model"; "" where the developer is not known
+    cases : lines of ``<uuid>_samples.jsonl``
+    """
+
+    document: Json
+    name: str
+    folder: str
+    cases: Sequence[str] = ()
+
+    def write(self, root: Path) -> list[Path]:
+        """Write the files below `root`, over those of an earlier export, and return their paths.
+
+        Raises
+        ------
+        ValueError
+            If the developer of the model is not known: a path of the registry names it.
+        """
+        if not self.folder:
+            rule = "must be given: the registry files a record under the developer of its model"
+            raise ArgumentError("developer", rule, "a model whose name is not 'developer/name'")
+        place = root / self.folder
+        place.mkdir(parents=True, exist_ok=True)
+        files = {place / f"{self.name}.json": json.dumps(self.document, indent=2) + "\n"}
+        if self.cases:
+            files[place / f"{self.name}_samples.jsonl"] = "".join(self.cases)
+        write_all(files)
+        return list(files)
+
+
+def made_at(result: Result, file: Path) -> float:
+    """Return when a result was made: the time of a receipt, or else when its file was last changed."""
+    return file.stat().st_mtime if result.time is None else datetime.fromisoformat(result.time).timestamp()
+
+
+def every_eval_ever(
+    result: Result, evaluation: Evaluation, *, folder: Path | None = None, predictions: Path | None = None
+) -> Record:
+    """Return the record of a result.
+
+    Parameters
+    ----------
+    folder, predictions : dataset folder and prediction file of a score document, for a record with its cases
+
+    Raises
+    ------
+    ValueError
+        If the model is not known, its developer is not the one in its name, or its cases may not be public or are not
+        those of the result.
+    """
+    if result.model is None:
+        raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
+    developer = _developer(result.model, evaluation.developer)
+    document = _document(result, evaluation, developer)
+    place = _folder(result.benchmark, result.model, developer)
+    lines = []
+    if predictions is not None and folder is not None:
+        lines = [json.dumps(case) + "\n" for case in _cases(result, document, folder, predictions)]
+    if not lines:
+        return Record(document, _uuid(document), place)
+    cases = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": len(lines)}
+    name = _uuid(document | {"detailed_evaluation_results": cases})  # another than that of a record without cases
+    document["detailed_evaluation_results"] = cases | {
+        "file_path": f"{place}/{name}_samples.jsonl".removeprefix("/"),  # the place is not known without a developer
+        "checksum": hashlib.sha256("".join(lines).encode()).hexdigest(),
+    }
+    return Record(document, name, place, lines)
+
+
+def _uuid(document: Mapping[str, Any]) -> str:
+    """A UUID made of a record without its moments; in the form of version 4, as the registry demands."""
+    moments = ("evaluation_id", "retrieved_timestamp", "evaluation_timestamp")
+    content = {name: value for name, value in document.items() if name not in moments}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+def _developer(model: str, developer: str | None) -> str | None:
+    """Return the developer that the name of a model has, or else the one that is given; None without either."""
+    maker, slash, _ = model.partition("/")
+    if slash and developer not in (None, maker):
+        raise ArgumentError("developer", f"must be that in the name of the model, {maker!r}", repr(developer))
+    return maker if slash else developer
+
+
+def _folder(benchmark: str, model: str, developer: str | None) -> str:
+    """Path of the registry for a model, by the rules of its `datastore_path_components`; "" without a developer."""
+    if developer is None:
+        return ""
+    name = model.removeprefix(f"{developer}/")
+    parts = (benchmark, developer, name.replace("/", "_"))
+    for part in parts:
+        if not _PART.fullmatch(part) or _RESERVED.fullmatch(part):
+            raise ArgumentError("model", "must have names that can be folders on every system", repr(part))
+    return "/".join(("data", *parts))
+
+
+def _document(result: Result, evaluation: Evaluation, developer: str | None) -> Json:
+    moment = str(int(evaluation.at))
+    source = {
+        "source_name": "reveal-bench score" if result.receipt is None else "reveal-leaderboard",
+        "source_type": "evaluation_run",
+        "source_organization_name": evaluation.organization or NOT_RECORDED,
+        # whoever scores at home may be anybody; a leaderboard scores what others send
+        "evaluator_relationship": "other" if result.receipt is None else "third_party",
+        "additional_details": _details(result),
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{result.benchmark}/{result.model}/{moment}",
+        **({} if result.time is None else {"evaluation_timestamp": result.time}),
+        "retrieved_timestamp": moment,
+        "source_metadata": source | ({} if evaluation.url is None else {"source_organization_url": evaluation.url}),
+        "eval_library": {"name": "reveal-bench", "version": result.software.get("reveal-bench", "unknown")},
+        "model_info": _model(result, evaluation, developer),
+        "evaluation_results": [
+            _entry(result, figure, evaluation.dataset) for figure in result.figures if figure.metric in METRICS
+        ],
+    }
+
+
+def _model(result: Result, evaluation: Evaluation, developer: str | None) -> Json:
+    details: dict[str, str] = {"deployment_type": evaluation.deployment, "model_availability": evaluation.availability}
+    if result.team is not None:
+        details["submitted_by"] = result.team
+    maker = {} if developer is None else {"developer": developer}
+    return {"name": result.model, "id": result.model, **maker, "additional_details": details}
+
+
+def _details(result: Result) -> dict[str, str]:
+    """Facts of the whole result that the schema has no field for, as texts."""
+    facts = {
+        "prediction_file_sha256": result.file_sha256,
+        "references_sha256": result.references_sha256,
+        "allow_missing": str(result.allow_missing).lower(),
+        "submission": result.submission,
+        "part": result.part,
+        "note": result.caveat,
+    }
+    if result.receipt is not None:
+        signed = result.receipt
+        facts |= {"receipt_sha256": signed.hash, "receipt_number": str(signed.number), "receipt_key_id": signed.key_id}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _entry(result: Result, figure: Figure, dataset: str | None) -> dict[str, Any]:
+    metric = METRICS[figure.metric]
+    return {
+        "evaluation_result_id": f"{figure.metric}/{figure.finding}",
+        "evaluation_name": f"{result.title}, {figure.finding}",
+        "source_data": _source_data(result, dataset),
+        "metric_config": {
+            "evaluation_description": f"{metric.formula}; undefined: {metric.undefined}",
+            "metric_id": f"reveal-bench.{metric.name}",
+            "metric_name": metric.title,
+            **({"metric_unit": "proportion"} if (metric.low, metric.high) == (0, 1) else {}),
+            "lower_is_better": metric.better == "lower",
+            "score_type": "continuous",
+            "min_score": metric.low,
+            "max_score": "Infinity" if isinf(metric.high) else metric.high,
+            "additional_details": {"better": metric.better, "version": str(metric.version)},
+        },
+        "score_details": {
+            "score": float(figure.value),
+            "details": {
+                name: text
+                for name, text in (("finding", figure.finding), ("n", figure.n), ("signature", figure.signature))
+                if text is not None
+            },
+            **_uncertainty(figure),
+        },
+    }
+
+
+def _source_data(result: Result, dataset: str | None) -> dict[str, Any]:
+    details = {"version": result.version, "split": result.split, "references_sha256": result.references_sha256}
+    if dataset is None:
+        return {"dataset_name": result.title, "source_type": "other", "additional_details": details}
+    hub = {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": result.split}
+    return {"dataset_name": result.title, **hub, "additional_details": details}
+
+
+def _uncertainty(figure: Figure) -> dict[str, Any]:
+    if figure.low is None or figure.high is None:
+        return {}
+    interval: dict[str, Any] = {"lower": float(figure.low), "upper": float(figure.high), "confidence_level": 0.95}
+    if figure.method is not None:
+        interval["method"] = figure.method
+    uncertainty: dict[str, Any] = {"confidence_interval": interval}
+    if figure.n_cases is not None:
+        uncertainty["num_samples"] = figure.n_cases
+    if figure.n_resamples is not None:
+        uncertainty["num_bootstrap_samples"] = figure.n_resamples
+    return {"uncertainty": uncertainty}
+
+
+def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> Iterator[Json]:
+    """Yield the cases of a result, one per question and hit rate, in the form of the registry's instances."""
+    _check_public(result, folder)
+    _check_files(result, folder, predictions)
+    kind = kind_of(read_folder_info(folder))
+    grid, allow_missing = result.protocol.get("grid"), bool(result.protocol["allow_missing"])
+    report = lint_file(predictions, folder, result.split, grid=grid, allow_missing=allow_missing)
+    manifest = kind.questions.read_manifest(folder, result.split)
+    references = kind.data.each_reference(folder, result.split)
+    table = kind.scoring.score(report.predictions, references, manifest, result.protocol, ()).to_table()
+    hits = [name for name in HITS if name in table.column_names]
+    if not hits:
+        raise ArgumentError("predictions", "must be of a benchmark that counts hits per case", result.benchmark)
+    answers: dict[tuple[str, str], list[str]] = {}
+    for prediction in report.predictions:
+        fields = {name: value for name, value in asdict(prediction).items() if value not in (None, ())}
+        fields.pop("line", None)
+        answers.setdefault((fields[kind.key], fields["finding"]), []).append(json.dumps(fields))
+    names = {entry["evaluation_result_id"]: entry["evaluation_name"] for entry in document["evaluation_results"]}
+    for row in table.select([kind.key, "finding", *hits]).to_pylist():
+        question = (row[kind.key], row["finding"])
+        for metric in hits:
+            result_id = f"{metric}/{row['finding']}"
+            if row[metric] is not None and result_id in names:
+                yield {
+                    "schema_version": SCHEMA_VERSION,
+                    "evaluation_id": document["evaluation_id"],
+                    "model_id": document["model_info"]["id"],
+                    "evaluation_name": names[result_id],
+                    "evaluation_result_id": result_id,
+                    **_case(question, kind.display.question, answers.get(question, []), row[metric]),
+                }
+
+
+def _check_files(result: Result, folder: Path, predictions: Path) -> None:
+    """Refuse other predictions or references than those that were scored."""
+    for name, digest, sha256 in (
+        ("predictions", file_sha256(predictions), result.file_sha256),
+        ("folder", hash_references(folder, result.split), result.references_sha256),
+    ):
+        if digest != sha256:
+            raise ArgumentError(name, f"must be that of the result, with SHA-256 {sha256}", digest)
+
+
+def _check_public(result: Result, folder: Path) -> None:
+    """Refuse cases that may not be public; see the module's text."""
+    if result.receipt is not None:
+        raise ArgumentError("predictions", "must be left out: a receipt releases figures, and never cases")
+    info = read_folder_info(folder)
+    if (info.benchmark, info.version) != (result.benchmark, result.version):
+        raise ArgumentError(
+            "folder", f"must be of {result.benchmark} {result.version}", f"{info.benchmark} {info.version}"
+        )
+    if info.splits.get(result.split, {}).get("references") != "public":
+        raise ArgumentError("folder", f"must hold the split {result.split} with public references", folder)
+    benchmark = BENCHMARKS.get(info.benchmark)
+    if not info.synthetic and (benchmark is None or benchmark.licence != "open"):
+        rule = "must be left out: the registry is public, and the terms of the source forbid passing cases on"
+        raise ArgumentError("predictions", rule, info.benchmark)
+
+
+def _case(question: tuple[str, str], asked: str, answers: Sequence[str], score: float) -> Json:
+    """What a case has beside the ids of its record."""
+    key, finding = question
+    content = {"raw": f"{asked} {finding}, {key}", "reference": []}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry's own recipe
+    attribution = {"turn_idx": 0, "source": "output.raw", "extraction_method": "prediction file", "is_terminal": True}
+    return {
+        "sample_id": f"{key}/{finding}",
+        "sample_hash": hashlib.sha256(text.encode()).hexdigest(),
+        "interaction_type": "single_turn",
+        "input": content,
+        "output": {"raw": list(answers)},
+        "answer_attribution": [attribution | {"extracted_value": answer} for answer in answers],
+        "evaluation": {"score": float(score), "is_correct": score == 1},
+        **({} if answers else {"error": "no answer, which counts as a miss"}),
+    }

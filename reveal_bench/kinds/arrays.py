@@ -1,0 +1,121 @@
+"""The canonical form of a kind: its checked predictions, and its rows, as arrays; and back.
+
+Conventions
+-----------
+Canonical arrays are the only form in which predictions reach a process with references. What a manifest lists (images,
+findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN stands for one
+that was not given. Predictions are as the linter hands them on, and reading gives equal ones.
+
+A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks
+indices and lengths; these files are the leaderboard's own.
+
+*Marks* are that by which two files are found to be the same, or nearly so. No reference has a part in them.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.predictions.limits import Limits
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.tasks.records import Rating
+
+Fields = Mapping[str, tuple[str, int]]
+"""Name of an array -> (dtype such as "<f8", number of axes)."""
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+PredictionT = TypeVar("PredictionT")
+ManifestT = TypeVar("ManifestT")
+RowsT = TypeVar("RowsT")
+
+
+class Codec(ABC, Generic[PredictionT, ManifestT, RowsT]):
+    """Predictions, ratings, rows and manifest of a kind, as arrays or JSON values and back.
+
+    Every reader raises ValueError for anything that is not as it must be.
+
+    Attributes
+    ----------
+    predictions, ratings, rows : the arrays of each; beside those of predictions there is ``line``, the line of each
+    """
+
+    predictions: ClassVar[Fields]
+    ratings: ClassVar[Fields] = {}
+    rows: ClassVar[Fields]
+
+    @abstractmethod
+    def manifest_from(self, raw: dict[str, Any]) -> ManifestT:
+        """A manifest from its fields as JSON values."""
+
+    @abstractmethod
+    def arrays_of(self, predictions: Sequence[PredictionT], manifest: ManifestT) -> Arrays:
+        """Checked predictions as arrays; ValueError if they are not of this manifest."""
+
+    @abstractmethod
+    def predictions_from(self, arrays: Arrays, manifest: ManifestT, limits: Limits) -> tuple[PredictionT, ...]:
+        """The predictions back."""
+
+    def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[PredictionT]) -> Arrays:
+        """What readers gave to the predictions, as arrays; ValueError if one is of none of them."""
+        return {}
+
+    def ratings_from(self, arrays: Arrays, predictions: Sequence[PredictionT]) -> tuple[Rating, ...]:
+        """The ratings back, with numbers in place of readers' names."""
+        return ()
+
+    @abstractmethod
+    def arrays_of_rows(self, rows: RowsT) -> Arrays:
+        """Exact rows as arrays."""
+
+    @abstractmethod
+    def rows_from(self, arrays: Arrays) -> RowsT:
+        """The rows back."""
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise ValueError with `rule` unless it holds."""
+    if not holds:
+        raise ValueError(f"canonical predictions: {rule}")
+
+
+def text_of_names(names: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    """JSON values as an array of bytes."""
+    return np.frombuffer(json.dumps(names).encode(), np.uint8)
+
+
+def names_from(text: npt.NDArray[np.uint8]) -> dict[str, Any]:
+    """The JSON values back."""
+    names: dict[str, Any] = json.loads(text.tobytes())
+    return names
+
+
+Item = tuple[Any, ...]
+"""JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Of checked predictions.
+
+    Attributes
+    ----------
+    answers : all that is scored, to the last bit and in one order
+    items : the answers coarsely: (id, finding, answer)
+    """
+
+    answers: list[Item]
+    items: set[Item]
+
+
+def exact(number: float) -> str:
+    """All bits of a number; zero has one sign."""
+    return (float(number) + 0.0).hex()

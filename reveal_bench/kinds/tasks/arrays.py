@@ -1,0 +1,207 @@
+"""Answers to tasks, the ratings that readers gave to them, rows of ratings, as arrays, and marks.
+
+See :mod:`reveal_bench.kinds.arrays`. Images are indices into those of the task, in its order. Texts are UTF-8, one
+after another, with the places where they end. Ratings name their answer by its place and their reader by a number:
+names of readers are needed by no child. A score of 0 stands for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
+from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
+from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
+from reveal_bench.metrics.ordinal import CRITERIA
+from reveal_bench.predictions.limits import Limits
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.tasks.scoring import RubricRows
+
+MODEL = "submission"
+"""What the model is called in ratings that were read back."""
+
+
+class TasksCodec(Codec[TaskAnswer, TaskManifest, "RubricRows"]):
+    """Answers in words, with boxes, and their ratings."""
+
+    predictions: ClassVar[Fields] = {
+        "task": ("<u4", 1),
+        "answer_text": ("|u1", 1),
+        "answer_ends": ("<i8", 1),
+        "n_boxes": ("<u2", 1),
+        "box_image": ("<u2", 1),
+        "boxes": ("<f8", 2),
+        "label_text": ("|u1", 1),
+        "label_ends": ("<i8", 1),
+    }
+    ratings: ClassVar[Fields] = {"rated": ("<u4", 1), "reader": ("<u2", 1), "scores": ("|u1", 2)}
+    rows: ClassVar[Fields] = {"text": ("|u1", 1), "ratings": ("<f8", 3), "is_answered": ("|b1", 1)}
+
+    def manifest_from(self, raw: dict[str, Any]) -> TaskManifest:
+        """A manifest; the sizes of images are tuples."""
+        tasks = (TaskQuestion(**{**task, "images": _sizes(task["images"])}) for task in raw["tasks"])
+        return TaskManifest(**{**raw, "tasks": tuple(tasks)})
+
+    def arrays_of(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Arrays:
+        """The arrays of checked answers."""
+        places = {task.task_id: i for i, task in enumerate(manifest.tasks)}
+        try:
+            task = [places[answer.task_id] for answer in predictions]
+            images = [list(manifest.tasks[i].images) for i in task]
+            box_image = [
+                of_task.index(box.image_id)
+                for answer, of_task in zip(predictions, images, strict=True)
+                for box in answer.boxes
+            ]
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"answers must be to the manifest's tasks and on their images, got {error}") from None
+        boxes = [box for answer in predictions for box in answer.boxes]
+        answer_text, answer_ends = _joined([answer.answer for answer in predictions])
+        label_text, label_ends = _joined([box.label for box in boxes])
+        return {
+            "task": np.array(task, np.uint32),
+            "answer_text": answer_text,
+            "answer_ends": answer_ends,
+            "n_boxes": np.array([len(answer.boxes) for answer in predictions], np.uint16),
+            "box_image": np.array(box_image, np.uint16),
+            "boxes": np.array([box.box for box in boxes], np.float64).reshape(-1, 4),
+            "label_text": label_text,
+            "label_ends": label_ends,
+        }
+
+    def predictions_from(self, arrays: Arrays, manifest: TaskManifest, limits: Limits) -> tuple[TaskAnswer, ...]:
+        """The answers back."""
+        task, n_boxes, n = arrays["task"], arrays["n_boxes"], len(arrays["line"])
+        total = int(n_boxes.sum(dtype=np.int64))
+        require(len(task) == len(n_boxes) == n, "`task` and `n_boxes` must have one value per answer")
+        require(bool((task < len(manifest.tasks)).all()), "`task` must be an index into the manifest")
+        require(len(np.unique(task)) == n, "each task must be answered once")
+        require(
+            bool((n_boxes <= ANSWER_LIMITS.boxes).all()), f"an answer must have at most {ANSWER_LIMITS.boxes} boxes"
+        )
+        require(arrays["boxes"].shape == (total, 4), f"`boxes` must have shape ({total}, 4)")
+        require(len(arrays["box_image"]) == total, "`box_image` must have one value per box")
+        texts = _parted(arrays["answer_text"], arrays["answer_ends"], n, ANSWER_LIMITS.characters)
+        labels = _parted(arrays["label_text"], arrays["label_ends"], total, ANSWER_LIMITS.label_characters)
+        drawn = iter(zip(arrays["box_image"].tolist(), arrays["boxes"].tolist(), labels, strict=True))
+        answers = []
+        for place, text, count, line in zip(
+            task.tolist(), texts, n_boxes.tolist(), arrays["line"].tolist(), strict=True
+        ):
+            asked = manifest.tasks[place]
+            names, sizes = list(asked.images), list(asked.images.values())
+            boxes = []
+            for image, (x, y, width, height), label in (next(drawn) for _ in range(count)):
+                require(image < len(names), "`box_image` must be an index into the images of the task")
+                rows, columns = sizes[image]
+                fits = x >= 0 and y >= 0 and width > 0 and height > 0 and x + width <= columns and y + height <= rows
+                require(fits, "`boxes` must lie inside the image")
+                boxes.append(AnswerBox(names[image], label, (x, y, width, height)))
+            require(bool(text.strip()), "an answer must hold text")
+            answers.append(TaskAnswer(asked.task_id, text, tuple(boxes), line))
+        return tuple(answers)
+
+    def arrays_of_ratings(self, ratings: Sequence[Rating], predictions: Sequence[TaskAnswer]) -> Arrays:
+        """Ratings of the answers."""
+        places = {answer.task_id: i for i, answer in enumerate(predictions)}
+        readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in ratings}))}
+        unknown = sorted({rating.task_id for rating in ratings} - set(places))
+        if unknown:
+            raise ValueError(f"ratings must be of answers, got one of task {unknown[0]!r}, which has none")
+        scores = [[getattr(rating, name) or 0 for name in CRITERIA] for rating in ratings]
+        return {
+            "rated": np.array([places[rating.task_id] for rating in ratings], np.uint32),
+            "reader": np.array([readers[rating.reader] for rating in ratings], np.uint16),
+            "scores": np.array(scores, np.uint8).reshape(-1, len(CRITERIA)),
+        }
+
+    def ratings_from(self, arrays: Arrays, predictions: Sequence[TaskAnswer]) -> tuple[Rating, ...]:
+        """The ratings back; readers are numbers from "0" on, and the model is :data:`MODEL`."""
+        rated, reader, scores = arrays["rated"], arrays["reader"], arrays["scores"]
+        require(
+            scores.shape == (len(rated), len(CRITERIA)), f"`scores` must have shape ({len(rated)}, {len(CRITERIA)})"
+        )
+        require(len(reader) == len(rated), "`reader` must have one value per rating")
+        require(bool((rated < len(predictions)).all()), "`rated` must be an index into the answers")
+        require(bool((scores <= 5).all()), "`scores` must be from 1 to 5, or 0 for none")
+        require(bool((scores[:, :4] >= 1).all()), "`scores` must be given for every text criterion")
+        pairs = rated.astype(np.int64) * (1 << 16) + reader
+        require(len(np.unique(pairs)) == len(pairs), "each reader must rate an answer once")
+        ratings = []
+        for place, number, row in zip(rated.tolist(), reader.tolist(), scores.tolist(), strict=True):
+            ratings.append(
+                Rating(predictions[place].task_id, MODEL, f"{number:05d}", *(score or None for score in row))
+            )
+        return tuple(ratings)
+
+    def arrays_of_rows(self, rows: RubricRows) -> Arrays:
+        """Ratings and what is known of the tasks."""
+        names = {name: getattr(rows, name) for name in ("task_ids", "patient_ids", "categories", "missing")}
+        return {"text": text_of_names(names), "ratings": rows.ratings, "is_answered": rows.is_answered}
+
+    def rows_from(self, arrays: Arrays) -> RubricRows:
+        """The rows back."""
+        from reveal_bench.kinds.tasks.scoring import RubricRows
+
+        names, ratings, is_answered = names_from(arrays["text"]), arrays["ratings"], arrays["is_answered"]
+        columns = [tuple(names[name]) for name in ("task_ids", "patient_ids", "categories")]
+        n = len(is_answered)
+        if {len(column) for column in columns} | {len(ratings)} != {n} or ratings.shape[2] != len(CRITERIA):
+            raise ArgumentError("ratings", f"must have shape ({n}, readers, {len(CRITERIA)})", ratings.shape)
+        return RubricRows(columns[0], columns[1], columns[2], ratings, is_answered, names["missing"])
+
+
+def _sizes(images: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
+    return {image_id: (height, width) for image_id, (height, width) in images.items()}
+
+
+def _joined(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """UTF-8 of all texts, and the place where each ends."""
+    encoded = [text.encode() for text in texts]
+    return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([len(one) for one in encoded], dtype=np.int64)
+
+
+def _parted(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], n: int, most: int) -> list[str]:
+    require(len(ends) == n, f"a text must end {n} times, it ends {len(ends)} times")
+    places = [0, *ends.tolist()]
+    require(places == sorted(places) and places[-1] == len(text), "texts must follow one another to the end")
+    data = text.tobytes()
+    try:
+        parts = [data[start:stop].decode() for start, stop in pairwise(places)]
+    except UnicodeDecodeError:
+        raise ValueError("canonical predictions: texts must be UTF-8") from None
+    require(all(len(part) <= most for part in parts), f"a text must have at most {most} characters")
+    return parts
+
+
+def marks_of(
+    predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
+) -> Marks:
+    """Words and boxes of each answer; items are its words."""
+    answers = sorted(predictions, key=lambda p: p.task_id)
+    return Marks(_task_answers(answers), set(_task_items(answers)))
+
+
+def _task_answers(answers: Sequence[TaskAnswer]) -> list[Item]:
+    """Runs of white space count as one space."""
+    return [
+        (p.task_id, " ".join(p.answer.split()), *((b.image_id, b.label, [f"{v:.9g}" for v in b.box]) for b in p.boxes))
+        for p in answers
+    ]
+
+
+def _task_items(answers: Sequence[TaskAnswer]) -> Iterator[Item]:
+    return ((p.task_id, " ".join(p.answer.casefold().split())) for p in answers)
+
+
+def signs_of(answers: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
+    """One answer to all tasks."""
+    texts = {text for _, text in _task_items(answers)}
+    return ["Every task has the same answer."] if len(answers) > 1 and len(texts) == 1 else []

@@ -1,0 +1,360 @@
+"""Compiled loops over run-length masks and over ranked marks, behind :mod:`reveal_bench.masks` and
+:mod:`reveal_bench.metrics`.
+
+Conventions
+-----------
+A mask is stored column-major as the strictly checked, non-decreasing *ends* of its runs: run 0 is background, run 1
+foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks lie in one flat ``ends``
+array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
+
+The loops are ``_kernels.c``, a shared library that is compiled when the package is installed (``.ci/hatch_build.py``).
+Where it does not load, :mod:`reveal_bench.masks.numpy_kernels` returns the same results more slowly, after a warning.
+The environment variable ``REVEAL_KERNELS=numpy`` chooses it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.masks import numpy_kernels
+from reveal_bench.masks.numpy_kernels import Bytes, Ends, Floats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSION = 7
+"""Of the loops and their arguments: a library that was compiled of another version is refused."""
+
+_LIBRARY = Path(__file__).with_name("libkernels.so")  # on every system
+_ARGUMENTS = {
+    "average_precisions": "iqbqqqQ",
+    "contains": "iqqqB",
+    "count_characters": "bbQ",
+    "count_runs": "bqQ",
+    "counts_above": "iqqiiiQ",
+    "coverage": "innnqqQ",
+    "decode_strings": "bqqqnIQBQ",
+    "deepest_pixels": "iqqqQ",
+    "fill_runs": "inIQ",
+    "filtered_rows": "innB",
+    "hit_cells": "iqqnB",
+    "intersections": "iqiqQ",
+    "level_counts": "iqqiiQ",
+    "map_ends": "iqqiIQ",
+    "mask_areas": "iqQ",
+    "measure_strings": "bqqnQBQ",
+    "running_weights": "iqqQ",
+    "runs_above": "iqqiiIQ",
+    "upsample": "iqqiI",
+}
+"""What each loop takes: b, i, q are arrays with items of 1, 4 and 8 bytes, B, I, Q are written, n is a whole number."""
+_ITEM_BYTES = {"b": 1, "i": 4, "q": 8}
+
+
+class Loops:
+    """The loops of a compiled library as methods; without Python's lock, so that threads run side by side.
+
+    Raises
+    ------
+    OSError
+        If `library` is missing or does not load.
+    ImportError
+        If it was compiled from another version of the loops.
+    """
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+        version = self._library.version()
+        if version != VERSION:
+            remedy = "Install reveal-bench again (in a checkout: `pip install --editable .`)"
+            raise ImportError(f"{library}: version must be {VERSION}, got {version}. {remedy}")
+
+    def __getattr__(self, name: str) -> _Loop:
+        loop = _Loop(getattr(self._library, name), _ARGUMENTS[name])
+        setattr(self, name, loop)
+        return loop
+
+
+class _Loop:
+    """A loop with its arguments checked, for a wrong one would read or write beyond an array."""
+
+    def __init__(self, function: Callable[..., int], kinds: str) -> None:
+        self._function, self._kinds = function, kinds
+        self._arguments = ctypes.c_int64 * (3 * len(kinds))
+
+    def __call__(self, *given: npt.NDArray[Any] | int) -> None:
+        """Run the loop; MemoryError where memory runs out."""
+        numbers: list[int] = []  # three of each: address, number of items or whole number, length of the last axis
+        for i, (kind, value) in enumerate(zip(self._kinds, given, strict=True)):
+            if isinstance(value, np.ndarray):
+                flags = value.flags
+                is_right = flags.c_contiguous and (flags.writeable or kind.islower())
+                if not is_right or value.itemsize != _ITEM_BYTES.get(kind.lower()):
+                    raise TypeError(f"argument {i} must be a contiguous array of kind {kind!r}, got {value.dtype}")
+                numbers += (value.ctypes.data, value.size, value.shape[-1])
+            elif kind == "n":
+                numbers += (0, value, 0)
+            else:
+                raise TypeError(f"argument {i} must be an array of kind {kind!r}, got {value!r}")
+        if self._function(self._arguments(*numbers)):
+            raise MemoryError("no memory for the loops over masks")
+
+
+def choose_loops(library: Path) -> Any:
+    """Return the compiled loops; the same loops in numpy, after a warning, if they do not load or are not wanted.
+
+    Raises
+    ------
+    ImportError
+        If the library was compiled from another version, which is a mistake and not a property of the machine.
+    """
+    chosen = os.environ.get("REVEAL_KERNELS", "")
+    if chosen not in ("", "numpy"):
+        raise ImportError(f"REVEAL_KERNELS must be empty or 'numpy', got {chosen!r}")
+    reason = "REVEAL_KERNELS=numpy"
+    if not chosen:
+        try:
+            return Loops(library)
+        except OSError as error:
+            reason = f"{error}. Installing reveal-bench again compiles it"
+    warnings.warn(f"reveal-bench uses slow numpy loops (same results): {reason}", RuntimeWarning, stacklevel=2)
+    return numpy_kernels
+
+
+loops = choose_loops(_LIBRARY)
+
+Counts = Floats
+
+
+def count_characters(text: bytes, characters: bytes) -> list[int]:
+    """How often each of `characters`, of one byte, stands in `text`; for long texts in which they are frequent."""
+    counts = np.zeros(len(characters), np.int64)
+    loops.count_characters(np.frombuffer(text, np.uint8), np.frombuffer(characters, np.uint8), counts)
+    return counts.tolist()
+
+
+def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
+    """Number of complete codes in each string: characters without the continuation bit."""
+    n_runs = np.empty(len(offsets) - 1, np.int64)
+    loops.count_runs(text, offsets, n_runs)
+    return n_runs
+
+
+def decode_strings(
+    text: Bytes, offsets: IntArray, areas: IntArray, n_runs: IntArray, max_runs: int
+) -> tuple[Ends, IntArray, Bytes, IntArray]:
+    """Decode COCO strings to run ends. Returns (ends, run_offsets, status, place); a bad string has no runs.
+
+    `status` is a :class:`~reveal_bench.masks.numpy_kernels.Status`. `place` is a character position for TRUNCATED,
+    BAD_CHARACTER and TOO_LONG, the sum of the runs for UNDERFLOW, their number for TOO_MANY_RUNS, and the run's number
+    otherwise.
+    """
+    ends = np.empty(n_runs.sum(), np.int32)
+    run_offsets, place = np.empty(len(offsets), np.int64), np.zeros(len(n_runs), np.int64)
+    status = np.zeros(len(n_runs), np.uint8)
+    loops.decode_strings(text, offsets, _whole(areas), _whole(n_runs), max_runs, ends, run_offsets, status, place)
+    kept = ends if run_offsets[-1] == len(ends) else ends[: run_offsets[-1]].copy()
+    return kept, run_offsets, status, place
+
+
+def measure_strings(
+    text: Bytes, offsets: IntArray, n_pixels: IntArray, max_runs: int
+) -> tuple[IntArray, Bytes, IntArray]:
+    """Foreground pixels of COCO strings whose ends nobody needs: (areas, status, place) as of :func:`decode_strings`.
+
+    A bad string has the area 0. The place of TOO_MANY_RUNS is the first number that is one too many.
+    """
+    n = len(offsets) - 1
+    areas, place, status = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.uint8)
+    loops.measure_strings(text, offsets, _whole(n_pixels), max_runs, areas, status, place)
+    return areas, status, place
+
+
+def mask_areas(ends: Ends, offsets: IntArray) -> IntArray:
+    """Foreground pixels of each mask."""
+    areas = np.empty(len(offsets) - 1, np.int64)
+    loops.mask_areas(_ends(ends), _whole(offsets), areas)
+    return areas
+
+
+def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray) -> IntArray:
+    """Pixels in both mask i of a and mask i of b, for masks of equal sizes."""
+    common = np.empty(len(offsets_a) - 1, np.int64)
+    loops.intersections(_ends(ends_a), _whole(offsets_a), _ends(ends_b), _whole(offsets_b), common)
+    return common
+
+
+def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray) -> BoolArray:
+    """Whether pixel `positions[k]` (column-major index) is set in mask `which[k]`."""
+    inside = np.empty(len(which), np.bool_)
+    loops.contains(_ends(ends), _whole(offsets), _whole(which), _whole(positions), inside)
+    return inside
+
+
+def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, edges_y: IntArray) -> IntArray:
+    """The area of one mask inside each cell, exact, in units of (1/2n)**2 pixel; shape (n rows, n columns).
+
+    Edges are integers in units of 1/2n pixel, see :class:`reveal_bench.geometry.Grid`.
+    """
+    areas = np.zeros((len(edges_y) - 1, len(edges_x) - 1), np.int64)
+    loops.coverage(_ends(ends), int(start), int(stop), height, _whole(edges_x), _whole(edges_y), areas)
+    return areas
+
+
+def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArray:
+    """Which cells of an n x n grid are hits on each mask: bool (n_masks, n rows, n columns).
+
+    A cell is a hit if at least half of it is covered; if none is, every cell with any coverage.
+    """
+    hits = np.zeros((len(offsets) - 1, n, n), np.bool_)
+    loops.hit_cells(_ends(ends), _whole(offsets), _whole(sizes), n, hits)
+    return hits
+
+
+def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArray) -> IntArray:
+    """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
+
+    Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
+    row-major order.
+    """
+    found = np.full((len(which), 2), -1, np.int64)
+    loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), found)
+    return found
+
+
+def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
+    """One mask, a bit a pixel, as rows of a PNG picture: (height, 1 + width / 8), the number of filter "up" (2) first.
+
+    Each byte is less the one above it, which makes nearly all of them 0.
+    """
+    rows = np.empty((height, (width + 7) // 8 + 1), np.uint8)
+    loops.filtered_rows(_ends(ends), height, width, rows.ravel())
+    return rows
+
+
+def running_weights(counts: Counts, units: IntArray, stops: IntArray) -> FloatArray:
+    """Sums of the weights of the first `stops` of `units`, (n_replicates, n_stops); `stops` do not fall.
+
+    `counts` is float32 (n_replicates, n_units); sums of whole numbers are exact.
+    """
+    sums = np.empty((len(counts), len(stops)))
+    loops.running_weights(_counts(counts), _whole(units), _whole(stops), sums)
+    return sums
+
+
+def average_precisions(
+    counts: Counts, units: IntArray, hits: BoolArray, marks: FloatArray, n_lesions: FloatArray
+) -> FloatArray:
+    """Precision at the recalls 0, 0.01, ..., 1, each the best at that recall or a higher one, and their mean.
+
+    Parameters
+    ----------
+    counts : float32 array (n_replicates, n_units)
+    units : int array (n_marks,), of the marks that may hit, by falling score
+    hits : bool array (n_rows, n_marks)
+    marks : float array (n_replicates, n_marks), weight of all marks so far, this one included
+    n_lesions : float array (n_replicates,), above 0
+
+    Returns
+    -------
+    float array (n_replicates, n_rows)
+    """
+    values = np.empty((len(counts), len(hits)))
+    recalls = np.linspace(0, 1, 101)  # the very numbers that COCO's code compares
+    hits, marks = np.ascontiguousarray(hits), np.ascontiguousarray(marks)
+    loops.average_precisions(_counts(counts), _whole(units), hits, marks, n_lesions, recalls, values)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A map laid over its image, of which nothing is held at that size: rows between those of `wide` (n, width).
+
+    They are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single precision.
+    """
+
+    wide: Floats
+    upper: IntArray
+    lower: IntArray
+    shares: Floats
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the image."""
+        return len(self.upper), self.wide.shape[1]
+
+    def arrays(self) -> tuple[Floats, IntArray, IntArray, Floats]:
+        """As loops take them."""
+        return _single(self.wide), _whole(self.upper), _whole(self.lower), _single(self.shares)
+
+
+def upsample(laid: Laid) -> Floats:
+    """All pixels of the map, (height, width)."""
+    fine = np.empty(laid.size, np.float32)
+    loops.upsample(*laid.arrays(), fine)
+    return fine
+
+
+def map_ends(laid: Laid) -> tuple[Floats, int]:
+    """The least and largest value (2,), and the index of the first pixel with the largest, in row-major order."""
+    ends, place = np.empty(2, np.float32), np.zeros(1, np.int64)
+    loops.map_ends(*laid.arrays(), ends, place)
+    return ends + np.float32(0), int(place[0])  # never -0: equal zeros may come in any order
+
+
+def level_counts(laid: Laid, ends: Floats) -> IntArray:
+    """Pixels of each level from 0 to 255, by truncation, of the map scaled from `ends` onto [0, 1]."""
+    counts = np.empty(256, np.int64)
+    loops.level_counts(*laid.arrays(), _single(ends), counts)
+    return counts
+
+
+def runs_above(laid: Laid, cut: float) -> Ends:
+    """The mask of what is strictly above `cut`."""
+    room = 16 * laid.size[1] + 64
+    single, found = np.array([cut], np.float32), np.empty(1, np.int64)
+    while True:
+        ends = np.empty(room, np.int32)
+        loops.runs_above(*laid.arrays(), single, ends, found)
+        if found[0] <= room:
+            return ends[: found[0]].copy()
+        room = int(found[0])
+
+
+def fill_runs(ends: Ends, height: int) -> Ends:
+    """One mask with its holes filled, and without pixels that have none of the eight around them."""
+    filled, found = np.empty(len(ends), np.int32), np.empty(1, np.int64)
+    loops.fill_runs(_ends(ends), height, filled, found)
+    return filled[: found[0]].copy()
+
+
+def counts_above(laid: Laid, cuts: Floats, ends: Ends) -> IntArray:
+    """Pixels of the map above each of `cuts`, which rise: (2, n), in all and inside one mask of the image's size."""
+    counts = np.empty((2, len(cuts)), np.int64)
+    loops.counts_above(*laid.arrays(), _single(cuts), _ends(ends), counts)
+    return counts
+
+
+def _single(numbers: Floats) -> Floats:
+    return np.ascontiguousarray(numbers, np.float32)
+
+
+def _counts(counts: Counts) -> Counts:
+    return np.ascontiguousarray(counts, np.float32)
+
+
+def _ends(ends: Ends) -> Ends:
+    return np.ascontiguousarray(ends, np.int32)
+
+
+def _whole(numbers: IntArray) -> IntArray:
+    return np.ascontiguousarray(numbers, np.int64)

@@ -1,0 +1,89 @@
+"""Lines that decline to answer a question: ``"abstain": true`` beside what names the question, and nothing else.
+
+Such a line is an answer of its own. It is scored as a question that is left out is: as no answer. But it is
+said on purpose: it needs no leave, it is counted, and scores of the questions that were answered stand beside the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from reveal_bench.findings import canonical_finding
+from reveal_bench.predictions.jsonl import Entry
+from reveal_bench.predictions.report import ProblemLog
+
+ABSTAIN = "abstain"
+"""The field of a line that declines."""
+
+Question = tuple[str, str]
+"""What is asked: (image_id, finding), or the id of an image, study or task and ""."""
+
+
+class Abstentions:
+    """Takes the lines that abstain out of the entries of a file.
+
+    Parameters
+    ----------
+    keys : fields that name a question
+    asked : all questions of the split
+    unknown : rule that a line breaks whose question is not asked
+
+    Attributes
+    ----------
+    lines : question -> the line that declines it
+    """
+
+    def __init__(self, keys: tuple[str, ...], asked: Iterable[Question], unknown: str, log: ProblemLog) -> None:
+        self.lines: dict[Question, int] = {}
+        self._keys, self._asked, self._unknown, self._log = keys, frozenset(asked), unknown, log
+        self._items, self._findings = ({question[part] for question in self._asked} for part in (0, 1))
+
+    @property
+    def counted(self) -> tuple[tuple[Question, ...], int]:
+        """The questions declined, and how many the split asks."""
+        return tuple(self.lines), len(self._asked)
+
+    def answers(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The entries that answer, without the field."""
+        for entry in entries:
+            said = entry.fields.get(ABSTAIN, False)
+            if said is True:
+                self._note(entry)
+            elif said is False:
+                fields = {name: value for name, value in entry.fields.items() if name != ABSTAIN}
+                yield replace(entry, fields=fields) if ABSTAIN in entry.fields else entry
+            else:
+                self._error(entry, "wrong-type", "must be true or false", said)
+
+    def check(self, answered: Collection[Question]) -> None:
+        """Note questions that are declined and answered, too."""
+        for question in sorted(self.lines.keys() & set(answered)):
+            message = "a question is answered or declined, not both"
+            self._log.error(
+                "abstain-and-answer", message, line=self.lines[question], field=ABSTAIN, value=list(question)
+            )
+
+    def _note(self, entry: Entry) -> None:
+        given = [entry.fields.get(key) for key in self._keys]
+        further = sorted(set(entry.fields) - {*self._keys, ABSTAIN})
+        told = given[0] if len(given) == 1 else given
+        if further:
+            self._error(entry, "abstain-and-answer", "a line that abstains gives no answer", further)
+            return
+        if not all(isinstance(value, str) for value in given):
+            self._error(entry, "wrong-type", f"{' and '.join(self._keys)} must be text", told)
+            return
+        spelling = str(given[1]) if len(given) > 1 else ""
+        question = str(given[0]), canonical_finding(spelling, self._findings) or spelling
+        if question[0] in self._items and question not in self._asked:
+            self._error(entry, "unknown-finding", "must be a finding that is asked of the image", spelling)
+        elif question not in self._asked:
+            self._error(entry, self._unknown, f"{' and '.join(self._keys)} must name a question of the split", told)
+        elif question in self.lines:
+            self._error(entry, "abstain-twice", f"already declined at {self.lines[question]}", told)
+        else:
+            self.lines[question] = entry.line
+
+    def _error(self, entry: Entry, rule: str, message: str, value: object) -> None:
+        self._log.error(rule, message, line=entry.line, field=ABSTAIN, value=value)

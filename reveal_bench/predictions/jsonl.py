@@ -1,0 +1,186 @@
+r"""JSON lines, one entry per line: as strict as predictions need it, at the speed of orjson.
+
+Conventions
+-----------
+A reader of any format yields :class:`Entry` objects whose `fields` have the names and shapes of the canonical form, so
+that one set of checks serves all formats. What a reader cannot turn into them it reports to the log.
+
+orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but keeps the last of duplicate keys in silence.
+Whether a key was dropped is found by counting quotation marks: every string of the text has two, plus one for each
+``\"`` in it; the value written back has the same number unless a key (and what hung on it) was dropped. Only
+``\u0022`` could even out the count, so text that holds it is read the slow way, by the standard library, as is text
+that orjson refuses: to find out what is wrong with it, and to go on where the field can be named (NaN).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import orjson
+
+from reveal_bench.files import parse_json as strict_json
+from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.report import ProblemLog
+
+_LONG = 1 << 16  # bytes from which on compiled loops, and bringing numpy for them, pay
+
+MAX_NESTING = 250
+"""Deepest nesting of lists and objects; orjson writes at most 254 levels."""
+
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+
+
+class JsonError(Exception):
+    """A text that is not acceptable JSON: the broken `rule`, and what to do (`hint`)."""
+
+    def __init__(self, rule: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.hint = hint
+
+
+def parse_json(text: bytes) -> tuple[Any, list[str]]:
+    """Parse one JSON text.
+
+    Returns
+    -------
+    value : what the text holds; NaN and infinities are let through for the caller to find and name
+    duplicate_keys : keys that stand more than once in one object; the last one is in `value`
+
+    Raises
+    ------
+    JsonError
+        If the text is not JSON, not UTF-8 or nested too deeply.
+
+    Examples
+    --------
+    >>> parse_json(b'{"a": 1, "b": {"c": 2, "c": 3}}')
+    ({'a': 1, 'b': {'c': 3}}, ['c'])
+    """
+    try:
+        value = orjson.loads(text)
+        if b"\\u0022" not in text and _n_quotes(orjson.dumps(value)) == _n_quotes(text):
+            return value, []
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        pass
+    return _parse_slowly(text)
+
+
+def times_in(text: bytes, characters: bytes) -> list[int]:
+    """How often each of `characters`, of one byte each, stands in `text`."""
+    from reveal_bench.masks import kernels
+
+    return kernels.count_characters(text, characters)
+
+
+def _n_quotes(text: bytes) -> int:
+    return text.count(b'"') if len(text) < _LONG else times_in(text, b'"')[0]
+
+
+def _parse_slowly(text: bytes) -> tuple[Any, list[str]]:
+    duplicates: list[str] = []
+    _check_nesting(text)
+    try:
+        value = strict_json(text.decode("utf-8"), duplicates)
+    except UnicodeDecodeError as error:
+        raise JsonError(
+            "encoding", f"must be UTF-8; byte {error.start + 1} is 0x{text[error.start]:02x}", "save it as UTF-8"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise _syntax_fault(error) from None
+    except ValueError:  # an integer of more digits than Python reads
+        raise JsonError("number-size", "holds a number of thousands of digits") from None
+    return value, duplicates
+
+
+def _check_nesting(text: bytes) -> None:
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text):
+        bracket = text[token.start()]
+        if bracket in b"[{":
+            depth += 1
+            if depth > MAX_NESTING:
+                raise JsonError("nesting", f"lists and objects may be nested at most {MAX_NESTING} deep")
+        elif bracket in b"]}":
+            depth -= 1
+
+
+def _syntax_fault(error: json.JSONDecodeError) -> JsonError:
+    place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno} column {error.colno}"
+    around = error.doc[error.pos : error.pos + 1]
+    if error.msg.startswith("Invalid control character"):
+        return JsonError(
+            "control-character", f"a text holds the control character {around!r} at {place}", "escape or remove it"
+        )
+    if not around or error.msg.startswith("Unterminated string"):
+        return JsonError("json-syntax", f"not JSON: it ends too early, at {place}", "was the file cut off?")
+    hint = "put text and names in double quotes" if around == "'" else ""
+    return JsonError("json-syntax", f"not JSON: {error.msg.removesuffix(' at')} at {place}, before {around!r}", hint)
+
+
+Checked = TypeVar("Checked")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One prediction as read, unchecked.
+
+    Attributes
+    ----------
+    line : line, row or 1-based entry of the file
+    fields : canonical name -> value of any JSON type
+    path : where it stands in a JSON document, such as ``patient1_study1_view1_frontal.Edema``
+    """
+
+    line: int
+    fields: Mapping[str, Any]
+    path: str = ""
+
+
+def check_entries(entries: Iterable[Entry], check: Callable[[Entry], Checked], log: ProblemLog) -> list[Checked]:
+    """What `check` makes of each entry, until reading is given up."""
+    checked = []
+    for entry in entries:
+        checked.append(check(entry))
+        if log.stopped:
+            break
+    return checked
+
+
+def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+    """Yield the predictions of a JSONL file; lines that are none are reported. Blank lines are skipped."""
+    if data.count(b"\n") > limits.entries:
+        log.refuse("entries", f"a file may have at most {limits.entries} lines", value=data.count(b"\n"))
+        return
+    for number, ended in enumerate(io.BytesIO(data), start=1):  # which copies no more than a line
+        line = ended.removesuffix(b"\n")
+        if len(line) > limits.line_bytes:
+            log.error(
+                "line-length", f"a line must have at most {limits.line_bytes} bytes", line=number, value=len(line)
+            )
+        elif line and not line.isspace():
+            entry = _entry_of_line(line, number, log)
+            if entry is not None:
+                yield entry
+        if log.stopped:
+            return
+
+
+def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> Entry | None:
+    try:
+        value, duplicate_keys = parse_json(line)
+    except JsonError as fault:
+        log.error(fault.rule, str(fault), line=number, hint=fault.hint)
+        return None
+    if not isinstance(value, dict):
+        hint = 'such as {"image_id": "...", "finding": "...", "point": [x, y]}'
+        log.error("not-an-object", "a line must hold one JSON object", line=number, value=value, hint=hint)
+        return None
+    for key in duplicate_keys:
+        log.error("duplicate-key", "a key may stand only once in an object", line=number, field=key, value=key)
+    return Entry(number, value)

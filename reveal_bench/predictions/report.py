@@ -1,0 +1,364 @@
+"""What the linter found: as data, as JSON, and as plain text.
+
+Conventions
+-----------
+A :class:`LintProblem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
+1-based entry of a JSON document; None when it concerns the whole file. `rule` is a stable identifier such as
+``rle-sum``. `value` is what the file holds, made safe to show: cut to a sane length, with every character that does
+not print escaped; it is empty when no single value is at fault.
+
+Errors refuse a file, warnings do not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+Severity = Literal["error", "warning"]
+
+_SHOWN_CHARACTERS = 80
+_FIELD_CHARACTERS = 200
+_SHOWN_ITEMS = 6
+_SHOWN_DEPTH = 3
+_PROBLEMS_IN_REPR = 8
+_CONVERTED = {
+    "unknown-column",
+    "missing-column",
+    "category-number",
+    "image-number",
+    "normalised-coordinates",
+    "normalised-boxes",
+    "format",
+    "not-an-object",
+    "column-type",
+}
+_CONVERTED_TABLES = {"unknown-field", "unknown-finding", "unknown-image", "unknown-study"}
+"""Rules that another program's table breaks, where a prediction file with a line per prediction has a slip."""
+_CONVERT = (
+    "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
+    "reads many, and says what it read as what; numbers of COCO need `--instances INSTANCES.json`, shares of the image "
+    "`--normalised`, corners `--boxes xyxy`"
+)
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class LintProblem:
+    """One broken rule; see the module's conventions."""
+
+    severity: Severity
+    file: str
+    line: int | None
+    field: str
+    rule: str
+    value: str
+    message: str
+    hint: str = ""
+
+    def told(self, form: str, *, with_severity: bool = True) -> str:
+        """The problem as one line of text; `form` is the file's, which says what its numbers count."""
+        counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
+        place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
+        field = f" {self.field}:" if self.field else ""
+        hint = f"  hint: {self.hint}" if self.hint else ""
+        severity = f" {self.severity}:" if with_severity else ""
+        return f"{place}:{severity}{field} {self.message}{hint}"
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """All that the linter says about one file.
+
+    Attributes
+    ----------
+    file : str
+        Name shown for the file.
+    format : str
+        Format found by looking at the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if none fits.
+    n_entries : int
+        Predictions read, before several of one pair are merged.
+    problems : tuple of LintProblem
+        In the order found.
+    predictions : tuple of LocalizationPrediction or FindingsPrediction
+        What is handed to scoring, one per (image, finding) or study; empty if there is any error.
+    missing_pairs : tuple of (image_id, finding)
+        Asked, but not predicted.
+    statistics : mapping
+        Figures that a person can eye: see :func:`reveal_bench.kinds.localization.lint.describe`.
+    allow_missing : bool
+        Whether missing pairs were declared to be intended.
+    abstained : tuple of (image_id, finding), or of an id and ""
+        Questions that a line declines to answer, see :mod:`reveal_bench.predictions.abstain`; in the order of the file.
+    n_questions : int
+        Questions that the split asks, of which those are some.
+    """
+
+    file: str
+    format: str
+    n_entries: int
+    problems: tuple[LintProblem, ...]
+    predictions: tuple[Any, ...]
+    missing_pairs: tuple[tuple[str, str], ...]
+    statistics: Mapping[str, Any]
+    allow_missing: bool = False
+    abstained: tuple[tuple[str, str], ...] = ()
+    n_questions: int = 0
+
+    @classmethod
+    def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
+        """The report on a file that was refused before its format was known, for the reasons in `log`."""
+        return cls(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
+
+    def __repr__(self) -> str:
+        return self.render(most=_PROBLEMS_IN_REPR, statistics=False)
+
+    @property
+    def n_predictions(self) -> int:
+        """Predictions that are handed to scoring."""
+        return len(self.predictions)
+
+    @property
+    def n_errors(self) -> int:
+        """Problems that refuse the file."""
+        return sum(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def n_warnings(self) -> int:
+        """Problems that do not."""
+        return len(self.problems) - self.n_errors
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file may be scored: it has no error."""
+        return self.n_errors == 0
+
+    @property
+    def verdict(self) -> str:
+        """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+        return verdict_of(self.n_errors, self.n_warnings)
+
+    def to_document(self) -> dict[str, Any]:
+        """The whole report, but for the predictions, as JSON values.
+
+        Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
+        ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
+        ``missing_pairs`` and ``abstained`` (lists of [image_id, finding]) and ``statistics``.
+        """
+        return {
+            "schema": 1,
+            "file": self.file,
+            "format": self.format,
+            "ok": self.ok,
+            "n_entries": self.n_entries,
+            "n_predictions": self.n_predictions,
+            "n_errors": self.n_errors,
+            "n_warnings": self.n_warnings,
+            "allow_missing": self.allow_missing,
+            "problems": [asdict(problem) for problem in self.problems],
+            "missing_pairs": [list(pair) for pair in self.missing_pairs],
+            "abstained": [list(pair) for pair in self.abstained],
+            "statistics": dict(self.statistics),
+        }
+
+    def to_json(self) -> str:
+        """The text of :meth:`to_document`."""
+        return json.dumps(self.to_document(), indent=2) + "\n"
+
+    def render(self, most: int = 50, *, every: bool = False, statistics: bool = True) -> str:
+        """Plain text: errors before warnings, then what would mend them, their number and the statistics.
+
+        Parameters
+        ----------
+        most : lines of problems
+        every : whether to show each problem; else one line per rule, with the first that broke it and their number
+        statistics : whether to end with what a person can eye
+
+        Examples
+        --------
+        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell", '"Z9"', "must lie in the grid, got Z9")
+        >>> print(LintReport("p.jsonl", "jsonl", 3, (problem, problem), (), (), {}).render())
+        p.jsonl:3: error: cell: must lie in the grid, got Z9  (2 such errors)
+        p.jsonl (jsonl): 3 predictions, 2 errors, 0 warnings: refused
+        """
+        ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
+        shown = [one.told(self.format) for one in ordered] if every else told_by_rule(ordered, self.format)
+        lines = shown[:most]
+        if len(shown) > most:
+            lines.append(f"... and {len(shown) - most} more")
+        converted = _CONVERTED if self.format == "jsonl" else _CONVERTED | _CONVERTED_TABLES
+        if any(problem.rule in converted for problem in self.problems):
+            lines.append(_CONVERT)
+        verdict = "accepted" if self.ok else "refused"
+        read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
+        read += f", {len(self.abstained)} declined" if self.abstained else ""
+        lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
+        if statistics:
+            lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
+        return "\n".join(lines)
+
+
+_FIELD = re.compile(r"[.\[]")
+"""Where the name of a field ends: of ``boxes[0].label`` it is "boxes"."""
+
+
+def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]:
+    """A line per rule and field in which it was broken: the first problem, and how many such there are."""
+    same: dict[tuple[str, ...], list[LintProblem]] = {}
+    for problem in problems:
+        same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
+    return [
+        one.told(file_format) + (f"  ({len(others) + 1:,} such {one.severity}s)" if others else "")
+        for one, *others in same.values()
+    ]
+
+
+def verdict_of(n_errors: int, n_warnings: int) -> str:
+    """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+    counts = [(n_errors, "error"), (n_warnings, "warning")]
+    return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+
+
+def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
+    """The statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
+    words = {}
+    for name, value in statistics.items():
+        shown = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
+        words[name.replace("_", " ")] = _number(shown) or "none"
+    return words
+
+
+def _number(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+class ProblemLog:
+    """Collects the problems of one file.
+
+    Parameters
+    ----------
+    file : str
+        Name to show.
+    most : int
+        After so many problems reading stops, and says so.
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether reading was given up: what was not read must not be called missing.
+    left_out : frozenset
+        Rules that are no errors here: what breaks them is left out, and only counted.
+    n_left_out : int
+        How many entries that is.
+    """
+
+    def __init__(self, file: str, most: int) -> None:
+        self.file = file
+        self.problems: list[LintProblem] = []
+        self.stopped = False
+        self.left_out: frozenset[str] = frozenset()
+        self.n_left_out = 0
+        self._most = most
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there is an error so far."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+    def error(
+        self,
+        rule: str,
+        message: str,
+        *,
+        line: int | None = None,
+        field: str = "",
+        value: object = _NOTHING,
+        hint: str = "",
+    ) -> None:
+        """Note an error; ", got" and `value` are put at the end of `message`."""
+        if rule in self.left_out:
+            self.n_left_out += 1
+        else:
+            self._add("error", rule, message, line, field, value, hint)
+
+    def warning(
+        self,
+        rule: str,
+        message: str,
+        *,
+        line: int | None = None,
+        field: str = "",
+        value: object = _NOTHING,
+        hint: str = "",
+    ) -> None:
+        """Note a warning; ", got" and `value` are put at the end of `message`."""
+        self._add("warning", rule, message, line, field, value, hint)
+
+    def note_left_out(self, what: str) -> None:
+        """Say how many entries were left out, if any."""
+        if self.n_left_out:
+            self.warning(
+                "left-out", f"{self.n_left_out:,} predictions on {what} that are not in this version are left out"
+            )
+
+    def refuse(
+        self, rule: str, message: str, *, line: int | None = None, value: object = _NOTHING, hint: str = ""
+    ) -> None:
+        """Note an error after which the rest of the file is not read."""
+        self._add("error", rule, message, line, "", value, hint)
+        self.stopped = True
+
+    def _add(
+        self, severity: Severity, rule: str, message: str, line: int | None, field: str, value: object, hint: str
+    ) -> None:
+        if len(self.problems) >= self._most:
+            if not self.stopped:
+                self.stopped = True
+                full = f"more than {self._most} problems: the rest of the file was not read"
+                self.problems.append(LintProblem("error", self.file, line, "", "too-many-problems", "", full))
+            return
+        shown = "" if value is _NOTHING else show_value(value)
+        if shown:
+            message = f"{message}, got {shown}"
+        place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
+        self.problems.append(LintProblem(severity, self.file, line, place, rule, shown, message, escape(hint)))
+
+
+def escape(text: str) -> str:
+    """`text` with every character that does not print (controls, direction marks, surrogates) escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def show_value(value: object) -> str:
+    r"""A value from somebody's file, on one short line of printable characters.
+
+    Examples
+    --------
+    >>> show_value([2700, 10.0, "a\x00b", None, True])
+    '[2700, 10.0, "a\\x00b", null, true]'
+    """
+    shown = _shown(value, _SHOWN_DEPTH)
+    return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def _shown(value: object, depth: int) -> str:
+    if isinstance(value, str):
+        cut = value[:_SHOWN_CHARACTERS]
+        return '"' + escape(cut) + ('"' if len(cut) == len(value) else '..."')
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, (list, tuple, dict)) and depth == 0:
+        return "..."
+    if isinstance(value, (list, tuple)):
+        items = [_shown(item, depth - 1) for item in value[:_SHOWN_ITEMS]]
+        return "[" + ", ".join(items + ["..."] * (len(value) > _SHOWN_ITEMS)) + "]"
+    if isinstance(value, dict):
+        keys = list(value)[:_SHOWN_ITEMS]
+        items = [f"{_shown(key, 0)}: {_shown(value[key], depth - 1)}" for key in keys]
+        return "{" + ", ".join(items + ["..."] * (len(value) > _SHOWN_ITEMS)) + "}"
+    return repr(value)

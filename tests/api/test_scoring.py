@@ -1,0 +1,370 @@
+"""The verbs in Python: in whatever form predictions come, their figures are those of the file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.api.result_table import Shown
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.kinds.localization.records import read_manifest
+from reveal_bench.masks import decode_mask
+from tests.cli.test_score import call
+from tests.conftest import World
+from tests.dataset.card_folders import LABELS
+from tests.kinds.folders import studies, tasks
+
+__all__ = ["studies", "tasks"]
+
+FEW = {"n_resamples": 40}
+
+
+@pytest.fixture(scope="module")
+def places(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of localization, and a file that points at the same pixel of every image asked."""
+    lines = [
+        {"image_id": row.image_id, "finding": finding, "point": [14, 15 + i % 3]}
+        for i, row in enumerate(read_manifest(world.folder, "released").rows.values())
+        for finding in row.asked
+    ]
+    path = tmp_path_factory.mktemp("places") / "pointer.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return world.folder, path
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def by_image(lines: list[dict[str, Any]], place: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
+    images: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        images.setdefault(line["image_id"], {})[line["finding"]] = place(line["point"])
+    return images
+
+
+def flat(lines: list[dict[str, Any]]) -> pd.DataFrame:
+    rows = [{"image_id": one["image_id"], "finding": one["finding"], "x": one["point"][0], "y": one["point"][1]}
+            for one in lines]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+PLACES: dict[str, Callable[[Path], Any]] = {
+    "text of a path": str,
+    "lines": lines_of,
+    "numpy numbers": lambda path: [one | {"point": np.array(one["point"], np.int16)} for one in lines_of(path)],
+    "points by image": lambda path: by_image(lines_of(path), tuple),
+    "arrays by image": lambda path: by_image(lines_of(path), np.array),
+    "fields by image": lambda path: by_image(lines_of(path), lambda point: {"point": point}),
+    "frame": lambda path: flat(lines_of(path)),
+    "frame with ids as index": lambda path: flat(lines_of(path)).set_index(["image_id", "finding"]),
+    "frame with a filtered index": lambda path: flat(lines_of(path))[::-1],
+    "frame of lists": lambda path: pd.DataFrame(lines_of(path)),
+    "categories": lambda path: flat(lines_of(path)).astype({"finding": "category", "x": "Int64"}),
+    "arrow": lambda path: pa.Table.from_pandas(flat(lines_of(path))),
+    "arrow of lists": lambda path: pa.Table.from_pylist(lines_of(path)),
+    "result of a run": lambda path: SimpleNamespace(predictions=lines_of(path)),
+}
+
+
+@pytest.mark.parametrize("form", PLACES)
+def test_places_in_every_form_have_the_scores_of_the_file(places: tuple[Path, Path], form: str) -> None:
+    folder, path = places
+    expected = rb.score(path, folder, **FEW)
+    assert expected.table.query("metric == 'point_hit' and finding == 'macro'").value.item() > 0
+    pd.testing.assert_frame_equal(rb.score(PLACES[form](path), folder, **FEW).table, expected.table)
+
+
+STUDIES: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "lines": list,
+    "lists": lambda lines: {one["study_id"]: one["labels"] for one in lines},
+    "sets": lambda lines: {one["study_id"]: set(one["labels"]) for one in lines},
+    "probabilities": lambda lines: {one["study_id"]: {x: float(x in one["labels"]) for x in LABELS} for one in lines},
+    "frame": lambda lines: pd.DataFrame(
+        [{"study_id": one["study_id"], **{x: int(x in one["labels"]) for x in LABELS}} for one in lines]
+    ),
+    "frame with ids as index": lambda lines: pd.DataFrame(
+        [{"study_id": one["study_id"], **{x: np.float32(x in one["labels"]) for x in LABELS}} for one in lines]
+    ).set_index("study_id"),
+    "frame of lists": pd.DataFrame,
+}
+
+
+@pytest.mark.parametrize("form", STUDIES)
+def test_labels_in_every_form_have_the_scores_of_the_file(studies: tuple[Path, Path], form: str) -> None:
+    folder, files = studies
+    lines = lines_of(files / "half.jsonl")
+    found = rb.score(STUDIES[form](lines), folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
+    expected = rb.score(files / "half.jsonl", folder, split="test", **FEW).table.set_index(["metric", "finding"]).value
+    assert found.loc["f1", LABELS[1]] == expected.loc["f1", LABELS[1]] == 0
+    shared = expected.index.intersection(found.index)  # probabilities have figures of their own
+    pd.testing.assert_series_equal(found[shared], expected[shared])
+
+
+def test_tasks_with_a_table_or_a_list_of_ratings(tasks: tuple[Path, Path, Path]) -> None:
+    from reveal_bench.sources.rexecution_files import read_ratings_table
+
+    folder, files, ratings = tasks
+    answers = {one["task_id"]: one["answer"] for one in lines_of(files / "a.jsonl")}
+    for given in (ratings, read_ratings_table(ratings), pd.read_csv(ratings)):
+        result = rb.score(answers, folder, split="test", ratings=given, name="a", **FEW)
+        assert result.table.query("metric == 'rubric_mean' and finding == 'macro'").value.item() == 4.5
+    ranking = rb.rank({"b": files / "b.jsonl", "a": answers}, folder, split="test", ratings=ratings, n_resamples=40)
+    assert list(ranking.table.name) == ["a", "b"]
+    with pytest.raises(ArgumentError, match="`ratings` must have ratings of 'predictions'"):
+        rb.score(answers, folder, split="test", ratings=ratings)
+
+
+def test_masks_as_arrays(world: World) -> None:
+    records = rb.load(world.folder).references
+    shapes = [
+        {"image_id": record.image_id, "finding": annotation.finding, "mask": decode_mask(annotation.rle)}
+        for record in records
+        for annotation in record.annotations
+    ]
+    result = rb.score(shapes, world.folder, **FEW)
+    macro = result.table.query("metric == 'mask_iou' and finding == 'macro'")
+    assert (macro.value.item(), macro.n.item()) == (1, 10)
+
+
+def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, path = places
+    other = tmp_path / "other.jsonl"
+    other.write_text(path.read_text().replace("[14, 15]", "[20, 20]"))
+    words = (folder, "--resamples", 80, "--json")
+    options: dict[str, Any] = {"n_resamples": 80}
+    scored = rb.score(path, folder, **options)
+    assert json.loads(call("score", path, *words).stdout) == scored.to_document()
+    assert json.loads(call("lint", path, folder, "--json").stdout)["ok"]
+    assert rb.lint(path, folder).ok
+    compared = rb.compare(path, lines_of(other), folder, **options)
+    assert json.loads(call("compare", path, other, *words).stdout)["comparisons"] == compared.records
+    systems = {"pointer": lines_of(path), "other": flat(lines_of(other))}
+    ranking = rb.rank(systems, folder, **options)
+    for place in (path, other):
+        (tmp_path / "files").mkdir(exist_ok=True)
+        (tmp_path / "files" / place.name).write_text(place.read_text())
+    told = json.loads(call("rank", tmp_path / "files", *words).stdout)["systems"]
+    assert [{k: v for k, v in one.items() if k != "file"} for one in told] == ranking.records
+    assert call("score", path, *words[:-1], "--csv").stdout == scored.to_csv()
+    assert call("compare", path, other, *words[:-1], "--markdown").stdout.splitlines()[0] == (
+        "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
+    )
+    judged = rb.compare(path, other, folder, margin=0.2, equivalence=True, **options)
+    told = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
+    assert json.loads(told)["comparisons"] == judged.records
+    assert judged.verdicts[0] in call("compare", path, other, *words[:-1], "--margin", 0.2, "--equivalence").stdout
+    for wrong, rule in (
+        ({"margin": 0.1, "relative": True}, "must be of a difference"),
+        ({"equivalence": True}, "must be given with a `margin`"),
+        ({"margin": "5 %"}, "must be a number above 0"),
+    ):
+        with pytest.raises(ArgumentError, match=rule):
+            rb.compare(path, other, folder, **wrong)
+    old = {"interval": "percentile"}
+    by_percentile = json.loads(call("compare", path, other, *words, "--interval", "percentile").stdout)["comparisons"]
+    assert by_percentile == rb.compare(path, other, folder, **options, **old).records
+    assert by_percentile != compared.records
+    assert r"\begin{tabular}" in call("rank", tmp_path / "files", *words[:-1], "--latex").stdout
+    assert "give one of --csv and --latex" in call("score", path, *words[:-1], "--csv", "--latex", expect=1).stderr
+
+
+def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> None:
+    folder, path = places
+    bench = rb.load(folder)
+    result = rb.score(path, bench, **FEW)
+    report = rb.lint(path, bench)
+    shown: list[Shown] = [
+        result, bench.cases, rb.compare(path, path, bench, **FEW), rb.rank({"a": path, "b": path}, bench, **FEW)
+    ]  # fmt: skip
+    for one in (*shown, bench, bench.references, report, result.scored, result.rows):
+        assert len(repr(one).splitlines()) <= 10, one
+        assert len(repr(one)) < 1500
+    for table in shown:
+        assert table._repr_html_().count("<tr>") == min(len(table.records), 20) + 1
+        assert len(table.to_pandas()) == len(table.records) == len(json.loads(table.to_json()))
+        assert table.to_csv().count("\n") == len(table.records) + 1
+        assert table.to_latex().count(r"\\") == len(table.records) + 1
+    assert len(bench.cases.records) == len(lines_of(path))
+    assert list(result.table.columns) == ["metric", "finding", "value", "low", "high", "n", "n_undefined", "flag"]
+    assert result.rows.to_pandas().columns[0] == "image_id"
+    bare = result.table.value.notna() & result.table.low.isna()
+    assert (result.table.flag == np.where(bare, "too few patients", "")).all()
+    macro = result.table.iloc[0]
+    assert f"| {100 * macro.value:.1f} | ({100 * macro.low:.1f} to {100 * macro.high:.1f}) |" in result.to_markdown()
+
+
+POINT: dict[str, Any] = {"image_id": "patient00002_study1_view1_frontal", "finding": "Edema", "point": [1, 2]}
+WRONG: dict[str, tuple[Any, str]] = {
+    "a number": (5, "got an int"),
+    "nothing": (None, "got a NoneType"),
+    "bytes": (b"{}", "got a bytes"),
+    "an array": (np.zeros((2, 2)), "of an array, `convert` makes predictions, got a numpy.ndarray"),
+    "a list of numbers": ([1], "got a list of an int"),
+    "a list of texts": (["a.jsonl"], "got a list of a str"),
+    "no file": ("nowhere.jsonl", "got 'nowhere.jsonl', where there is no file"),
+    "an object in a field": ([POINT | {"score": object()}], "must hold texts, numbers, lists and mappings, got an obj"),
+    "a column twice": (pd.DataFrame([[1, 2]], columns=["x", "x"]), "must have each column once, got 'x' twice"),
+    "mixed types": (pd.DataFrame({"image_id": ["a", 5]}), "must have one type of value in a column"),
+    "no id": (pd.DataFrame({"finding": ["Edema"], "point": [[1, 2]]}), "must have the column `image_id`"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_prediction_is_refused_in_our_words(world: World, case: str) -> None:
+    given, told = WRONG[case]
+    with pytest.raises(ArgumentError, match="`predictions` must") as caught:
+        rb.score(given, world.folder)
+    assert told in str(caught.value)
+
+
+LINTED: dict[str, tuple[Any, str, str]] = {
+    "no predictions": ([], "empty-file", "the file holds no predictions"),
+    "a number that is none": ([POINT | {"point": [float("nan"), 2]}], "not-finite", "must be a finite number, got nan"),
+    "an unknown column": (flat([POINT]).assign(extra=1), "unknown-column", "extra"),
+    "an index that was written": (flat([POINT]).assign(**{"Unnamed: 0": 0}), "unknown-column", "Unnamed: 0"),
+    "text for a number": (flat([POINT]).astype({"x": str}), "column-type", "must hold numbers"),
+    "a point of three": ({POINT["image_id"]: {"Edema": (1, 2, 3)}}, "wrong-type", "point"),
+    "a cell outside": ({POINT["image_id"]: {"Edema": "Z9"}}, "cell", "Z9"),
+    "an unknown finding": ([POINT | {"finding": "Oedma"}], "unknown-finding", "Edema"),
+    "an unknown image": ([POINT | {"image_id": "who"}], "unknown-image", "who"),
+}
+
+
+@pytest.mark.parametrize("case", LINTED)
+def test_wrong_predictions_are_refused_by_the_rules_of_a_file(world: World, case: str) -> None:
+    given, rule, told = LINTED[case]
+    report = rb.lint(given, world.folder, allow_missing=True)
+    assert any(problem.rule == rule and told in problem.told(report.format) for problem in report.problems)
+    with pytest.raises(LintError, match="was not scored") as caught:
+        rb.score(given, world.folder, allow_missing=True)
+    assert any(problem.rule == rule and problem.told(report.format) in str(caught.value) for problem in report.problems)
+
+
+def test_an_id_of_another_split_is_said_to_be_one(places: tuple[Path, Path]) -> None:
+    folder, path = places
+    report = rb.lint(path, folder, split="holdout", allow_missing=True)
+    told = {problem.told(report.format) for problem in report.problems if problem.rule == "unknown-image"}
+    assert told
+    assert all("it is one of split 'released'" in one for one in told)
+
+
+def test_a_benchmark_that_cannot_be_opened(world: World, tmp_path: Path) -> None:
+    for given, told in (
+        (tmp_path / "nowhere", "must be a dataset folder that exists"),
+        ("no such name", "must be a dataset folder that exists, got no such name"),
+        (5, "got int"),
+    ):
+        with pytest.raises(ArgumentError, match="`source` must be a dataset folder") as caught:
+            rb.load(given)  # type: ignore[arg-type]
+        assert told in str(caught.value)
+        with pytest.raises(ArgumentError, match="`bench` must be a dataset folder"):
+            rb.score([], given)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"`split` must be one of the splits of .*\(released, holdout\)"):
+        rb.load(world.folder, "test")
+    with pytest.raises(ValueError, match="holdout"):
+        _ = rb.load(world.folder, "holdout").references
+
+
+def test_what_load_dataset_returned_leads_back_to_its_folder(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.chdir(world.folder.parent)
+    (tmp_path / world.folder.name).symlink_to(world.folder)
+    given = str(world.folder)
+
+    def loaded(split: str | None = "released", **options: Any) -> Any:
+        return datasets.load_dataset(given, "localization", split=split, cache_dir=str(tmp_path / "cache"), **options)
+
+    for right in (loaded(), loaded(None), loaded(streaming=True), loaded().remove_columns("image_id")):
+        assert rb.load(right) == rb.load(world.folder)
+    assert rb.load(loaded(), "holdout").split == "holdout"
+    for wrong, told in (
+        (loaded("released[:2]"), f"must be a whole split .*got a datasets.Dataset of '{world.folder.name}'"),
+        (loaded().select(range(2)), "must be a whole split"),
+        (loaded(streaming=True).take(2), "must lead back"),
+        (datasets.Dataset.from_dict({"a": [1]}), "must be a whole split .*got a datasets.Dataset$"),
+        (datasets.DatasetDict(), "must be what `load_dataset` returned"),
+    ):
+        with pytest.raises(ArgumentError, match=f"`bench` {told}"):
+            rb.score([], wrong)
+    rows = loaded()
+    monkeypatch.chdir(tmp_path)  # a folder of that name that is the same one
+    assert rb.load(rows).folder.resolve() == world.folder.resolve()
+    (tmp_path / world.folder.name).unlink()
+    monkeypatch.chdir(tmp_path / "cache")
+    with pytest.raises(ArgumentError, match="give the path of the folder in its place"):
+        rb.load(rows)
+
+
+def test_a_report_takes_the_split_of_an_opened_benchmark(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reveal_bench.reports import run_page
+
+    def write(_runs: Any, folder: Path, _out: Path, *, split: str | None, **_: Any) -> list[str]:
+        return [str(folder), str(split)]
+
+    monkeypatch.setattr(run_page, "write_run_report", write)
+    for bench, split in ((rb.load(world.folder, "holdout"), "holdout"), (world.folder, "None")):
+        assert rb.report(["run"], bench, out=tmp_path).warnings == (str(world.folder), split)
+
+
+def test_a_metric_has_its_name_and_its_title(places: tuple[Path, Path]) -> None:
+    folder, path = places
+    named, titled = (rb.compare(path, path, folder, metric=metric, **FEW) for metric in ("point_hit", "hit rate"))
+    assert named.records == titled.records
+    with pytest.raises(ArgumentError, match=r"`metric` must be one that applies: point_hit, .*, got 'accuracy'"):
+        rb.compare(path, path, folder, metric="accuracy", **FEW)
+
+
+def test_public_names_are_there_and_listed() -> None:
+    assert {"load", "score", "lint", "compare", "rank", "report", "__version__"} <= set(dir(rb))
+    for name in dir(rb):
+        assert getattr(rb, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"n_resamples": 0}, "`n_resamples` must be a whole number of at least 1, got 0"),
+        ({"n_resamples": 2.5}, "`n_resamples` must be a whole number of at least 1, got 2.5"),
+        ({"seed": -1}, "`seed` must be a whole number of at least 0, got -1"),
+        ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
+        ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
+        ({"grid": 0}, "`grid` must lie in [1, 26], got 0"),
+        ({"ratings": 5}, "`ratings` must be a table, its path or that of a dataset folder that keeps some, or a list"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_our_words(places: tuple[Path, Path], options: dict[str, Any], told: str) -> None:
+    folder, path = places
+    with pytest.raises(ArgumentError, match=re.escape(told)):
+        rb.score(path, folder, **options)
+
+
+def test_numbers_of_numpy_are_whole_numbers(places: tuple[Path, Path]) -> None:
+    folder, path = places
+    given = rb.score(path, folder, n_resamples=np.int64(40), seed=np.int64(0))
+    assert given.to_json() == rb.score(path, folder, **FEW).to_json()
+
+
+def test_soft_masks_and_wrong_systems_are_refused(world: World, places: tuple[Path, Path]) -> None:
+    soft = [POINT | {"mask": np.full((48, 64), 0.5)}]
+    with pytest.raises(ArgumentError, match=r"`mask` must be an array of bool, or of 0 and 1, got 0\.5"):
+        rb.score(soft, world.folder, allow_missing=True)
+    for systems, told in (({}, "got none"), ([places[1]], "got a list")):
+        with pytest.raises(ArgumentError, match=f"`systems` must be a mapping of names .*{told}"):
+            rb.rank(systems, world.folder)  # type: ignore[arg-type]
