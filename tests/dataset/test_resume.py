@@ -222,6 +222,19 @@ def test_a_part_that_is_being_replaced_stands_for_nothing(tmp_path, monkeypatch)
     assert tree(tmp_path / "out-private") == tree(tmp_path / "whole-private")
 
 
+def test_dropped_parts_lose_their_index_first(tmp_path, monkeypatch):
+    """Killed while it drops parts, a build leaves no index of a table that is gone."""
+    endings = ("-side.parquet", ".json", ".parquet")
+    for number in (0, 1):
+        for ending in endings:
+            (tmp_path / f"{number:06d}{ending}").touch()
+    parts = spool.Spool(tmp_path, None, None, str)
+    removed = []
+    monkeypatch.setattr(Path, "unlink", lambda path: removed.append(path.name))
+    parts._drop_from(1)
+    assert (removed[0], sorted(removed)) == ("000001.json", [f"000001{ending}" for ending in endings])
+
+
 def killed_at_the_index(write):
     def write_rows(path: Path, data: object, **options: object) -> None:
         if path.suffix == ".json":

@@ -148,6 +148,19 @@ def test_an_unchanged_board_is_not_sent_again(world: World, write_file: WriteFil
     assert (after.status_code, after.json()["entries"]) == (200, [])
 
 
+def test_new_ranks_are_on_the_board_that_was_sent_before(world: World, write_file: WriteFile) -> None:
+    found = sent(world, write_file())
+    world.score(found)
+    before = world.client().get(BOARD).json()["entries"]
+    queue = world.services.queue
+    job = queue.claim("hand", served=[world.services.intake.catalogue.current(BENCHMARK).key])
+    assert job is not None
+    entries = {found: {"rank": 1, "rank_low": 1, "rank_high": 1, "tier": "A"}}
+    assert queue.finish_result(job, document={"schema": 1, "entries": entries, "computed_for": [found]})
+    after = world.client().get(BOARD).json()["entries"]
+    assert [(entry["is_new"], entry["rank"]) for entry in (*before, *after)] == [(True, None), (False, 1)]
+
+
 def test_the_board_has_three_forms_of_the_same(world: World, write_file: WriteFile) -> None:
     world.score(sent(world, write_file()), 0.47)
     document = world.client().get(BOARD).json()

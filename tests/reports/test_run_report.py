@@ -229,6 +229,12 @@ def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
     )
 
 
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_csv_cell_that_begins_a_formula_gets_an_apostrophe(start: str) -> None:
+    """The six beginnings that OWASP lists for CSV injection."""
+    assert Csv("t", ("a",), [(f"{start}1",)]).text() == f"a\n'{start}1\n"
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_no_patient_is_shown_or_named(
     report: Path, world: World, run_paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

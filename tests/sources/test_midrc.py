@@ -113,9 +113,9 @@ def cut_archive(root):
     path.write_bytes(path.read_bytes()[:-40])
 
 
-def flip_archive(root):
+def flip_archive(root, name=""):
     """One byte of the archive's stored times: readable, the same size, another md5."""
-    path = first_archive(root)
+    path = root / name if name else first_archive(root)
     data = bytearray(path.read_bytes())
     data[10] ^= 1
     path.write_bytes(data)
@@ -186,6 +186,16 @@ def test_what_is_wrong(download, spoil, message):
 def test_md5_is_verified_when_building_alone(download):
     flip_archive(download)
     assert list(inspect(download).problems) == []
+
+
+def test_md5_of_a_series_table_counts_if_the_manifest_has_none(download):
+    path = download / "manifest.json"
+    entries = json.loads(path.read_text())
+    assert any("md5sum" in entry for entry in entries)
+    path.write_text(json.dumps([{key: entry[key] for key in entry if key != "md5sum"} for entry in entries]))
+    flip_archive(download, next(entry["file_name"] for entry in entries if entry.get("file_name", "").endswith(".zip")))
+    with pytest.raises(BuildError, match=r"_series_file.tsv:\d+: `md5sum` must be [0-9a-f]{32}, got [0-9a-f]{32} in"):
+        read(download, id_key=KEY)
 
 
 def test_tables_that_do_not_cover_the_images_are_counted(download):

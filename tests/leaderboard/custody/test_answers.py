@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from reveal_leaderboard.custody import Custody, Lint, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
 from reveal_leaderboard.custody.fork_client import TemplateService
+from reveal_leaderboard.custody.messages import Ended
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest
@@ -72,6 +74,16 @@ def test_no_report(liar: Custody, tmp_path: Path, name: str, kind: str) -> None:
     assert caught.value.kind == kind
     assert "canary" not in str(caught.value)
     assert not (tmp_path / "c.npz").exists()
+
+
+def test_a_killed_child_used_too_much_memory(liar: Custody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel ends the largest process with SIGKILL when memory is short."""
+    killed = Ended(code=-signal.SIGKILL, timed_out=False, peak_bytes=1, seconds=0.5)
+    monkeypatch.setattr(TemplateService, "run", lambda *_, **__: (killed, None))
+    (tmp_path / "upload").write_bytes(b"x")
+    with pytest.raises(ParseFailed) as caught:
+        liar.parse(tmp_path / "upload", MANIFEST, name="any")
+    assert caught.value.kind == "too_large"
 
 
 SOUND = LintReport(
