@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
-from reveal_bench.models.asking import LOOPBACK, retry_after
+from reveal_bench.models.endpoints import LOOPBACK, retry_after
 
 if TYPE_CHECKING:
     import ssl

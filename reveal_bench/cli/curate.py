@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.curation.folder import CurationFolder, StepRecord
     from reveal_bench.curation.report_tables import Engine
-    from reveal_bench.models.asking import Asker
+    from reveal_bench.models.model_client import ModelClient
 
 Model = Annotated[str | None, typer.Option(help="Model to ask, by its name at --endpoint.")]
 ModelOptions = Annotated[
@@ -43,18 +43,18 @@ ANSWERS = os.path.join("cache", "answers")
 Calls = Literal["two", "one"]
 
 
-def engine_of(asker: Asker | None, calls: Calls) -> Engine:
+def engine_of(client: ModelClient | None, calls: Calls) -> Engine:
     """What reads reports: a model, or rules."""
     from reveal_bench.curation.rules import Rules
 
-    if asker is None:
+    if client is None:
         return Rules()
     from reveal_bench.curation.model_engine import ModelEngine
 
-    return ModelEngine(asker, calls)
+    return ModelEngine(client, calls)
 
 
-def asker_of(
+def client_of(
     cache: Path,
     model: str | None,
     endpoint: str | None,
@@ -62,7 +62,7 @@ def asker_of(
     connections: int,
     price_in: str | None,
     price_out: str | None,
-) -> Asker | None:
+) -> ModelClient | None:
     """Who asks the model and keeps its answers in `cache`; None if none is named.
 
     Raises
@@ -76,15 +76,15 @@ def asker_of(
         return None
     if endpoint is None:
         raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
-    from reveal_bench.models.asking import Asker, ModelSettings
+    from reveal_bench.models.model_client import ModelClient, ModelSettings
 
     prices = prices_of(price_in, price_out)
     settings = ModelSettings(model, **_model_options(options))
-    return Asker(settings, endpoint, cache, max_connections=connections, prices=prices)
+    return ModelClient(settings, endpoint, cache, max_connections=connections, prices=prices)
 
 
 def _model_options(text: str | None) -> dict[str, Any]:
-    from reveal_bench.models.asking import ModelSettings
+    from reveal_bench.models.model_client import ModelSettings
 
     known = [field.name for field in fields(ModelSettings) if field.name != "model"]
     try:
@@ -162,18 +162,18 @@ def extract(
     curation = _begin(folder, name, seed)
     with terminal.progress("reading") as progress:
         source: ReportTable | SuggestionTable
-        engine = asker = None
+        engine = client = None
         if reports is None:
             assert suggestions is not None
             source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels), sheet)
         else:
             source = _report_table(reports, study, patient, report, file, sheet)
-            asker = asker_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
-            engine = engine_of(asker, calls)
+            client = client_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
+            engine = engine_of(client, calls)
         record = step(curation, source, engine=engine, redo=redo, progress=counted(progress, "reading"))
     _tell(curation, record)
-    if asker is not None:
-        _tell_spent(record, asker)
+    if client is not None:
+        _tell_spent(record, client)
 
 
 @app.command()
@@ -250,11 +250,11 @@ def consensus(
 
     curation = _open(folder)
     revise: Reviser | str = "rules"
-    asker = asker_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
-    if asker is not None:
+    client = client_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
+    if client is not None:
         from reveal_bench.curation.model_engine import ModelReviser
 
-        revise = ModelReviser(asker)
+        revise = ModelReviser(client)
     with terminal.progress("reading comments") as progress:
         record = step(
             curation,
@@ -265,8 +265,8 @@ def consensus(
             progress=counted(progress, "reading comments"),
         )
     _tell(curation, record)
-    if asker is not None:
-        _tell_spent(record, asker)
+    if client is not None:
+        _tell_spent(record, client)
 
 
 @app.command()
@@ -390,15 +390,15 @@ def candidates(
 
     source = _report_table(reports, study, patient, report, file, sheet)
     curation = _begin(folder, name, None)
-    asker = asker_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
-    if asker is None:
+    client = client_of(curation.path(ANSWERS), model, endpoint, model_options, connections, price_in, price_out)
+    if client is None:
         raise ValueError("`candidates` needs `--model` and `--endpoint`: rules write no tasks")
     with terminal.progress("drafting") as progress:
         record = draft_candidates(
-            curation, source, TaskDrafter(asker, n), redo=redo, progress=counted(progress, "drafting")
+            curation, source, TaskDrafter(client, n), redo=redo, progress=counted(progress, "drafting")
         )
     _tell(curation, record)
-    _tell_spent(record, asker)
+    _tell_spent(record, client)
     if n_left := record.counts["quarantined"]:
         terminal.warn([f"{n_left:,} studies have no candidates; {curation.path(QUARANTINE_NAME)} says why"])
     texts = {one.study_id: one.text for one in read_reports(reports, source.columns, sheet=sheet)}
@@ -493,9 +493,9 @@ def _counts(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in shown.items() if value)
 
 
-def _tell_spent(record: StepRecord, asker: Asker) -> None:
+def _tell_spent(record: StepRecord, client: ModelClient) -> None:
     """What this run asked and paid, and how many texts a model gave no answer to."""
-    typer.echo(f"  {_counts(asdict(asker.spent))}")
+    typer.echo(f"  {_counts(asdict(client.spent))}")
     n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
     if n:
         terminal.warn([f"{n:,} texts had no answer; --redo asks for them again, all other answers are kept"])
@@ -551,10 +551,10 @@ def draft_ratings(
             raise ValueError("`--price-in` and `--price-out` are not used with `--films`: its logs hold the tokens")
         grader = _film_grader(folder, world.split, out, model, endpoint, model_options, connections)
     else:
-        asker = asker_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
-        if asker is None:
+        client = client_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
+        if client is None:
             raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
-        grader = drafting.Grader(asker)
+        grader = drafting.Grader(client)
     answers = {run.label: run.predictions[0] for run in load_runs(given, world)}
     with terminal.progress("drafting") as progress:
         drafts = drafting.draft_ratings(world.records, answers, readers, grader, progress=counted(progress, "drafting"))

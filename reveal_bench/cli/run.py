@@ -150,7 +150,7 @@ def run(
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
-    from reveal_bench.models.asking import RunStoppedError
+    from reveal_bench.models.endpoints import RunStoppedError
     from reveal_bench.models.running import ModelChoice, run_controls, run_model
 
     _warn_of_coordinates(model, settings)
@@ -265,7 +265,7 @@ def _check_that_it_answers(endpoint: str) -> None:
 
 def _remedy(status: int | None, endpoint: str | None) -> str:
     """What to do about a run that stopped, by the HTTP status of the last answer."""
-    from reveal_bench.models.asking import KEY_VARIABLE
+    from reveal_bench.models.endpoints import KEY_VARIABLE
 
     again = "then give the same command with --ask-again, which asks the failed ones again, too"
     if status in (401, 403):

@@ -10,5 +10,5 @@ The steps, in the order in which they happen, each a function of files in a
 * ``split`` it into a released and a holdout half that are in ``balance``; later ``refresh`` it.
 
 The report of a curation is :mod:`reveal_bench.reports.curation`; how a model is asked is
-:mod:`reveal_bench.models.asking`.
+:mod:`reveal_bench.models.model_client`.
 """

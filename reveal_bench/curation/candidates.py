@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.extract import ReportTable
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.curation.model_engine import NoAnswer, Questioner, as_one_text
+from reveal_bench.curation.model_engine import NoAnswer, RetryingClient, as_one_text
 from reveal_bench.curation.report_prompts import (
     DATA_ALONE,
     ONE_OBJECT,
@@ -39,7 +39,7 @@ from reveal_bench.curation.report_prompts import (
 )
 from reveal_bench.curation.report_tables import Quarantined, Report, read_reports, texts_digest
 from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS
-from reveal_bench.models.asking import Asker, Dialogue, Request
+from reveal_bench.models.model_client import Dialogue, ModelClient, ModelRequest
 from reveal_bench.tables import read_table
 
 CANDIDATES_NAME, QUARANTINE_NAME = "candidates.csv", "candidates-quarantine.jsonl"
@@ -140,15 +140,15 @@ class Drafted:
     candidates: tuple[Candidate, ...]
 
 
-class TaskDrafter(Questioner):
+class TaskDrafter(RetryingClient):
     """Drafts and assesses `n` tasks per report with a model, which is asked twice."""
 
     prompts: ClassVar[int] = 1
 
-    def __init__(self, asker: Asker, n: int = 5) -> None:
+    def __init__(self, client: ModelClient, n: int = 5) -> None:
         if n < 1:
             raise ArgumentError("n", "must be at least 1", n)
-        super().__init__(asker, f"candidates:{n}")
+        super().__init__(client, f"candidates:{n}")
         self.n = n
 
     def run(self, reports: Sequence[Report], progress: Progress | None = None) -> Iterator[Drafted | Quarantined]:
@@ -159,7 +159,7 @@ class TaskDrafter(Questioner):
         RunStoppedError
             If the endpoint does not answer; the answers so far are kept.
         """
-        return self.hold([self._dialogue(one) for one in reports], progress)
+        return self.run_dialogues([self._dialogue(one) for one in reports], progress)
 
     def _dialogue(self, report: Report) -> Dialogue[Drafted | Quarantined]:
         said: list[str] = []
@@ -188,13 +188,13 @@ def drafts_prompt(report: str, n: int) -> Prompt[tuple[str | None, list[dict[str
             raise AnswerError("tasks must differ, got one twice")
         return plain(indication or "") or None, drafts
 
-    return Prompt(Request((("system", _DRAFT_TASK % n), ("user", report)), "drafts", DRAFTS_SCHEMA), read)
+    return Prompt(ModelRequest((("system", _DRAFT_TASK % n), ("user", report)), "drafts", DRAFTS_SCHEMA), read)
 
 
 def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any]]) -> Prompt[list[Candidate]]:
     """Drafts -> candidates with scores and tags, in their order."""
     asked = {"indication": indication, "tasks": [draft["prompt"] for draft in drafts]}
-    request = Request((("system", _ASSESS_TASK), ("user", as_json(asked))), "assessments", ASSESSMENTS_SCHEMA)
+    request = ModelRequest((("system", _ASSESS_TASK), ("user", as_json(asked))), "assessments", ASSESSMENTS_SCHEMA)
 
     def read(text: str) -> list[Candidate]:
         assessments = held(text, ASSESSMENTS_SCHEMA)["assessments"]

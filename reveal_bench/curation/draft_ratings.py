@@ -22,7 +22,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.model_engine import NoAnswer, Questioner
+from reveal_bench.curation.model_engine import NoAnswer, RetryingClient
 from reveal_bench.curation.report_prompts import (
     DATA_ALONE,
     ONE_OBJECT,
@@ -41,7 +41,7 @@ from reveal_bench.kinds.tasks.records import (
     rating_array,
 )
 from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST, REPORTED_OF_TEXT, reader_agreement
-from reveal_bench.models.asking import Asker, Dialogue, Request
+from reveal_bench.models.model_client import Dialogue, ModelClient, ModelRequest
 
 TEXT_CRITERIA = tuple(name for name in CRITERIA if name in REPORTED_OF_TEXT)
 SCORES = range(LOWEST, HIGHEST + 1)
@@ -126,19 +126,19 @@ class Rater(Protocol):
         ...
 
 
-class Grader(Questioner):
+class Grader(RetryingClient):
     """Rates answers with a model."""
 
     prompts: ClassVar[int] = PROMPTS
 
-    def __init__(self, asker: Asker) -> None:
-        super().__init__(asker, "ratings")
+    def __init__(self, client: ModelClient) -> None:
+        super().__init__(client, "ratings")
 
     def run(
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
     ) -> Iterator[Draft | None]:
         """One draft per (model, task, answer), as they come; None for an answer without a readable one."""
-        return self.hold([self._dialogue(*one) for one in answers], progress)
+        return self.run_dialogues([self._dialogue(*one) for one in answers], progress)
 
     def _dialogue(self, model: str, task: TaskRecord, answer: str) -> Dialogue[Draft | None]:
         try:
@@ -163,7 +163,7 @@ def rating_prompt(task: TaskRecord, answer: str, *, with_films: bool = False) ->
         found = held(text, DRAFT_SCHEMA)
         return {**found, "why": line_of(found["why"], "why", MOST_CHARACTERS)}
 
-    return Prompt(Request((("system", system), ("user", as_json(asked))), "rating", DRAFT_SCHEMA), read)
+    return Prompt(ModelRequest((("system", system), ("user", as_json(asked))), "rating", DRAFT_SCHEMA), read)
 
 
 def draft_ratings(

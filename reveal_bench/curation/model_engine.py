@@ -6,8 +6,8 @@ An answer that cannot be read is refused, and the model is told why and asked ag
 quarantined with everything that the model said. It is never guessed, and no report is left out. So is a report of
 which a question was not answered at all; those are counted apart, since asking again may be all it takes.
 
-Answers are kept in the asker's cache, so a run that was interrupted asks again only what was under way. What is yielded
-depends on the answers alone, not on when or from where they came. Source: paper 004 (REVEAL-CXR), section 2.1, and
+Completions are stored by the client, so an interrupted run asks again only what was under way. The results depend on
+the completions alone, not on when or from where they came. Source: paper 004 (REVEAL-CXR), section 2.1, and
 2.2 for the notes.
 """
 
@@ -33,7 +33,7 @@ from reveal_bench.curation.report_prompts import (
 )
 from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.tables import Labels, Revision, Suggestion, Vote, labels_of
-from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
+from reveal_bench.models.model_client import Completion, Dialogue, ModelClient, ModelRequest, RequestFailure
 
 T = TypeVar("T")
 
@@ -42,44 +42,44 @@ class NoAnswer(Exception):  # noqa: N818 - it ends a dialogue, not the run
     """A question has no answer that can be read."""
 
 
-class Questioner:
+class RetryingClient:
     """Asks until an answer can be read, `more_tries` times more at most, and counts what is refused or not answered."""
 
     prompts: ClassVar[int] = PROMPT_VERSION
 
-    def __init__(self, asker: Asker, task: str, more_tries: int = 2) -> None:
+    def __init__(self, client: ModelClient, task: str, more_tries: int = 2) -> None:
         if more_tries < 0:
             raise ArgumentError("more_tries", "must be at least 0", more_tries)
-        self.asker, self.task, self.more_tries = asker, task, more_tries
+        self.client, self.task, self.more_tries = client, task, more_tries
         self.n_refused = self.n_unanswered = 0
 
     @property
     def signature(self) -> str:
         """Model, task, version of the prompts, and a digest of all settings."""
         digest = sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.asker.settings.model}|{self.task}|prompts:{self.prompts}|settings:{digest}"
+        return f"{self.client.settings.model}|{self.task}|prompts:{self.prompts}|settings:{digest}"
 
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on besides the endpoint, as JSON."""
         own = {"task": self.task, "prompts": self.prompts, "more_tries": self.more_tries}
-        return {**self.asker.settings.document(), **own}
+        return {**self.client.settings.document(), **own}
 
     def counts(self) -> dict[str, Any]:
-        """Refused answers, and the answers, tokens and costs of :meth:`Asker.counts`.
+        """Refused answers, and the answers, tokens and costs of :meth:`ModelClient.counts`.
 
         `unanswered` are the reports or notes without a result because a question had no answer; neither is
         kept, so that the same task, done anew, asks them again.
         """
-        return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.asker.counts()}
+        return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.client.counts()}
 
-    def hold(self, dialogues: Sequence[Dialogue[T]], progress: Progress | None) -> Iterator[T]:
+    def run_dialogues(self, dialogues: Sequence[Dialogue[T]], progress: Progress | None) -> Iterator[T]:
         """What each dialogue comes to, as they come; `progress` is called with (done, all)."""
-        for n_done, outcome in enumerate(self.asker.hold(dialogues), start=1):
+        for n_done, outcome in enumerate(self.client.run(dialogues), start=1):
             if progress is not None:
                 progress(n_done, len(dialogues))
             yield outcome
 
-    def read(self, prompt: Prompt[T], said: list[str]) -> Generator[Request, Answer | Failure, T]:
+    def read(self, prompt: Prompt[T], said: list[str]) -> Generator[ModelRequest, Completion | RequestFailure, T]:
         """Part of a dialogue: what the answer to `prompt` says; everything that the model says goes to `said`.
 
         Raises
@@ -89,7 +89,7 @@ class Questioner:
         """
         for n_before in range(self.more_tries + 1):
             answer = yield prompt.request
-            if isinstance(answer, Failure):
+            if isinstance(answer, RequestFailure):
                 self.n_unanswered += 1
                 raise NoAnswer(f"no answer to {prompt.request.name!r}, which can be asked again: {answer.reason}")
             said.append(answer.refusal or answer.text)
@@ -106,34 +106,34 @@ class Questioner:
         raise AssertionError("unreachable")
 
 
-class ModelEngine(Questioner):
+class ModelEngine(RetryingClient):
     """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.report_tables.Engine`.
 
     Parameters
     ----------
-    asker : asks the model
+    client : asks the model
     calls : "two" asks for a table of findings and then for their labels, as paper 004 did; "one" for both at once,
         without sides and codes
     more_tries : how often a question is put again after an answer that cannot be read
     """
 
-    def __init__(self, asker: Asker, calls: Literal["two", "one"] = "two", *, more_tries: int = 2) -> None:
+    def __init__(self, client: ModelClient, calls: Literal["two", "one"] = "two", *, more_tries: int = 2) -> None:
         if calls not in ("two", "one"):
             raise ArgumentError("calls", 'must be "two" or "one"', repr(calls))
-        super().__init__(asker, f"calls:{calls}", more_tries)
+        super().__init__(client, f"calls:{calls}", more_tries)
         self.calls = calls
 
     def run(
         self, reports: Iterable[Report], scratch: Path | None = None, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
-        """One answer per report, as they come; `scratch` is not used, the answers are in the asker's cache.
+        """One answer per report, as they come; `scratch` is not used, the answers are in the client's cache.
 
         Raises
         ------
         RunStoppedError
             If the endpoint does not answer; the answers so far are kept.
         """
-        return self.hold([self._dialogue(report) for report in reports], progress)
+        return self.run_dialogues([self._dialogue(report) for report in reports], progress)
 
     def _dialogue(self, report: Report) -> Dialogue[Suggestion | Quarantined]:
         said: list[str] = []
@@ -160,15 +160,15 @@ class UnreadNote:
     answer: str
 
 
-class ModelReviser(Questioner):
+class ModelReviser(RetryingClient):
     """Reads labels out of readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
 
     A note that says nothing of labels, and one without a readable answer, has no labels, and its source is
     "nothing"; the latter are in `unread`, too.
     """
 
-    def __init__(self, asker: Asker) -> None:
-        super().__init__(asker, "notes")
+    def __init__(self, client: ModelClient) -> None:
+        super().__init__(client, "notes")
         self.unread: list[UnreadNote] = []
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
@@ -180,7 +180,7 @@ class ModelReviser(Questioner):
             If the endpoint does not answer; the answers so far are kept.
         """
         self.unread = []
-        for revision, unread in self.asker.hold(self._dialogue(vote, suggested) for vote, suggested in votes):
+        for revision, unread in self.client.run(self._dialogue(vote, suggested) for vote, suggested in votes):
             if unread is not None:
                 self.unread.append(unread)
                 self.unread.sort(key=lambda one: (one.study_id, one.reader))

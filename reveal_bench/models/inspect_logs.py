@@ -10,8 +10,6 @@ scores are not looked at. All facts about questions are in the logs: the dataset
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
+from reveal_bench.models.endpoints import reason_text
 from reveal_bench.models.questions import DESCRIBED, AskSettings, ShotUsed
 from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar, with_reply
 
@@ -32,11 +31,6 @@ ENDPOINT_MODEL = "openai-api/reveal/"
 """How inspect names a model at an endpoint that a run was given; what follows is the endpoint's name of it."""
 SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reasoning_tokens", "frequency_penalty")
 """What of inspect's configuration goes to a model."""
-LONGEST_REASON = 1000
-KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
-"""Ends of names of variables that providers take keys from; REVEAL_MODEL_KEY is one."""
-SHORTEST_KEY = 6
-SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
 READ_AT_ONCE = 100
 """Samples of a log; its table of contents is read anew each time."""
 NOT_SENT = "the temperature is that of the configuration; the log does not hold what was sent"
@@ -241,17 +235,6 @@ def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | Non
 def _was_cut_short(reason: str) -> bool:
     """Whether a sample ended because its run did."""
     return reason.startswith(("CancelledError(", "Cancelled(", "KeyboardInterrupt(", "NotAskedError("))
-
-
-def reason_text(reason: str) -> str:
-    """A reason in one line; endpoints repeat keys in their messages, and the SDK addresses."""
-    line = " ".join(reason.split())
-    keys = {value for name, value in os.environ.items() if name.endswith(KEY_VARIABLES) and len(value) >= SHORTEST_KEY}
-    for key in sorted(keys, key=len, reverse=True):
-        line = line.replace(key, "***")
-    for pattern, stands_for in SECRETS:
-        line = pattern.sub(stands_for, line)
-    return line[:LONGEST_REASON]
 
 
 def _parameters(header: EvalLog, facts: Mapping[str, Any]) -> dict[str, Scalar]:

@@ -45,11 +45,10 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.asking import names_content_filter
 from reveal_bench.models.calibration import Drawings
 from reveal_bench.models.control_pictures import control_pictures
 from reveal_bench.models.coordinates import AUTO
-from reveal_bench.models.inspect_logs import reason_text
+from reveal_bench.models.endpoints import names_content_filter, reason_text
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Message, PictureSource, Shown, describe_split, list_questions

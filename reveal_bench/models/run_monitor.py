@@ -15,15 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.models.asking import RunStoppedError, retry_after
-from reveal_bench.models.inspect_logs import reason_text
+from reveal_bench.models.endpoints import IN_A_ROW, RunStoppedError, reason_text, retry_after
 from reveal_bench.models.run_folder import Exchange
 
 if TYPE_CHECKING:
     import anyio
 
-IN_A_ROW = 10
-"""Requests given up one after the other at which a run stops: the endpoint is down, or refuses key or model."""
 FIRST_PAUSE, LONGEST_PAUSE = 3.0, 1800.0
 
 Progress = Callable[[str, int, int, int, str], None]

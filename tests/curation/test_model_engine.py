@@ -23,14 +23,13 @@ from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, Unread
 from reveal_bench.curation.report_tables import Engine, Quarantined, Report, ReportColumns
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
 from reveal_bench.evaluation.prices import Prices
-from reveal_bench.models.asking import (
-    KEY_VARIABLE,
-    Answer,
-    Asker,
-    Failure,
+from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError
+from reveal_bench.models.model_client import (
+    Completion,
+    ModelClient,
     ModelSettings,
+    RequestFailure,
     RetryPolicy,
-    RunStoppedError,
 )
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 
@@ -52,8 +51,10 @@ def model() -> Iterator[ModelServer]:
 
 def engine(url: str, cache: Path, calls: Calls = "two", **given: Any) -> ModelEngine:
     more_tries = given.pop("more_tries", 2)
-    asker = Asker(ModelSettings("phantom-1"), url, cache, **{"retry_policy": QUICK, "max_connections": 4, **given})
-    return ModelEngine(asker, calls, more_tries=more_tries)
+    client = ModelClient(
+        ModelSettings("phantom-1"), url, cache, **{"retry_policy": QUICK, "max_connections": 4, **given}
+    )
+    return ModelEngine(client, calls, more_tries=more_tries)
 
 
 def run(engine: ModelEngine, reports: list[Report]) -> dict[str, Suggestion | Quarantined]:
@@ -189,7 +190,7 @@ def test_half_a_character_can_be_written_down(tmp_path: Path) -> None:
     dialogue = engine("http://127.0.0.1:9/v1", tmp_path, more_tries=0)._dialogue(REPORTS[0])
     next(dialogue)
     with pytest.raises(StopIteration) as end:
-        dialogue.send(Answer("\ud800"))
+        dialogue.send(Completion("\ud800"))
     assert end.value.value.reason.startswith("the answer to 'findings' refused, the last: the answer must be Unicode")
     assert json.loads(end.value.value.answer.encode()) == ["\ud800"]
 
@@ -198,7 +199,7 @@ def test_a_failure_ends_a_dialogue(tmp_path: Path) -> None:
     dialogue = engine("http://127.0.0.1:9/v1", tmp_path)._dialogue(REPORTS[0])
     next(dialogue)
     with pytest.raises(StopIteration) as end:
-        dialogue.send(Failure("HTTP 400"))
+        dialogue.send(RequestFailure("HTTP 400"))
     assert end.value.value.reason == "no answer to 'findings', which can be asked again: HTTP 400"
 
 
@@ -220,13 +221,13 @@ def test_counts_add_up(model: ModelServer, tmp_path: Path) -> None:
         "cost": f"{Decimal(3 * tokens_in + 15 * tokens_out).scaleb(-6).normalize():f}",
         "served_models": ["phantom-1-2026-01-01"],
     }
-    assert asking.asker.spent.retries == 1
+    assert asking.client.spent.retries == 1
 
 
 def test_a_signature_changes_with_every_setting(tmp_path: Path) -> None:
     def made(calls: Calls = "two", more_tries: int = 2, **settings: Any) -> str:
-        asker = Asker(ModelSettings(**{"model": "m", **settings}), "http://localhost:1/v1", tmp_path)
-        return ModelEngine(asker, calls, more_tries=more_tries).signature
+        client = ModelClient(ModelSettings(**{"model": "m", **settings}), "http://localhost:1/v1", tmp_path)
+        return ModelEngine(client, calls, more_tries=more_tries).signature
 
     variants = {made(), made("one"), made(more_tries=0), made(model="n"), made(seed=1), made(temperature=None)}
     assert len(variants) == 6
@@ -351,7 +352,7 @@ def in_order_of_studies(revisions: Iterator[Revision]) -> list[Revision]:
 
 
 def reviser(url: str, cache: Path) -> ModelReviser:
-    return ModelReviser(Asker(ModelSettings("phantom-1"), url, cache, retry_policy=QUICK))
+    return ModelReviser(ModelClient(ModelSettings("phantom-1"), url, cache, retry_policy=QUICK))
 
 
 def test_notes_become_labels(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from reveal_bench.cli import run as cli_run
 from reveal_bench.models import running
-from reveal_bench.models.asking import RunStoppedError
+from reveal_bench.models.endpoints import RunStoppedError
 from reveal_bench.models.run_folder import read_run
 from tests.cli.test_score import call
 from tests.models.conftest import Truth, playing

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from reveal_bench.evaluation.prices import Prices
-from reveal_bench.models.asking import Answer, Fault, ModelSettings, RetryPolicy, read_completion, retry_after
+from reveal_bench.models.endpoints import retry_after
+from reveal_bench.models.model_client import Completion, FailedAttempt, ModelSettings, RetryPolicy, read_completion
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,16 @@ def completion(message: Any, **rest: Any) -> bytes:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (completion({"content": "x"}), Answer("x")),
-        (completion({"content": "x"}, finish_reason="stop"), Answer("x", "stop")),
-        (completion({"content": None}, finish_reason="length"), Answer("", "length")),
-        (completion({"content": None, "refusal": "no"}), Answer("", refusal="no")),
-        (completion({"content": "x", "refusal": 3}, finish_reason=1), Answer("x")),
-        (b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": true}}', Answer("x")),
-        (b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 7}}', Answer("x", tokens_in=7)),
+        (completion({"content": "x"}), Completion("x")),
+        (completion({"content": "x"}, finish_reason="stop"), Completion("x", "stop")),
+        (completion({"content": None}, finish_reason="length"), Completion("", "length")),
+        (completion({"content": None, "refusal": "no"}), Completion("", refusal="no")),
+        (completion({"content": "x", "refusal": 3}, finish_reason=1), Completion("x")),
+        (b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": true}}', Completion("x")),
+        (b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 7}}', Completion("x", tokens_in=7)),
     ],
 )
-def test_completions_are_read(content: bytes, expected: Answer) -> None:
+def test_completions_are_read(content: bytes, expected: Completion) -> None:
     assert read_completion(content) == expected
 
 
@@ -95,7 +96,7 @@ def test_completions_are_read(content: bytes, expected: Answer) -> None:
 )  # fmt: skip
 def test_what_is_no_completion_is_a_passing_fault(content: bytes) -> None:
     outcome = read_completion(content)
-    assert isinstance(outcome, Fault)
+    assert isinstance(outcome, FailedAttempt)
     assert outcome.is_passing
     assert outcome.reason.startswith("HTTP 200 with")
 
@@ -103,11 +104,11 @@ def test_what_is_no_completion_is_a_passing_fault(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        (Answer("x", "stop"), None),
-        (Answer("x", "length"), "the answer was cut off at the largest number of tokens"),
-        (Answer("", "content_filter"), "the answer was held back by a content filter"),
-        (Answer("", refusal="I am sorry"), "the model would not answer: I am sorry"),
+        (Completion("x", "stop"), None),
+        (Completion("x", "length"), "the answer was cut off at the largest number of tokens"),
+        (Completion("", "content_filter"), "the answer was held back by a content filter"),
+        (Completion("", refusal="I am sorry"), "the model would not answer: I am sorry"),
     ],
 )
-def test_answers_that_are_not_to_be_read(answer: Answer, fault: str | None) -> None:
+def test_answers_that_are_not_to_be_read(answer: Completion, fault: str | None) -> None:
     assert answer.fault == fault

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.models.inspect_logs import _tokens, import_logs, read_log_folder, reason_text
+from reveal_bench.models.endpoints import reason_text
+from reveal_bench.models.inspect_logs import _tokens, import_logs, read_log_folder
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.running import ModelChoice, run_model
 from tests.models.conftest import Truth, playing

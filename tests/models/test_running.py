@@ -20,11 +20,10 @@ import pytest
 
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.evaluation.score import score_file
-from reveal_bench.models.asking import RunStoppedError
+from reveal_bench.models.endpoints import IN_A_ROW, RunStoppedError
 from reveal_bench.models.inspect_logs import import_logs
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Run, read_run
-from reveal_bench.models.run_monitor import IN_A_ROW
 from reveal_bench.models.running import ModelChoice, run_model
 from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing
@@ -347,7 +346,7 @@ def test_epochs_have_files_and_seeds_of_their_own(
         ({"model": " "}, "`model` must name a model"),
         ({"model": "gpt-5"}, "`model` must be provider/name"),
         ({"model": "m", "endpoint": "ftp://x"}, "`endpoint` must be an http or https URL"),
-        ({"model": "m", "endpoint": "https://k:s@x/v1"}, "`endpoint` must not hold a key"),
+        ({"model": "m", "endpoint": "https://k:s@x/v1"}, "`endpoint` must not contain a key"),
         ({"model": "m", "endpoint": "http://gpu.example/v1"}, "`endpoint` must be https when"),
         ({"model": "a/b", "max_connections": 0}, "`max_connections` must be a whole number of at least 1, got 0"),
         ({"model": "a/b", "attempt_timeout": 1.5}, "`attempt_timeout` must be a whole number"),

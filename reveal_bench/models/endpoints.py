@@ -1,0 +1,115 @@
+"""Rules for endpoints and their keys, shared by every client that asks a model.
+
+:mod:`reveal_bench.models.model_client` (text prompts of the curation) and :mod:`reveal_bench.models.running` (runs
+with images, through inspect_ai) follow the same rules. The caller always names the endpoint, because reports and images
+go there. Its key comes from :data:`KEY_VARIABLE` and goes nowhere else: not over plain http to another machine, not
+into a file or a message.
+
+A request is sent again if it broke or hung, or got status 408, 409, 429 or 5xx. The pause grows, and is at least what
+the endpoint asks for (:func:`retry_after`). :data:`IN_A_ROW` failed requests in a row stop a run
+(:class:`RunStoppedError`). A request refused by a content filter counts as answered, whatever its status, because the
+next one may pass (:func:`names_content_filter`). Times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+from reveal_bench.arguments import ArgumentError
+
+KEY_VARIABLE = "REVEAL_MODEL_KEY"
+"""Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+IN_A_ROW = 10
+"""Failed requests in a row that stop a run: the endpoint is down, or refuses the key or the model."""
+
+FILTERED = (400, 403, 422, 451)
+"""Statuses with which content filters are known to refuse a request."""
+CONTENT_FILTER = re.compile(
+    r"(?i)content[ _-]?(?:filter|polic|management polic|moderation)|safety (?:system|filter|polic)|\bflagged\b"
+    r"|(?:inappropriate|sensitive|prohibited|harmful|unsafe)[ _]content|data_?inspection_?failed|responsibleaipolicy"
+)
+"""Wording of such refusals by Azure, OpenAI, DashScope, OpenRouter and others, not all of which send a code."""
+
+LONGEST_REASON = 1000
+KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
+"""Endings of the variables that providers take keys from; :data:`KEY_VARIABLE` is one."""
+SHORTEST_KEY = 6
+SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
+
+
+class RunStoppedError(ValueError):
+    """The run stopped because requests are not answered at present; earlier answers are kept.
+
+    `status` is the HTTP status of the last response; None without a response.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raise ValueError unless `endpoint` is an http or https URL to which reports, images and the key may go."""
+    url = urlsplit(endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ArgumentError("endpoint", "must be an http or https URL", repr(endpoint))
+    if url.username or url.password:
+        raise ArgumentError("endpoint", f"must not contain a key. Put it in ${KEY_VARIABLE}")
+    if os.environ.get(KEY_VARIABLE) and url.scheme == "http" and url.hostname not in LOOPBACK:
+        rule = f"must be https when ${KEY_VARIABLE} is set: keys are not sent over plain http to another machine"
+        raise ArgumentError("endpoint", rule, repr(endpoint))
+
+
+def is_sealed(endpoint: str) -> bool:
+    """Return True if a proxy on the way cannot read what is sent: https to another machine."""
+    url = urlsplit(endpoint)
+    return url.scheme == "https" and url.hostname not in LOOPBACK
+
+
+def names_content_filter(status: int | None, message: str) -> bool:
+    """Return True if a content filter refused the request, judged by the wording since a code may be missing.
+
+    Examples
+    --------
+    >>> names_content_filter(400, "The response was filtered due to the content management policy.")
+    True
+    >>> names_content_filter(400, "Unknown parameter: 'temperature'.")
+    False
+    """
+    return status in FILTERED and CONTENT_FILTER.search(message) is not None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the pause that the endpoint asks for, in seconds; None if it asks for none."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "")
+        try:
+            seconds = float(text) * scale
+        except ValueError:
+            try:
+                date = parsedate_to_datetime(text)
+                seconds = (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+            except ValueError:
+                continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    return None
+
+
+def reason_text(reason: str) -> str:
+    """Return a reason in one line without keys and addresses, which endpoints and the SDK repeat in their messages."""
+    line = " ".join(reason.split())
+    keys = {value for name, value in os.environ.items() if name.endswith(KEY_VARIABLES) and len(value) >= SHORTEST_KEY}
+    for key in sorted(keys, key=len, reverse=True):
+        line = line.replace(key, "***")
+    for pattern, replacement in SECRETS:
+        line = pattern.sub(replacement, line)
+    return line[:LONGEST_REASON]
