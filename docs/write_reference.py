@@ -13,7 +13,7 @@ from typing import Any
 import reveal_bench
 from reveal_bench import api
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
-from reveal_bench.metrics.words import range_text
+from reveal_bench.metrics.scales import range_text
 
 __all__ = ["api_page", "metrics_page"]
 

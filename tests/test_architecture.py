@@ -31,6 +31,7 @@ BASE = {
     "arguments",
     "tables",
     "table_formats",
+    "words",
 }
 BELOW_MODELS = {"dataset", "evaluation", "predictions", "sources", "kinds", "metrics"} | BASE
 MAY_IMPORT: dict[str, set[str]] = {

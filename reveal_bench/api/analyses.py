@@ -22,9 +22,10 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_cases
 from reveal_bench.metrics.calibration import Binning
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.map_scores import TOLERANCE
-from reveal_bench.metrics.words import groups_text, interval_text, value_text
+from reveal_bench.metrics.scales import ends_text, groups_text, value_text
 from reveal_bench.saliency_maps.scores import MapRows
 from reveal_bench.saliency_maps.scores import score_maps as rows_of_maps
+from reveal_bench.words import interval_text, number_text, percent_interval, percent_number, with_interval
 
 if TYPE_CHECKING:
     from reveal_bench.reports.style import Illustration
@@ -80,11 +81,11 @@ class Confidence(ShownTables):
             {
                 "finding": one.finding,
                 "events": "" if one.finding == MACRO else f"{one.n_events} of {one.n}",
-                "Brier": f"{one.brier.value:.3f}",
-                "95 % interval": _interval(one.brier),
-                "excess": f"{100 * one.excess.value:+.1f}",
-                "its interval": _interval(one.excess, 100, 1),
-                "ECE": f"{100 * one.error:.1f}",
+                "Brier": number_text(one.brier.value),
+                "95 % interval": interval_text(one.brier.low, one.brier.high),
+                "excess": percent_number(one.excess.value, signed=True),
+                "its interval": percent_interval(one.excess.low, one.excess.high),
+                "ECE": percent_number(one.error),
             }
             for one in self.judged.calibration
         ]
@@ -131,10 +132,6 @@ class Confidence(ShownTables):
         from reveal_bench.reports.confidence import figures_of
 
         return figures_of(self.judged)
-
-
-def _interval(mean: Mean, scale: float = 1, decimals: int = 3) -> str:
-    return "" if mean.low != mean.low else f"({scale * mean.low:.{decimals}f} to {scale * mean.high:.{decimals}f})"
 
 
 def confidence(
@@ -213,7 +210,7 @@ class DetectorCurves(ShownTables):
         rows: dict[str, dict[str, str]] = {}
         for one in self.curves.bands:
             row = rows.setdefault(one.finding, {"finding": one.finding})
-            row[f"{one.false_alarms:g}"] = f"{100 * one.sensitivity:.1f}"
+            row[f"{one.false_alarms:g}"] = percent_number(one.sensitivity)
         return list(rows.values())
 
     @property
@@ -334,10 +331,7 @@ def _ends(name: str, mean: Mean) -> dict[str, float]:
 
 
 def _share_text(mean: Mean) -> str:
-    if mean.value != mean.value:
-        return "-"
-    ends = "" if mean.low != mean.low else f" ({100 * mean.low:.1f} to {100 * mean.high:.1f})"
-    return f"{100 * mean.value:.1f}{ends}"
+    return with_interval(percent_number(mean.value), percent_interval(mean.low, mean.high))
 
 
 def pixels(
@@ -403,7 +397,7 @@ class MapScores(Shown):
                 "metric": METRICS[one.metric].title,
                 "finding": one.finding,
                 "value": value_text(one.metric, one.value),
-                "95 % interval": interval_text(one.metric, one.low, one.high),
+                "95 % interval": ends_text(one.metric, one.low, one.high),
                 "n": groups_text(one.metric, one.n) if one.finding == MACRO else str(one.n),
             }
             for one in sorted(self.estimates, key=lambda one: one.finding != MACRO)  # stable

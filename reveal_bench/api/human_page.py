@@ -25,7 +25,7 @@ from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.words import value_text
+from reveal_bench.metrics.scales import value_text
 from reveal_bench.reports.beside_readers import (
     choose_cases,
     figure_of_curves,

@@ -23,6 +23,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.estimates import POOLED, code_ratings, estimate_agreement
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.words import interval_text, number_text
 
 AGREEMENT_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
 COLUMNS = ("reader", "case", "score", "patient", "finding")
@@ -89,8 +90,8 @@ class Agreement(Shown):
             | ({"finding": pair.finding} if has_findings else {})
             | {
                 "n": f"{pair.n:,}",
-                "value": "-" if math.isnan(pair.value) else f"{pair.value:.3f}",
-                "95 % interval": "-" if math.isnan(pair.low) else f"({pair.low:.3f} to {pair.high:.3f})",
+                "value": number_text(pair.value),
+                "95 % interval": interval_text(pair.low, pair.high),
             }
             for pair in self.pairs
         ]

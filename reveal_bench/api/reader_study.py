@@ -17,10 +17,10 @@ from reveal_bench.api.result_table import Shown
 from reveal_bench.api.scoring import ONE_REPLICATE, readings_kept, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.reader_reference import ReadingRow, readings_of
-from reveal_bench.metrics.words import p_text
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
 from reveal_bench.reader_studies.study import COLUMNS, beside_readers, figures_of, read_study
+from reveal_bench.words import count_text, interval_text, number_text, p_text
 
 _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
@@ -53,9 +53,9 @@ class ReaderStudyResult(Shown):
         found = self.analysis
         samples = f"readers {found.readers_are}, cases {found.cases_are}"
         shown = (
-            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {_counted(len(found.readers), 'reader')}"
+            f"{_MERITS.get(self.merit, self.merit.capitalize())} of {count_text(len(found.readers), 'reader')}"
             f"{'' if self.system is None else f' and {self.system}'} on "
-            f"{_counted(self.n_cases, 'case')} of {_counted(self.n_patients, 'patient')}{self._each()}, {samples}: "
+            f"{count_text(self.n_cases, 'case')} of {count_text(self.n_patients, 'patient')}{self._each()}, {samples}: "
             "95 % intervals "
             "after Obuchowski and Rockette"
         )
@@ -117,8 +117,8 @@ class ReaderStudyResult(Shown):
             p = row["p"]
             told = {
                 "modality": name,
-                "value": f"{row['value']:.3f}",
-                "95 % interval": "" if math.isnan(row["low"]) else f"({row['low']:.3f} to {row['high']:.3f})",
+                "value": number_text(row["value"]),
+                "95 % interval": interval_text(row["low"], row["high"]),
                 "SE": f"{row['error']:.4f}",
                 "df": freedom,
                 "p": "" if p is None else p_text(p),
@@ -129,10 +129,6 @@ class ReaderStudyResult(Shown):
 
 def _figures(found: Mapping[str, Any]) -> dict[str, float]:
     return {name: found[name] for name in ("value", "low", "high", "error", "freedom")}
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def readers(

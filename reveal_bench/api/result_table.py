@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.files import replacing
-from reveal_bench.metrics.words import p_text
+from reveal_bench.words import count_text, interval_text, number_text, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ class Shown(ABC):
         rows = self.rows_shown()
         lines = _aligned(rows[:_ROWS_IN_REPR])
         if len(rows) > _ROWS_IN_REPR:
-            lines.append(f"... and {_more(len(rows) - _ROWS_IN_REPR)}, in .table")
+            lines.append(f"... and {count_text(len(rows) - _ROWS_IN_REPR, 'more row')}, in .table")
         return "\n".join([self.caption, *lines])
 
     def _repr_html_(self) -> str:
@@ -108,7 +108,7 @@ class Shown(ABC):
             for row in rows[:_ROWS_IN_HTML]
         )
         left = len(rows) - _ROWS_IN_HTML
-        more = f"<p>and {_more(left)}, in <code>.table</code></p>" if left > 0 else ""
+        more = f"<p>and {count_text(left, 'more row')}, in <code>.table</code></p>" if left > 0 else ""
         caption = f"<caption style='text-align: left'>{html.escape(self.caption)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
@@ -183,14 +183,12 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
         told[name.replace("_", " ")] = p_text(value) if is_p else _figure(value)
         if f"{name}_low" in row:
             low, high = row[f"{name}_low"], row[f"{name}_high"]
-            told[" " * len(told)] = "" if low != low else f"({low:.3f} to {high:.3f})"
+            told[" " * len(told)] = interval_text(low, high)
     return told
 
 
 def _figure(value: Any) -> str:
-    if value is None or value != value:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return number_text(value) if value is None or isinstance(value, float) else str(value)
 
 
 def _text(value: Any) -> str:
@@ -202,10 +200,6 @@ def _text(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _more(n: int) -> str:
-    return f"{n:,} more {'row' if n == 1 else 'rows'}"
 
 
 def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:

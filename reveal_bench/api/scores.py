@@ -26,15 +26,8 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Interval, Resampling
-from reveal_bench.metrics.words import (
-    groups_text,
-    interval_text,
-    intervals_text,
-    n_text,
-    p_text,
-    scale_text,
-    value_text,
-)
+from reveal_bench.metrics.scales import ends_text, groups_text, intervals_text, scale_text, value_text
+from reveal_bench.words import count_text, p_text, part_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.localization.scoring import CaseRows
@@ -96,7 +89,7 @@ class Scores(Shown):
         """What was scored on what, how intervals were made, and whether the linter warns of anything."""
         report = self.scored.report
         n = sum(problem.severity == "warning" for problem in report.problems)
-        warned = f"; {n} warning{'s' * (n > 1)} of the linter: scored.report" if n else ""
+        warned = f"; {count_text(n, 'warning')} of the linter: scored.report" if n else ""
         scale = scale_text(one.metric for one in self.scored.estimates)
         declined = f"; {self.scored.answered.in_words}: `answered`" if self.scored.answered else ""
         how = intervals_text(self.scored.resampling)
@@ -111,8 +104,8 @@ class Scores(Shown):
                 "metric": METRICS[e.metric].title,
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
-                "95 % interval": interval_text(e.metric, e.low, e.high),
-                "n": groups_text(e.metric, e.n) if e.finding == MACRO else n_text(e.n, positives.get(e.finding)),
+                "95 % interval": ends_text(e.metric, e.low, e.high),
+                "n": groups_text(e.metric, e.n) if e.finding == MACRO else part_text(e.n, positives.get(e.finding)),
             }
             for e in ordered
         ]
@@ -165,9 +158,9 @@ class Subgroups(Shown):
                 "group": g.group,
                 "patients": str(g.n),
                 "value": value_text(g.metric, g.value),
-                "95 % interval": interval_text(g.metric, g.low, g.high),
+                "95 % interval": ends_text(g.metric, g.low, g.high),
                 "difference": value_text(g.metric, g.difference),
-                "its interval": interval_text(g.metric, g.difference_low, g.difference_high),
+                "its interval": ends_text(g.metric, g.difference_low, g.difference_high),
                 "p": p_text(g.p),
             }
             for g in self.groups
@@ -206,10 +199,10 @@ class AgainstReaders(Shown):
                 "reference": one.reference,
                 "n": str(one.n),
                 "value": value_text(one.metric, one.value),
-                "95 % interval": interval_text(one.metric, one.low, one.high),
+                "95 % interval": ends_text(one.metric, one.low, one.high),
                 "reader": "" if one.reader is None else value_text(one.metric, one.reader_value),
                 "difference": "" if one.reader is None else value_text(one.metric, one.difference),
-                "its interval": interval_text(one.metric, one.difference_low, one.difference_high),
+                "its interval": ends_text(one.metric, one.difference_low, one.difference_high),
                 "p": "" if one.reader is None else p_text(one.p),
             }
             for one in self.references

@@ -24,8 +24,9 @@ from reveal_bench.kinds.kind import Readings
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of
 from reveal_bench.metrics.intervals import Interval, Resampling
-from reveal_bench.metrics.words import groups_text, interval_text, p_text, plural_of, value_text
+from reveal_bench.metrics.scales import ends_text, groups_text, value_text
 from reveal_bench.predictions.files import prediction_file, prediction_files
+from reveal_bench.words import count_text, p_text, plural
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -93,7 +94,7 @@ class Comparisons(Shown):
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
             f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, {self.protocol['n_resamples']} "
-            f"resamples of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+            f"resamples of {plural(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
@@ -105,7 +106,7 @@ class Comparisons(Shown):
                 "A": value_text(c.metric, c.a),
                 "B": value_text(c.metric, c.b),
                 "decrease" if self.relative else "A - B": value_text(c.metric, c.value),
-                "95 % interval": interval_text(c.metric, c.low, c.high),
+                "95 % interval": ends_text(c.metric, c.low, c.high),
                 "p": p_text(c.p),
             }
             | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if isinstance(c, Judged) else {})
@@ -151,9 +152,9 @@ class Ranking(Shown):
         """How many systems were ranked on what, and how."""
         n, place = len(self.ranked), next(iter(self.scored.values())).place
         return (
-            f"{n} system{'s' * (n > 1)} on {place}: macro over "
+            f"{count_text(n, 'system')} on {place}: macro over "
             f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals ({_interval_kinds(self.ranked)}), "
-            f"{self.protocol['n_resamples']} resamples of {plural_of(self.protocol['unit'])}, "
+            f"{self.protocol['n_resamples']} resamples of {plural(self.protocol['unit'])}, "
             f"seed {self.protocol['seed']}"
         )
 
@@ -166,7 +167,7 @@ class Ranking(Shown):
                 "95 % ranks": f"{one.rank_low} to {one.rank_high}",
                 "tier": str(one.tier),
                 METRICS[one.metric].title: value_text(one.metric, one.value),
-                "95 % interval": interval_text(one.metric, one.low, one.high),
+                "95 % interval": ends_text(one.metric, one.low, one.high),
             }
             for one in self.ranked
         ]

@@ -30,6 +30,7 @@ from reveal_bench.evaluation.shapes import (
 )
 from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.words import percent_text
 
 if TYPE_CHECKING:
     from reveal_bench.reports.style import Illustration
@@ -73,7 +74,7 @@ class Shapes(ShownTables):
             own = [shape for shape in self.shapes if shape.finding == finding]
             if own:
                 row = {"finding": finding, "n": str(len(own)), "polygons": f"{_median(own, 'polygons'):g}"}
-                row |= {"components": f"{_median(own, 'components'):g}", "size": f"{100 * _median(own, 'size'):.1f} %"}
+                row |= {"components": f"{_median(own, 'components'):g}", "size": percent_text(_median(own, "size"))}
                 row |= {name: f"{_median(own, name):.2f}" for name in ("elongation", "irrectangularity")}
                 rows.append(row)
         return rows

@@ -19,6 +19,7 @@ import typer
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import AllowMissing, AsJson, PredictionFile
 from reveal_bench.files import file_sha256
+from reveal_bench.words import with_interval
 
 if TYPE_CHECKING:
     from reveal_bench.cli.client import Progress, Server
@@ -273,8 +274,8 @@ def _show_receipt(receipt: Any) -> None:
     figures = receipt["released"].get("figures")
     for figure in filter(lambda one: isinstance(one, dict), figures if isinstance(figures, list) else []):
         metric, finding, value, low, high = (_plain(figure.get(name)) for name in FIGURE)
-        interval = "" if "None" in (low, high) else f"  ({low} to {high})"
-        typer.echo(f"  {metric:<16} {finding:<28} {value}{interval}")
+        interval = "" if "None" in (low, high) else f"{low} to {high}"
+        typer.echo(f"  {metric:<16} {finding:<28} {with_interval(value, interval)}")
 
 
 def _plain(text: object) -> str:

@@ -20,6 +20,7 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.build import cores
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, tasks_of
 from reveal_bench.cli.output import AsJson, Folder
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from reveal_bench.dataset.hub import Publication, Published
@@ -199,12 +200,8 @@ def _show(publication: Publication) -> None:
         n_files[place] += 1
         n_bytes[place] += (publication.folder / name).stat().st_size
     for place, count in n_files.items():
-        typer.echo(f"  {place:<24} {_files(count):>12} {_size(n_bytes[place]):>10}")
-    typer.echo(f"  {'in all':<24} {_files(len(publication.files)):>12} {_size(publication.n_bytes):>10}")
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file" + ("s" if count != 1 else "")
+        typer.echo(f"  {place:<24} {count_text(count, 'file'):>12} {_size(n_bytes[place]):>10}")
+    typer.echo(f"  {'in all':<24} {count_text(len(publication.files), 'file'):>12} {_size(publication.n_bytes):>10}")
 
 
 def _size(n_bytes: float) -> str:
@@ -228,7 +225,7 @@ def _send(publication: Publication, token: str | None, message: str | None) -> P
 
     with terminal.progress("uploading") as progress:
         published = hub.send(publication, token=token, message=message, progress=progress)
-    counts = f"{_files(published.n_uploaded)} uploaded, {published.n_unchanged:,} unchanged"
+    counts = f"{count_text(published.n_uploaded, 'file')} uploaded, {published.n_unchanged:,} unchanged"
     if published.n_removed:
         counts += f", {published.n_removed:,} removed"
     typer.echo(f"{published.url} at {published.commit[:12]}: {counts}")

@@ -115,7 +115,8 @@ def print_scores(
     """
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
-    from reveal_bench.metrics.words import groups_text, interval_text, n_text, value_text
+    from reveal_bench.metrics.scales import estimate_text, groups_text
+    from reveal_bench.words import part_text
 
     by_finding = [e for e in estimates if e.finding != POOLED]
     first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
@@ -124,14 +125,12 @@ def print_scores(
              if (own := _other_n(by_finding, metric, n))}  # fmt: skip
     cells = {}
     for e in by_finding:
-        if e.n == 0:
-            cells[e.finding, e.metric] = ("-", "")
-            continue
-        note = "" if e.n == n[e.finding] or e.metric in alike else f" n={e.n}"  # rows undefined for this metric alone
-        cells[e.finding, e.metric] = (value_text(e.metric, e.value), f"{interval_text(e.metric, e.low, e.high)}{note}")
+        note = "" if e.n in (0, n[e.finding]) or e.metric in alike else f" n={e.n}"
+        cells[e.finding, e.metric] = estimate_text(e.metric, e.value, e.low, e.high) + note
     held = positives or {}
     counts = {
-        name: groups_text(first, count) if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()
+        name: groups_text(first, count) if name == MACRO else part_text(count, held.get(name))
+        for name, count in n.items()
     }
     _print_grid(cells, counts, caption, alike, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
@@ -151,15 +150,16 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     """The figures over all labels, and the macro of the first metric in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
-    from reveal_bench.metrics.words import groups_text
+    from reveal_bench.metrics.scales import estimate_text, groups_text
 
-    rows = [(METRICS[e.metric].title, _with_interval(e), str(e.n)) for e in pooled]
+    rows = [(METRICS[e.metric].title, estimate_text(e.metric, e.value, e.low, e.high), str(e.n)) for e in pooled]
     for name, part in strata.items():
         macros = [e for e in part if e.finding == MACRO]
         macro = macros[0]
         sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]  # figures over all of its cases
         n = str(max(sizes)) if sizes else groups_text(macro.metric, macro.n)
-        rows.append((f"{METRICS[macro.metric].title}, macro; {name}", _with_interval(macro), n))
+        score = estimate_text(macro.metric, macro.value, macro.low, macro.high)
+        rows.append((f"{METRICS[macro.metric].title}, macro; {name}", score, n))
     if not rows:
         return
     heads = ["over all labels"] * bool(pooled) + ["in a stratum"] * bool(strata)
@@ -170,24 +170,16 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     _console().print(table)
 
 
-def _with_interval(e: Estimate) -> str:
-    from reveal_bench.metrics.words import interval_text, value_text
-
-    return "-" if e.n == 0 else f"{value_text(e.metric, e.value)} {interval_text(e.metric, e.low, e.high)}"
-
-
 def print_released(document: dict[str, Any]) -> None:
     """The figures that a leaderboard released for a submission, in the same form."""
-    from reveal_bench.metrics.words import interval_text, value_text
+    from reveal_bench.metrics.scales import estimate_text
 
     figures = document["score"]["figures"]
     cells = {}
     counts: dict[str, str] = {}
     for figure in figures:
-        ends = [figure["low"], figure["high"]]
-        metric = figure["metric"]
-        interval = "" if None in ends else interval_text(metric, *ends, decimals=0)
-        cells[figure["finding"], metric] = (value_text(metric, figure["value"], decimals=0), interval)
+        numbers = figure["value"], figure["low"], figure["high"]
+        cells[figure["finding"], figure["metric"]] = estimate_text(figure["metric"], *numbers, decimals=0)
         counts.setdefault(figure["finding"], figure["n"])
     # As the benchmark orders its findings, after the averages: some may have a figure of a later metric alone
     places = {finding: i for i, finding in enumerate(document["score"]["shown"])}
@@ -198,14 +190,14 @@ def print_released(document: dict[str, Any]) -> None:
 
 
 def _print_grid(
-    cells: dict[tuple[str, str], tuple[str, str]],
+    cells: dict[tuple[str, str], str],
     counts: dict[str, str],
     caption: str,
     others: Mapping[str, int] = {},
     *,
     wide: bool = False,
 ) -> None:
-    """Cells (value, interval) by (finding, metric): as many metrics as the terminal has room for, unless `wide`.
+    """Cells by (finding, metric): as many metrics as the terminal has room for, unless `wide`.
 
     `others` are cases behind the metrics for which they are not `counts`.
     """
@@ -217,10 +209,7 @@ def _print_grid(
     metrics = list(dict.fromkeys(metric for _, metric in cells))
     titles = {metric: METRICS[metric].title if metric in METRICS else metric for metric in metrics}
     titles |= {metric: f"{titles[metric]}, n={own}" for metric, own in others.items()}
-    columns = {
-        metric: [" ".join(filter(None, cells.get((finding, metric), ("-",)))) for finding in counts]
-        for metric in metrics
-    }
+    columns = {metric: [cells.get((finding, metric), "-") for finding in counts] for metric in metrics}
     console = _console(wide=wide)
     distinct = [
         m
@@ -288,7 +277,8 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
     from reveal_bench.evaluation.compare import Judged
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
-    from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
+    from reveal_bench.metrics.scales import ends_text, groups_text, value_text
+    from reveal_bench.words import p_text
 
     judged = ["verdict"] * any(isinstance(c, Judged) for c in comparisons)
     names = [name for name in ("n", "A", "B", what, "95 % interval", "p", *judged) if name not in left_out]
@@ -305,7 +295,7 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
             "A": value_text(c.metric, c.a),
             "B": value_text(c.metric, c.b),
             what: value_text(c.metric, c.value),
-            "95 % interval": interval_text(c.metric, c.low, c.high),
+            "95 % interval": ends_text(c.metric, c.low, c.high),
             "p": p_text(c.p),
             "verdict": c.verdict.word if isinstance(c, Judged) else "",
         }

@@ -189,7 +189,7 @@ def score(
     """Score a prediction file locally: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
     from reveal_bench.api.result_table import FigureTable
-    from reveal_bench.metrics.words import intervals_text, scale_text
+    from reveal_bench.metrics.scales import intervals_text, scale_text
 
     if (compat is None) != (tables is None):
         raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
@@ -498,7 +498,7 @@ def metrics(
 ) -> None:
     """List every metric: range, direction, when it is undefined, formula and source."""
     from reveal_bench.metrics import FAMILIES, METRICS
-    from reveal_bench.metrics.words import range_text
+    from reveal_bench.metrics.scales import range_text
 
     unknown = [name for name in names or () if name not in METRICS]
     if unknown:

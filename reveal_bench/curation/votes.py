@@ -32,6 +32,7 @@ from reveal_bench.findings import hint
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_labels import labels_of_cell
 from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_table
+from reveal_bench.words import count_text
 
 COLUMNS = {name: name for name in ("study", "reader", "answer", "comment", "labels")}
 """Field -> column, unless told otherwise; the last two may be missing."""
@@ -296,7 +297,7 @@ def _missing_text(votes: Sequence[Vote], first: Sequence[Assignment], n_given_up
     wanted = Counter(one.study_id for one in first)
     lacking = {study: n - there[study] for study, n in wanted.items() if n > there[study]}
     tally = Counter(there[study] for study in lacking)
-    parts = ", ".join(f"{tally[n]:,} with {n} vote{'s' * (n != 1)}" for n in sorted(tally))
+    parts = ", ".join(f"{tally[n]:,} with {count_text(n, 'vote')}" for n in sorted(tally))
     named = ", ".join(sorted(lacking)[:3])
     given_up = f"; {n_given_up:,} readings were given up" if n_given_up else ""
     return (

@@ -34,6 +34,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.hub_tasks import hub_metrics, hub_task
 from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.metrics import METRICS
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -241,10 +242,11 @@ def render_card(
 
 def private_card(benchmark: Benchmark, *, configs: Sequence[Config], n_rows: int) -> str:
     """Text of the ``README.md`` of a private holdout of `n_rows` images, studies or tasks."""
+    n_references = count_text(n_rows, KINDS[benchmark.kind].unit)
     body = f"""
 # PRIVATE: holdout references of {benchmark.title}
 
-The references of {_count(n_rows, benchmark.kind)}, without pixels. **Never publish this folder**, never copy it into
+The references of {n_references}, without pixels. **Never publish this folder**, never copy it into
 a public one, and show of it nothing but what the leaderboard releases. Scores are computed from it by
 `reveal-bench score FILE FOLDER --split holdout` or by the leaderboard's worker.
 """
@@ -286,12 +288,6 @@ def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
         "source_datasets": ["original"],
         "tags": [*block.get("tags", ()), "synthetic"],
     }
-
-
-def _count(n: int, kind: str) -> str:
-    unit = KINDS[kind].unit
-    plural = "studies" if unit == "study" else f"{unit}s"
-    return f"{n:,} {unit if n == 1 else plural}"
 
 
 def _notice(synthetic: bool) -> str:
@@ -336,8 +332,8 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
     verb = "is" if n_holdout == 1 else "are"
     disclosure = KINDS[kind].questions.manifest_disclosure(asks)
     return (
-        f"{_count(n_holdout, kind)} {verb} a private holdout, divided from the released ones by patient: in the "
-        f"manifest{inputs}; the references are with the maintainer alone. {disclosure}"
+        f"{count_text(n_holdout, KINDS[kind].unit)} {verb} a private holdout, divided from the released ones by "
+        f"patient: in the manifest{inputs}; the references are with the maintainer alone. {disclosure}"
     )
 
 

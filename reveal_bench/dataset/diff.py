@@ -22,6 +22,7 @@ from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, open_folder, re
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Row
 from reveal_bench.masks import Rle, decode_mask
+from reveal_bench.words import count_text
 
 SHOWN = 20
 """Ids or changes of one sort that the text names one by one."""
@@ -359,14 +360,10 @@ def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
 
 def _rows_text(before: int | None, after: int | None) -> str:
     if before is None:
-        return f"new, {_rows(after or 0)}"
+        return f"new, {count_text(after or 0, 'row')}"
     if after is None:
-        return f"gone, it had {_rows(before)}"
-    return f"{before:,} -> {_rows(after)}"
-
-
-def _rows(n: int) -> str:
-    return f"{n:,} row" + ("s" if n != 1 else "")
+        return f"gone, it had {count_text(before, 'row')}"
+    return f"{before:,} -> {count_text(after, 'row')}"
 
 
 def _column_text(name: str, before: str | None, after: str | None) -> str:

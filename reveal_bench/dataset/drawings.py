@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reveal_bench.masks import BoolMask, Rle, decode_mask, pack_masks, shrink_mask
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -51,8 +52,7 @@ class Drawing:
     def what(self) -> str:
         """Such as "mask, 2 points"."""
         counts = (("mask", len(self.rles)), ("box", 0 if self.rles else len(self.boxes)), ("point", len(self.points)))
-        plural = {"mask": "masks", "box": "boxes", "point": "points"}
-        return ", ".join(name if n == 1 else f"{n} {plural[name]}" for name, n in counts if n)
+        return ", ".join(name if n == 1 else count_text(n, name) for name, n in counts if n)
 
 
 def draw_layer(

@@ -31,6 +31,7 @@ from reveal_bench.dataset.hub_checks import Progress, Publication, PublishRefuse
 from reveal_bench.dataset.hub_repository import HubError, ParentMovedError, RemoteFile, Repository, State, hub_errors
 from reveal_bench.files import FOLDER_INFO
 from reveal_bench.sources.source import Problem
+from reveal_bench.words import count_text
 
 __all__ = [
     "HubError",
@@ -121,7 +122,7 @@ def check_repository(
         if changed or removed:
             files = sorted({*changed, *removed})
             rule = f"must name this content, but {tag} names another, and tags never move: build a new version"
-            got = f"{len(files)} other file" + ("s" if len(files) > 1 else "") + f", {', '.join(files[:3])}"
+            got = f"{count_text(len(files), 'other file')}, {', '.join(files[:3])}"
             problems.append(Problem(repository.url, None, "tag", rule, got))
     if problems:
         raise _refused(publication, problems)
@@ -152,7 +153,7 @@ def _released_problems(repository: Repository, publication: Publication, state: 
                 f"must not hold what was private in {tag}: build with `previous` and `previous_holdout`,"
                 " or publish with `retire_holdout` if its holdout is retired"
             )
-            count = f"{len(released)} such row" + ("s" if len(released) > 1 else "")
+            count = count_text(len(released), "such row")
             problems.append(Problem(public[released[0]], released[0], "split", rule, count))
     return problems
 

@@ -46,6 +46,7 @@ from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.sources.source import Problem
+from reveal_bench.words import count_text
 
 
 def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> Iterator[Problem]:
@@ -84,7 +85,7 @@ def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Pro
         return  # a damaged file, which `validate_folder` names
     for column, n_rows in sorted(counts.items()):
         text = "must be empty in a split whose references are private"
-        yield Problem(table.name, None, column, text, f"a value in {n_rows:,} row" + ("s" if n_rows > 1 else ""))
+        yield Problem(table.name, None, column, text, f"a value in {count_text(n_rows, 'row')}")
 
 
 def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> Iterator[Problem]:
@@ -135,7 +136,7 @@ class PublishRefusedError(ValueError):
         shown = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
             shown.append(f"... and {len(self.problems) - SHOWN} more")
-        count = f"{len(self.problems)} reason" + ("s" if len(self.problems) != 1 else "")
+        count = count_text(len(self.problems), "reason")
         super().__init__("\n".join([f"{what} is not published, for {count}:", *shown]))
 
 

@@ -28,7 +28,8 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.words import p_text, value_text
+from reveal_bench.metrics.scales import value_text
+from reveal_bench.words import p_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.predictions.report import LintProblem, LintReport
 from reveal_bench.version import __version__
+from reveal_bench.words import count_text, percent_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -69,8 +70,7 @@ class Answered:
     @property
     def in_words(self) -> str:
         """How much was answered, such as "coverage 90.0 %, 12 questions declined"."""
-        declined = f"{self.n_abstained:,} question{'s' * (self.n_abstained > 1)} declined"
-        return f"coverage {100 * self.coverage:.1f} %, {declined}"
+        return f"coverage {percent_text(self.coverage)}, {count_text(self.n_abstained, 'question')} declined"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from reveal_bench.files import parse_json
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.words import plural_of
+from reveal_bench.words import plural
 
 METHODS = {
     "jackknife": "jackknife",
@@ -114,7 +114,7 @@ class Figure:
         """How the interval was made, in words."""
         recipe = self.recipe
         kind = recipe.get("i", "percentile")
-        unit = plural_of(recipe.get("unit", "unit"))
+        unit = plural(recipe.get("unit", "unit"))
         if kind == "shown":
             return f"{METHODS[kind]}, with whole {unit}"
         if self.n_resamples is None:

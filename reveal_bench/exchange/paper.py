@@ -10,6 +10,7 @@ import re
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.facts import Figure, Result
+from reveal_bench.words import with_interval
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
@@ -65,8 +66,9 @@ def latex_table(result: Result, metric: str | None = None) -> str:
     """
     figure = result.headline(metric)
     ends = result.interval(figure)
-    interval = "" if ends is None else f" (${ends[0]}$ to ${ends[1]}$)"
-    cells = (escape_latex(_model(result)), f"${result.shown(figure)[0]}${interval}", escape_latex(figure.count))
+    value = f"${result.shown(figure)[0]}$"
+    score = with_interval(value, "" if ends is None else f"${ends[0]}$ to ${ends[1]}$")
+    cells = (escape_latex(_model(result)), score, escape_latex(figure.count))
     notes = [escape_latex(note) for note in _notes(result, figure)]
     if figure.signature is not None:
         notes.append(rf"Signature \texttt{{{escape_latex(figure.signature)}}}")
@@ -92,8 +94,8 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
     """A table of one row; otherwise as :func:`latex_table`."""
     figure = result.headline(metric)
     ends = result.interval(figure)
-    interval = "" if ends is None else f" ({' to '.join(ends)})"
-    cells = (escape_markdown(_model(result)), f"{result.shown(figure)[0]}{interval}", escape_markdown(figure.count))
+    score = with_interval(result.shown(figure)[0], "" if ends is None else " to ".join(ends))
+    cells = (escape_markdown(_model(result)), score, escape_markdown(figure.count))
     notes = [escape_markdown(note) for note in _notes(result, figure)]
     if figure.signature is not None:
         notes.append(f"Signature {_code(figure.signature)}")

@@ -128,11 +128,6 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def percent(n: int, of: int) -> str:
-    """The share of `n` in words; empty of none."""
-    return f"{100 * n / of:.1f} %" if of else ""
-
-
 def mean_score(scores: Counter[int]) -> str:
     """Mean and number of scores in words."""
     n = sum(scores.values())

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from reveal_bench.words import count_text
+
 Severity = Literal["error", "warning"]
 
 _SHOWN_CHARACTERS = 80
@@ -193,7 +195,7 @@ class LintReport:
         if any(problem.rule in converted for problem in self.problems):
             lines.append(_CONVERT)
         verdict = "accepted" if self.ok else "refused"
-        read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
+        read = count_text(self.n_entries, "prediction")
         read += f", {len(self.abstained)} declined" if self.abstained else ""
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
         if statistics:
@@ -211,15 +213,14 @@ def told_by_rule(problems: Sequence[LintProblem], file_format: str) -> list[str]
     for problem in problems:
         same.setdefault((problem.severity, problem.rule, _FIELD.split(problem.field, 1)[0]), []).append(problem)
     return [
-        one.told(file_format) + (f"  ({len(others) + 1:,} such {one.severity}s)" if others else "")
+        one.told(file_format) + (f"  ({count_text(len(others) + 1, f'such {one.severity}')})" if others else "")
         for one, *others in same.values()
     ]
 
 
 def verdict_of(n_errors: int, n_warnings: int) -> str:
     """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
-    counts = [(n_errors, "error"), (n_warnings, "warning")]
-    return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+    return f"{count_text(n_errors, 'error')}, {count_text(n_warnings, 'warning')}"
 
 
 def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:

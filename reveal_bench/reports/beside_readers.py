@@ -25,7 +25,6 @@ from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (
     INK,
     NARROW,
-    NBSP,
     Illustration,
     check_extra,
     new_figure,
@@ -36,6 +35,7 @@ from reveal_bench.reports.style import (
     width_of,
 )
 from reveal_bench.tables import read_table
+from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

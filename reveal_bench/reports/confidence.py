@@ -15,13 +15,13 @@ from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (
     DASHED,
     INK,
-    NBSP,
     RULE,
     SOFT,
     Illustration,
     check_extra,
     paints,
 )
+from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

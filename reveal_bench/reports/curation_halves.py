@@ -11,8 +11,9 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.reports.curation_data import Curated
 from reveal_bench.reports.figures import Bar, Point, bars, dots
 from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Tables, Text, section
-from reveal_bench.reports.style import NBSP, Illustration, number, share
+from reveal_bench.reports.style import Illustration, number, share
 from reveal_bench.sources.mapping import VOCABULARIES
+from reveal_bench.words import NBSP, count_text, p_text
 
 RELEASED, HOLDOUT = HALVES
 KINDS = ("Released", "Holdout")
@@ -160,7 +161,7 @@ def p_value(value: float | None) -> str:
     """With three digits."""
     if value is None:
         return "not tested"
-    return "< 0.001" if value < 0.001 else number(value)
+    return p_text(value)
 
 
 def column_name(name: str) -> str:
@@ -197,7 +198,7 @@ def _not_balanced(curated: Curated) -> str:
             f" The {n_added:,} studies that came in were halved by one random draw ({added[RELEASED]:,} released,"
             f" {added[HOLDOUT]:,} holdout). Neither they nor the halves as they are now were tested."
         ) if min(added.values()) else (
-            f" All that came in, {n_added:,} {'study' if n_added == 1 else 'studies'} of one patient, went to the"
+            f" All that came in, {count_text(n_added, 'study')} of one patient, went to the"
             " holdout. The halves as they are now were not tested."
         )  # fmt: skip
     return words

@@ -28,7 +28,8 @@ from reveal_bench.metrics.jackknife import Z
 from reveal_bench.reports.figures import Bar, bars
 from reveal_bench.reports.films import Chosen, Example, example, view_in_words
 from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
-from reveal_bench.reports.style import NBSP, Illustration, check_extra, interval_of
+from reveal_bench.reports.style import Illustration, check_extra, interval_of
+from reveal_bench.words import share_text, typeset
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -54,14 +55,14 @@ class Share:
     @property
     def short(self) -> str:
         """Such as ``187 · 28.0 %``."""
-        return f"{self.n:,}" + (f" · {100 * self.value:.1f}{NBSP}%" if self.of else "")
+        return f"{self.n:,}" + (f" · {typeset(share_text(self.n, self.of))}" if self.of else "")
 
     @property
     def text(self) -> str:
         """Such as ``187 of 668, 28.0 % (24.7 to 31.5)``."""
         if not self.of:
             return "0 of 0"
-        return f"{self.n:,} of {self.of:,}, {100 * self.value:.1f} % ({interval_of(*self.interval)})"
+        return f"{self.n:,} of {self.of:,}, {share_text(self.n, self.of)} ({interval_of(*self.interval)})"
 
 
 def wilson_interval(n: int, of: int) -> tuple[float, float]:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.reports.style import NBSP, NOTHING, Illustration, check_extra, plain
+from reveal_bench.reports.style import NOTHING, Illustration, check_extra, plain
+from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -19,6 +19,7 @@ from reveal_bench.reports.heat import answered_cells
 from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.run_hits import HitRun
 from reveal_bench.reports.style import NOTHING, percent
+from reveal_bench.words import count_text
 
 TOP = (1, 2, 5)
 """How many of a run's commonest cells are counted together."""
@@ -83,7 +84,7 @@ def top_cells_table(counts: Mapping[str, Counter[str]]) -> Table:
             (label, f"{cells.total():,}", f"{len(cells):,}", ", ".join(names) or NOTHING, *map(percent, shares))
         )
         plain += [(label, k, " ".join(names[:k]), share, cells.total()) for k, share in zip(TOP, shares, strict=True)]
-    head = ("Run", "Answers", "Different cells", "Commonest first", *(f"In {k} cell{'s' * (k > 1)}" for k in TOP))
+    head = ("Run", "Answers", "Different cells", "Commonest first", *(f"In {count_text(k, 'cell')}" for k in TOP))
     caption = (
         "Share of a run's answers, of all findings and epochs, in its commonest cells. Paper 000 found 96.7 % of "
         "MedGemma’s answers at a temperature of 0 in two cells."

@@ -20,7 +20,7 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.words import intervals_text
+from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.run_folder import Exchange, Run
 from reveal_bench.reports.figures import Point, dots

@@ -17,7 +17,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.words import intervals_text, plural_of
+from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.reports.figures import (
     COLUMNS_ABREAST,
@@ -43,6 +43,7 @@ from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.run_tables import errors_table, heat_rows, means_table, rates_table
 from reveal_bench.reports.runs import World, short_names
 from reveal_bench.reports.style import Illustration, Paint, interval_of, paints, percent
+from reveal_bench.words import count_text, plural
 
 
 @dataclass
@@ -218,10 +219,10 @@ class HitReport(RunReport):
         chance = scores.estimates(self.core[0], chance=True)[MACRO].value
         grid = scores.runs[self.core[0]].grid
         return (
-            f"{len(scores.runs)} run{'s' * (len(scores.runs) != 1)} located {len(scores.findings)} pathologies in "
+            f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
             f"{world.title} {world.info.version}, split {world.split}: {n_questions:,} questions with a reference on "
             f"{len(world.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
-            f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. Brackets hold "
+            f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )
 
@@ -262,7 +263,7 @@ def _method_words(scores: Scores, world: World) -> list[str]:
         + (" A run of several epochs has, for each question, the mean of its epochs." if several else ""),
         "The chance level of an image is the share of its cells that would be hits; of a pathology, the mean over its "
         "images.",
-        f"Brackets hold {intervals_text(draw)}, of scores and of differences, which are paired by patient. "
+        f"In parentheses: {intervals_text(draw)}, of scores and of differences, which are paired by patient. "
         f"Standard deviations are those of means when patients, all {n_patients:,} of the split, are resampled with "
         f"replacement {draw.n_resamples:,} times (seed {draw.seed}).",
         "Errors were categorized on frontal images: full hit, as above; partial hit, a cell that the reference touches "
@@ -314,7 +315,7 @@ def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
 def _spread(scores: Scores) -> str:
     draw = scores.resampling
     return (
-        f"Error bars: standard deviation over {draw.n_resamples:,} bootstrap resamples of {plural_of(draw.unit)} "
+        f"Error bars: standard deviation over {draw.n_resamples:,} bootstrap resamples of {plural(draw.unit)} "
         f"(seed {draw.seed})."
     )
 
@@ -418,7 +419,7 @@ def _behind(picture: AveragePicture) -> str:
         return "The folder holds no pictures: plain background."
     if picture.pixels is None:
         return f"Fewer than {FEW} patients: plain background, as an average could show one of them."
-    return f"Average of {picture.n} frontal image{'s' * (picture.n != 1)} only." if picture.n_patients < FEW else ""
+    return f"Average of {count_text(picture.n, 'frontal image')} only." if picture.n_patients < FEW else ""
 
 
 def _heat_caption(grid: Grid, picture: AveragePicture) -> str:

@@ -19,6 +19,7 @@ from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_tables import costs_table, published_parts, runs_table
 from reveal_bench.reports.runs import Progress, ReportRun, World
 from reveal_bench.reports.style import Illustration, missing_glyphs
+from reveal_bench.words import count_text
 
 PAGE = "report.html"
 FIGURES, TABLES = "figures", "tables"
@@ -68,7 +69,7 @@ class RunReport:
             self.run_section(),
             Section("methods", "Methods", self.methods()),
         ]
-        title = f"{self.what} on {world.title}: {len(self.runs)} run{'s' * (len(self.runs) != 1)} compared"
+        title = f"{self.what} on {world.title}: {count_text(len(self.runs), 'run')} compared"
         made = f"{info.benchmark} {info.version}, split {world.split}; reveal-bench {reveal_bench.__version__}."
         notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * info.synthetic
         notices.append(Note("Not for clinical use."))

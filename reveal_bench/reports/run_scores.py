@@ -21,13 +21,14 @@ from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.metrics.words import intervals_text
+from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.reports.detection import figures_of
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text, leading
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
+from reveal_bench.words import count_text, p_text
 
 
 @dataclass
@@ -248,7 +249,7 @@ class ScoreReport(RunReport):
         )
         world = self.world
         return (
-            f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} answered for {len(self.groups)} findings in "
+            f"{count_text(len(self.runs), 'run')} answered for {len(self.groups)} findings in "
             f"{world.title} {world.info.version}, split {world.split}: {len(world.records):,} "
             f"{world.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {told}."
         )
@@ -337,5 +338,5 @@ def _told(one: Comparison | None) -> str:
     if one is None or math.isnan(one.value):
         return NOTHING
     if METRICS[one.metric].high > 1:
-        return f"{one.value:+.2f}\n{one.low:+.2f} to {one.high:+.2f}\np = {one.p:.3f}"
-    return f"{signed(one.value)}\n{signed(one.low)} to {signed(one.high)}\np = {one.p:.3f}"
+        return f"{one.value:+.2f}\n{one.low:+.2f} to {one.high:+.2f}\np = {p_text(one.p)}"
+    return f"{signed(one.value)}\n{signed(one.low)} to {signed(one.high)}\np = {p_text(one.p)}"

@@ -34,13 +34,14 @@ from reveal_bench.reports.run_errors import CATEGORIES, Share
 from reveal_bench.reports.run_hits import Scores
 from reveal_bench.reports.runs import ReportRun, World
 from reveal_bench.reports.style import NOTHING, interval_of, signed
+from reveal_bench.words import percent_number, typeset
 
 OWN = "this report"
 """In the place of a paper."""
 
 
 def _percent(value: float) -> str:
-    return NOTHING if math.isnan(value) else f"{100 * value:.1f}"
+    return typeset(percent_number(value))
 
 
 def _both(estimate: Estimate) -> str:

@@ -22,6 +22,17 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.words import (
+    NBSP,
+    interval_text,
+    number_text,
+    percent_interval,
+    percent_number,
+    percent_text,
+    typeset,
+    with_interval,
+)
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -33,7 +44,6 @@ LINE = 3.4
 DPI = 200
 INK, SOFT, RULE, PANEL = "#16202b", "#4c5a69", "#d5dce3", "#f1f4f7"
 DASHED = (0, (2.2, 1.2))
-NBSP = "\u00a0"
 NOTHING = "–"
 _COLOURS = ("#0b4f48", "#e0792f", "#8fd0c6", "#8a2f55", "#f6e08a", "#17305e")
 DARK = ("#0b4f48", "#8a2f55", "#17305e")
@@ -276,38 +286,33 @@ def columns_for(n: int, most: int) -> int:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with its digits and a true minus; "undefined" without one."""
-    if value is None or value != value:
-        return "undefined"
-    shown = f"{value:,.{digits}f}"
-    return (shown if float(shown.replace(",", "")) else shown.removeprefix("-")).replace("-", "−")
+    """Return a number for a page; "undefined" without one."""
+    return "undefined" if value is None or math.isnan(value) else typeset(number_text(value, digits))
 
 
 def interval(estimate: Mapping[str, Any], digits: int = 3, *, scale: float = 1.0) -> str:
-    """`value`, `low` and `high`, times `scale`, as papers print them: 0.484 [0.440, 0.524].
+    """Return a value with its interval, both times `scale`, for a page.
 
-    An interval without width is not one: every replicate had the same value, and nothing tells how sure it is.
+    A zero-width interval is not printed: every replicate had the same value, so it says nothing about certainty.
 
     Examples
     --------
-    >>> interval({"value": 1.0, "low": 1.0, "high": 1.0}, 2)
-    '1.00 (no spread)'
+    >>> interval({"value": 0.484, "low": 0.44, "high": 0.524}), interval({"value": 1.0, "low": 1.0, "high": 1.0}, 2)
+    ('0.484 (0.440 to 0.524)', '1.00 (no spread)')
     """
     value, low, high = (None if estimate[end] is None else scale * estimate[end] for end in ("value", "low", "high"))
-    if value is None or low is None or high is None:
-        return number(value, digits)
-    if low == high:
-        return f"{number(value, digits)} (no spread)"
-    return f"{number(value, digits)} [{number(low, digits)},{NBSP}{number(high, digits)}]"
+    ends = "no spread" if None not in (value, low) and low == high else typeset(interval_text(low, high, digits))
+    return with_interval(number(value, digits), ends)
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
-    """A fraction as a percent."""
-    return "undefined" if fraction is None or math.isnan(fraction) else f"{number(100 * fraction, digits)}{NBSP}%"
+    """Return a fraction in percent for a page; "undefined" without one."""
+    is_known = fraction is not None and not math.isnan(fraction)
+    return typeset(percent_text(fraction, digits)) if is_known else "undefined"
 
 
 def share(n: int, of: int) -> str:
-    """A count and its share, as 23 (23 %)."""
+    """Return a count and its share, such as 23 (23 %)."""
     if not of:
         return f"{n:,}"
     shown = percent(n / of, 0)
@@ -315,10 +320,10 @@ def share(n: int, of: int) -> str:
 
 
 def interval_of(low: float, high: float) -> str:
-    """The ends of an interval in percent."""
-    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
+    """Return an interval of fractions in percent for a page."""
+    return typeset(percent_interval(low, high)) or NOTHING
 
 
 def signed(value: float) -> str:
-    """A difference in percentage points."""
-    return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")
+    """Return a difference of fractions in percentage points for a page."""
+    return typeset(percent_number(value, signed=True))

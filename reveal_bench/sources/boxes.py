@@ -33,6 +33,7 @@ from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
 from reveal_bench.sources.source import BuildError, Extra, Problem
 from reveal_bench.tables import scan_table
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -77,7 +78,7 @@ class Faults:
         warnings.extend(f"left out: {problem}" for problem in self.problems)
         if self.bad:
             verb = "is" if len(self.bad) == 1 else "are"
-            warnings.append(f"{counted(len(self.bad), 'image')} {verb} left out for these problems")
+            warnings.append(f"{count_text(len(self.bad), 'image')} {verb} left out for these problems")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,17 +298,6 @@ def nih_record(
     )
 
 
-def counted(n: int, noun: str) -> str:
-    """A number with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "image"), counted(1234, "image")
-    ('1 image', '1,234 images')
-    """
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:
     """Where the counts of a download differ from the published ones."""
     return [
@@ -407,7 +397,7 @@ class PictureFolder:
         found = []
         if n_unused:
             verbs = "has no label here and is" if n_unused == 1 else "have no label here and are"
-            found.append(f"{counted(n_unused, 'picture')} {verbs} not part of the dataset")
+            found.append(f"{count_text(n_unused, 'picture')} {verbs} not part of the dataset")
         if self.need_all:
             return found
         return found + no_pictures(
@@ -424,7 +414,7 @@ def no_pictures(n_images: int, what_else: str = "") -> list[str]:
         return []
     verb = "has" if n_images == 1 else "have"
     lost = "no hash to verify a copy against" + (f", {what_else}" if what_else else "")
-    return [f"{counted(n_images, 'image')} {verb} no picture here: {lost}"]
+    return [f"{count_text(n_images, 'image')} {verb} no picture here: {lost}"]
 
 
 def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, workers: int = 1) -> dict[str, Header]:

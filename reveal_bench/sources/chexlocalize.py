@@ -37,7 +37,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, hint
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader, SalientPoint
 from reveal_bench.masks import rasterize_polygons
-from reveal_bench.sources.boxes import count_warnings, counted, is_synthetic, no_pictures
+from reveal_bench.sources.boxes import count_warnings, is_synthetic, no_pictures
 from reveal_bench.sources.chexlocalize_files import (
     ANNOTATIONS,
     FOLDERS,
@@ -59,6 +59,7 @@ from reveal_bench.sources.chexlocalize_files import (
 )
 from reveal_bench.sources.pictures import picture_size
 from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records, finish
+from reveal_bench.words import count_text
 
 SPLITS = {"validation": "val", "test": "test"}
 """Name of a split here -> in the download."""
@@ -232,7 +233,7 @@ def _drop_points_outside(parsed: SplitFiles) -> list[str]:
     if not outside:
         return []
     file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
-    left = f"{counted(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
+    left = f"{count_text(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
     return [f"{file}: {left}: {'; '.join(outside)}"]
 
 
@@ -250,7 +251,7 @@ def contradictions(split: str, parsed: SplitFiles) -> list[str]:
         ("finding", "with a mask, not labelled present (kept)"): unlabelled,
         ("image", "with a reader's annotation without a segmentation (kept without a mask)"): len(without),
     }
-    return [f"split {split!r}: {counted(n, noun)} {what}" for (noun, what), n in found.items() if n]
+    return [f"split {split!r}: {count_text(n, noun)} {what}" for (noun, what), n in found.items() if n]
 
 
 PUBLISHED = {

@@ -35,9 +35,9 @@ from typing import Any
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, hint
 from reveal_bench.kinds.localization.records import Polygons
 from reveal_bench.masks import Rle, parse_masks
-from reveal_bench.sources.boxes import counted
 from reveal_bench.sources.source import Problem, folders_in, read_json
 from reveal_bench.tables import TableReader, TableRow, open_table
+from reveal_bench.words import count_text
 
 ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
 PARTIAL = ".azDownload-"
@@ -266,7 +266,7 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
         n_uncertain += sum(status == -1 for status in row.status.values())
         rows[row.image_id] = row
     if n_uncertain:
-        warnings.append(f"{path.name}: {counted(n_uncertain, 'uncertain label')} (-1), kept as such: not present")
+        warnings.append(f"{path.name}: {count_text(n_uncertain, 'uncertain label')} (-1), kept as such: not present")
     return rows
 
 

@@ -24,6 +24,7 @@ from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, 
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, spelled_labels
 from reveal_bench.tables import TABLE_SUFFIXES, InputTable, scan_table
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from reveal_bench.dicom import DicomFile, Header
@@ -195,7 +196,7 @@ def marker_warnings(headers: Iterable[Header]) -> list[str]:
     from reveal_bench.dicom import deid_warnings
 
     told = Counter(text for header in headers for text in deid_warnings(header))
-    return [f"{n:,} image{'s' * (n != 1)}: {text}" for text, n in told.most_common()]
+    return [f"{count_text(n, 'image')}: {text}" for text, n in told.most_common()]
 
 
 def _images(studies: Iterable[TreeStudy]) -> Iterable[tuple[TreeStudy, TreeImage]]:

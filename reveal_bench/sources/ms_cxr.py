@@ -45,7 +45,6 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     annotate_boxes,
-    counted,
     find_file,
     find_files,
     known_finding,
@@ -55,6 +54,7 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
 from reveal_bench.sources.source import Extra, Problem
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -301,10 +301,12 @@ def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list
     odd = Counter(view for view in views.values() if view and _view(view) not in FRONTAL)
     if odd:
         names = ", ".join(f"{view!r} {n:,}" for view, n in odd.most_common())
-        warnings.append(f"{path.name}: {counted(odd.total(), 'image')} with a view that is not frontal, kept: {names}")
+        warnings.append(
+            f"{path.name}: {count_text(odd.total(), 'image')} with a view that is not frontal, kept: {names}"
+        )
     n_lacking = len(image_ids - views.keys())
     if n_lacking:
-        warnings.append(f"{path.name}: {counted(n_lacking, 'image')} without a row, whose view is FRONTAL")
+        warnings.append(f"{path.name}: {count_text(n_lacking, 'image')} without a row, whose view is FRONTAL")
     return views
 
 

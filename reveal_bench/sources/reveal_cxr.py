@@ -52,6 +52,7 @@ from reveal_bench.sources.source import (
 )
 from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies, reader_labels
 from reveal_bench.tables import InputTable, scan_table
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -572,7 +573,7 @@ def checked_folder(root: Path, wanted: str) -> Path:
 def _passed_over(tree: StudyTree) -> list[str]:
     """What was set aside, by reason, and how many files are not DICOM."""
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
-    found = [f"{n:,} file{'s' * (n != 1)} set aside: {reason}" for reason, n in reasons.most_common()]
+    found = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
         found.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
     if tree.n_others:

@@ -35,7 +35,6 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     annotate_boxes,
-    counted,
     dicom_headers,
     find_files,
     nih_record,
@@ -43,6 +42,7 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.source import Extra, Problem
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -181,7 +181,7 @@ def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: li
         return {}
     n_lacking = len(boxes.keys() - patients.keys())
     if n_lacking:
-        alone = f"{path.name}: {counted(n_lacking, 'image')} without an entry"
+        alone = f"{path.name}: {count_text(n_lacking, 'image')} without an entry"
         warnings.append(f"{alone}, each counts as a separate patient")
     return patients
 

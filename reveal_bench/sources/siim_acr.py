@@ -35,7 +35,6 @@ from reveal_bench.sources.boxes import (
     BoxRow,
     Faults,
     annotate_mask,
-    counted,
     dicom_headers,
     find_file,
     nih_record,
@@ -43,6 +42,7 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.source import Extra
 from reveal_bench.tables import columns_of
+from reveal_bench.words import count_text
 
 PUBLISHED = {"rows": 12954, "images": 12047}
 """Counts of the published table."""
@@ -163,7 +163,7 @@ def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: lis
     if n_alone == len(image_ids):
         warnings.append(NO_PATIENTS)
     elif n_alone:
-        warnings.append(f"{counted(n_alone, 'image')} without a patient: each counts as a separate patient")
+        warnings.append(f"{count_text(n_alone, 'image')} without a patient: each counts as a separate patient")
     return patients
 
 

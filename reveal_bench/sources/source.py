@@ -27,6 +27,7 @@ from reveal_bench.files import parse_json
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.tasks.records import TaskRecord
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -54,7 +55,7 @@ class BuildError(ValueError):
         shown = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
             shown.append(f"... and {len(self.problems) - SHOWN} more")
-        count = f"{len(self.problems)} problem" + ("s" if len(self.problems) != 1 else "")
+        count = count_text(len(self.problems), "problem")
         super().__init__("\n".join([f"{count}:", *shown, *([hint] if hint else [])]))
 
 

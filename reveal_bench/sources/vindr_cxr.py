@@ -58,7 +58,6 @@ from reveal_bench.sources.boxes import (
     Faults,
     PictureFolder,
     annotate_boxes,
-    counted,
     dicom_headers,
     find_file,
     find_files,
@@ -69,6 +68,7 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.source import Extra
 from reveal_bench.tables import columns_of
+from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -351,7 +351,7 @@ class _Maker:
 
     def warnings(self) -> list[str]:
         """What was odd, counted over the records made so far."""
-        return [f"split {self.split!r}: {counted(n, noun)} {what}" for (noun, what), n in self._odd.items()]
+        return [f"split {self.split!r}: {count_text(n, noun)} {what}" for (noun, what), n in self._odd.items()]
 
     def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:
         """Findings that a reader says are there."""

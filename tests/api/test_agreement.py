@@ -43,7 +43,7 @@ def test_two_readers_by_hand() -> None:
     assert math.isnan(second.low)
     assert math.isnan(third.low)
     assert result.caption.endswith("over patients; none where too few patients are behind a figure")
-    assert result.rows_shown()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": "-"}
+    assert result.rows_shown()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": ""}
 
 
 @pytest.mark.parametrize(("metric", "weights"), [("cohen_kappa", None), ("cohen_kappa_quadratic", "quadratic")])

@@ -202,7 +202,7 @@ def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> No
     bare = result.table.value.notna() & result.table.low.isna()
     assert (result.table.flag == np.where(bare, "too few patients", "")).all()
     macro = result.table.iloc[0]
-    assert f"| {100 * macro.value:.1f} | ({100 * macro.low:.1f} to {100 * macro.high:.1f}) |" in result.to_markdown()
+    assert f"| {100 * macro.value:.1f} | {100 * macro.low:.1f} to {100 * macro.high:.1f} |" in result.to_markdown()
 
 
 POINT: dict[str, Any] = {"image_id": "patient00002_study1_view1_frontal", "finding": "Edema", "point": [1, 2]}

@@ -36,8 +36,8 @@ def test_a_narrow_terminal_has_differences_whole(
         output.print_comparisons(found, "caption", what="A - B")
         told[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert " ".join(told[80][1]) == "finding A - B 95 % interval p verdict"
-    assert " ".join(told[80][-1]) == "Enlarged Cardiomediastinum 25.0 (-50.0 to 100.0) 0.500 not equivalent"
-    assert " ".join(told[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 (")
+    assert " ".join(told[80][-1]) == "Enlarged Cardiomediastinum 25.0 -50.0 to 100.0 0.500 not equivalent"
+    assert " ".join(told[200][-1]).startswith("Enlarged Cardiomediastinum 60 50.0 25.0 25.0 -50.0 to 100.0")
 
 
 def test_short_work_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

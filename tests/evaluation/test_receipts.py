@@ -261,7 +261,7 @@ def test_the_command_says_what_was_checked_and_what_not(folder: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0
     assert "receipt 2 of 2026-11-22T05:00:00Z: Model?[31m A (Example Laboratory)" in done.output
-    assert "  point_hit        macro                        0.47  (0.42 to 0.52)" in done.output
+    assert "  point_hit        macro                        0.47 (0.42 to 0.52)" in done.output
     assert done.output.count("checked      ") == 5
     assert done.output.count("not checked  ") == 1
     bare = run(folder / "2.json", "--key", public(KEY))

@@ -78,7 +78,7 @@ def test_a_row_says_its_rank_range_and_tier_and_a_new_one_is_told_as_new() -> No
 def test_figures_come_as_percents_with_their_interval() -> None:
     # released() puts 5 points to both sides of a macro
     text = text_of(render(standings(placed("Best", 0.6, 1, 1, "A"))))
-    assert "60 55–65" in text
+    assert "60 55 to 65" in text
     assert "mean over findings ↑ higher is better" in text
 
 

@@ -72,7 +72,7 @@ def test_flow_has_the_numbers_that_are_known(curated: CurationFolder) -> None:
 def test_kappa_is_that_of_the_votes(curated: CurationFolder) -> None:
     # 135 votes agree with a majority that agrees, 30 do not with one that does not, 15 agree alone:
     # observed 165/180, expected (150 * 135 + 30 * 45) / 180**2 = 2/3, kappa 0.75
-    assert "is 0.750 [" in section_of(page_of(curated), "agreement")
+    assert "is 0.750 (" in section_of(page_of(curated), "agreement")
     assert "substantial agreement" in section_of(page_of(curated), "agreement")
 
 

@@ -19,7 +19,6 @@ from reveal_bench.sources.boxes import (
     annotate_boxes,
     annotate_mask,
     box_problem,
-    counted,
     dicom_headers,
     find_file,
     is_synthetic,
@@ -227,10 +226,6 @@ def test_a_notice_counts_in_the_root_and_on_the_way_to_the_files(tmp_path: Path,
     table = root / "table.csv"
     table.touch()
     assert is_synthetic(table, [table]) is (notice == "up/root/SYNTHETIC.txt")  # its own folder counts
-
-
-def test_numbers_and_nouns() -> None:
-    assert [counted(n, "image") for n in (0, 1, 2, 1000)] == ["0 images", "1 image", "2 images", "1,000 images"]
 
 
 def test_an_annotation_of_a_mask() -> None:

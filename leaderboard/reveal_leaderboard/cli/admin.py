@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import log_to_stderr
 from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, make_folder, places
 
@@ -505,7 +506,7 @@ def _show_audit(report: Report, *, quiet: bool = False) -> None:
             typer.echo(f"chain of {name}: {length} links, head {head}")
         for problem in report.problems:
             typer.secho(f"{problem.area}: {problem.text}", fg="red", err=True)
-        typer.echo("intact" if report.ok else f"{(n := len(report.problems))} problem{'s' * (n > 1)}")
+        typer.echo("intact" if report.ok else count_text(len(report.problems), "problem"))
     if not report.ok:
         raise typer.Exit(1)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import (
     Host,
     Port,
@@ -172,9 +173,9 @@ def readers_status(data: Data) -> None:
         counts = f"{one.assigned:>7}{one.answered:>7}{one.left:>7}{one.not_readable:>14}"
         typer.echo(f"{one.reader:<24}{counts}  {one.state}")
     for n_votes, n_items in found.items_by_votes.items():
-        typer.echo(f"{n_items:,} with {n_votes} vote{'s' * (n_votes != 1)}")
+        typer.echo(f"{n_items:,} with {count_text(n_votes, 'vote')}")
     if found.version:
-        typer.echo(f"lists changed {found.version} time{'s' * (found.version != 1)}: export with --reassigned")
+        typer.echo(f"lists changed {count_text(found.version, 'time')}: export with --reassigned")
 
 
 def readers_close(
@@ -224,7 +225,7 @@ def readers_export(
     typer.echo(f"{out}: {n_answers:,} answers")
     if reassigned is not None:
         version = export_assignments(readings, reassigned)
-        typer.echo(f"{reassigned}: the lists, changed {version} time{'s' * (version != 1)}")
+        typer.echo(f"{reassigned}: the lists, changed {count_text(version, 'time')}")
     elif readings.version() and readings.form == "votes":
         typer.secho("lists have changed: import-votes needs --reassigned, too", fg="yellow")
 

@@ -53,6 +53,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP, HITS, OVERLAPS
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.words import count_text, percent_text
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
@@ -377,10 +378,10 @@ _ADVICE: dict[Level, str] = {
 def _sentence(
     n_scored: int, n_teams: int, board_total: int, finding: str | None, group: Group | None, share: float, level: Level
 ) -> str:
-    scored = f"{n_scored} of {board_total} submissions are used, by {n_teams} team{'s' * (n_teams != 1)}."
+    scored = f"{n_scored} of {board_total} submissions are used, by {count_text(n_teams, 'team')}."
     if finding is None or group is None:
         return f"{scored} Nothing was released. {_ADVICE[level]}"
     who = " and ".join(group.teams) if len(group.teams) < 3 else f"{len(group.teams)} teams together"
-    most = "all" if share >= 1 else f"{100 * share:.0f} %"
+    most = "all" if share >= 1 else percent_text(share, 0)
     labels = "one finding" if finding == MACRO else finding
     return f"{scored} At most, {who} could know {most} of what the labels of {labels} hold. {_ADVICE[level]}"

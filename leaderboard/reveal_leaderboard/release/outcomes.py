@@ -26,6 +26,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_bench.words import count_text
 from reveal_leaderboard.release.fingerprints import Fingerprint, is_near
 from reveal_leaderboard.release.release import ReleasedScore, climb, primary_figure
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy
@@ -203,5 +204,5 @@ def _look_alikes(
         "near_duplicate": "nearly the same predictions as {n} of other teams, the first is {first}",
         "probing": "nearly the same predictions as {n} of the same team, the first is {first}",
     }
-    told = {kind: f"{len(ids)} submission{'s' * (len(ids) > 1)}" for kind, ids in found.items()}
+    told = {kind: count_text(len(ids), "submission") for kind, ids in found.items()}
     return [(kind, ids[0], words[kind].format(n=told[kind], first=ids[0])) for kind, ids in found.items()]

@@ -12,10 +12,11 @@ from typing import Any
 
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.words import with_interval
 from reveal_leaderboard.boards.standings import Standings
 from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.store.metadata import versioned
-from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words
+from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words, percent
 from reveal_leaderboard.web.picture import Box, Dot, Line, Picture, Words, fitted, width_of
 from reveal_leaderboard.web.shared_result import Beside, SharedResult, is_percent
 
@@ -166,12 +167,12 @@ def board_figure(board: Standings) -> Picture | None:
 
 def _row(name: str, figure: Figure) -> _Row:
     shown = in_words(figure)
-    words = f"{shown.value} ({shown.interval})" if shown.interval else shown.value
+    words = with_interval(shown.value, shown.interval)
     return _Row(name, figure.value, figure.low, figure.high, words)
 
 
 def _published(other: Beside) -> _Row:
-    return _Row(other.name.lower(), other.value, None, None, f"{100 * other.value:.0f}", is_published=True)
+    return _Row(other.name.lower(), other.value, None, None, percent(other.value), is_published=True)
 
 
 WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64

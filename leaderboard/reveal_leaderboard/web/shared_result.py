@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from reveal_bench.exchange.paper import escape_latex, escape_markdown
 from reveal_bench.metrics import METRICS
+from reveal_bench.words import with_interval
 from reveal_leaderboard.boards.standings import Entry, Standings, standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
@@ -93,13 +94,13 @@ class SharedResult:
 
     @property
     def interval(self) -> str:
-        """Its 95 % interval in words, such as "72–84"; empty without one."""
+        """Its 95 % interval in words, such as "72 to 84"; empty without one."""
         return "" if self.figure is None else in_words(self.figure).interval
 
     @property
     def measured(self) -> str:
-        """Value and interval, such as "78 % (72–84)"."""
-        return f"{self.value} ({self.interval})" if self.interval else self.value
+        """Value and interval, such as "78 % (72 to 84)"."""
+        return with_interval(self.value, self.interval)
 
     @property
     def spoken(self) -> str:
@@ -119,7 +120,7 @@ class SharedResult:
         ----------
         server : address of the board, such as "https://board.example.org"
         """
-        interval = f" (95\\,\\% interval {_bibtex(self.interval.replace('–', ' to '))})" if self.interval else ""
+        interval = f" (95\\,\\% interval {_bibtex(self.interval)})" if self.interval else ""
         value = _bibtex(self.value.replace("\u00a0", " "))
         notes = [
             f"Macro {_bibtex(self.metric)} {value}{interval}",

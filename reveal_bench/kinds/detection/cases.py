@@ -25,6 +25,7 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection import FROC_RATES, froc_points, precision_recall
 from reveal_bench.metrics.detection_matching import RULES
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.words import count_text
 
 SHOWN_BY = "iou_50"
 """Rule by which a detection is shown as a hit."""
@@ -71,8 +72,7 @@ def _mark(one: LocalizationPrediction) -> Mark:
 def _words(n: int, n_hit: int, n_false: int) -> str:
     """Such as "1 of 2 found, 3 false alarms"."""
     found = f"{n_hit} of {n} found" if n else "absent"
-    alarms = f"{n_false} false alarm{'' if n_false == 1 else 's'}"
-    return found if not n_false else f"{found}, {alarms}"
+    return f"{found}, {count_text(n_false, 'false alarm')}" if n_false else found
 
 
 def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:

@@ -35,7 +35,8 @@ from reveal_bench.kinds.rows import (
     parallel_faults,
     without_hashes,
 )
-from reveal_bench.kinds.split_counts import Tally, markdown_table, percent
+from reveal_bench.kinds.split_counts import Tally, markdown_table
+from reveal_bench.words import share_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -204,7 +205,9 @@ class FindingsTally(Tally):
 
     def findings_text(self, findings: Sequence[str]) -> str:
         """Studies per label, and labels and images per study."""
-        rows = [[name, self.positives[i], percent(self.positives[i], self.n_rows)] for i, name in enumerate(findings)]
+        rows = [
+            [name, self.positives[i], share_text(self.positives[i], self.n_rows)] for i, name in enumerate(findings)
+        ]
         labels = ", ".join(f"{n} in {count:,}" for n, count in sorted(self.n_labels.items()))
         images = ", ".join(f"{n} in {count:,}" for n, count in sorted(self.n_images_per_study.items()))
         table = markdown_table(["label", "studies", "of studies"], rows)

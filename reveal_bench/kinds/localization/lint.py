@@ -32,6 +32,7 @@ from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.jsonl import check_entries
 from reveal_bench.predictions.limits import Limits, open_source
 from reveal_bench.predictions.report import LintProblem, LintReport, ProblemLog
+from reveal_bench.words import count_text
 
 AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Bounds of the histogram of mask area / image area; empty masks have a bin of their own."""
@@ -344,7 +345,7 @@ def _note_duplicates(drafts: Iterable[Draft], checker: EntryChecker) -> None:
 def note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
     """Warn of findings that were not spelled as the benchmark spells them."""
     for (spelling, finding), n in checker.spellings.items():
-        message = f"read as {finding} in {n} {'entry' if n == 1 else 'entries'}"
+        message = f"read as {finding} in {count_text(n, 'entry')}"
         log.warning("finding-spelling", message, field="finding", value=spelling)
 
 

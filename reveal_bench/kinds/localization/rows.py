@@ -25,8 +25,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS
 from reveal_bench.kinds.localization.records import READERS, Annotation, LocalizationRecord, SalientPoint
 from reveal_bench.kinds.rows import Fault, Row, code_of, size_faults
-from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally, markdown_table, percent
+from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally, markdown_table
 from reveal_bench.masks import pack_masks
+from reveal_bench.words import share_text
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -336,7 +337,7 @@ class LocalizationTally(Tally):
         columns: dict[str, list[object]] = {
             "finding": list(findings),
             "present": [self.positives[i] for i in range(n)],
-            "of images": [percent(self.positives[i], self.n_rows) for i in range(n)],
+            "of images": [share_text(self.positives[i], self.n_rows) for i in range(n)],
             drawn: list(by("ground_truth")),
             "instances": [self.instances[i] for i in range(n)],
             "not drawn": [self.not_drawn[i] for i in range(n)],

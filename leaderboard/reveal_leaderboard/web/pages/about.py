@@ -11,12 +11,13 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup, escape
 
+from reveal_bench.words import count_text
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
 from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
-from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head, plural
+from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head
 from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.services import Services
 
@@ -105,7 +106,7 @@ def about_view(
 
 
 def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str) -> dict[str, Any]:
-    scored_on = f"held-out split “{one.split}”, {one.n_items} {one.items}, {plural(len(one.findings), 'finding')}"
+    scored_on = f"held-out split “{one.split}”, {one.n_items} {one.items}, {count_text(len(one.findings), 'finding')}"
     return {
         "title": one.title, "name": one.name, "version": one.version, "synthetic": one.synthetic, "state": state,
         "why": why, "scored_on": scored_on, "citation": with_links(settings.citation), "terms": settings.terms,
@@ -138,8 +139,8 @@ def policy_sentences(settings: BenchmarkSettings, quota: Quota, primary: str) ->
     return [
         " ".join(filter(None, shown)),
         ladder,
-        f"{plural(quota.total, 'scored submission')} per team and version{a_day}; {quota.board_total} for all teams "
-        "together.",
+        f"{count_text(quota.total, 'scored submission')} per team and version{a_day}; {quota.board_total} for all "
+        "teams together.",
         final,
     ]
 

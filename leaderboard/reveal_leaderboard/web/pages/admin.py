@@ -17,6 +17,7 @@ from typing import Any
 import gradio as gr
 import sqlalchemy as sa
 
+from reveal_bench.words import count_text
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.release.exposure import Exposure, exposure
@@ -35,7 +36,6 @@ from reveal_leaderboard.web.pages.drawing import (
     page_head,
     part,
     percent,
-    plural,
 )  # fmt: skip
 from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.health import health_view, read_health
@@ -105,7 +105,9 @@ class Acts:
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.write() as connection:
                 quota.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
-            return message("good", f"{team.name} has {plural(n, 'more scored submission')} on {benchmark} {version}.")
+            return message(
+                "good", f"{team.name} has {count_text(n, 'more scored submission')} on {benchmark} {version}."
+            )
 
         return self.told(request, do)
 
@@ -115,7 +117,7 @@ class Acts:
         benchmark, _, version = subject.partition(":")
         with self.services.store.write() as connection:
             n = refresh.start_refresh(connection, benchmark, version, who=actor.name)
-        return message("good", f"{plural(n, 'submission')} of {benchmark} will be scored against {version}.")
+        return message("good", f"{count_text(n, 'submission')} of {benchmark} will be scored against {version}.")
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
@@ -128,7 +130,7 @@ class Acts:
         with self.services.store.write() as connection:
             changes = refresh.switch_version(connection, benchmark, version, who=actor.name)
         moved = sum(change.before != change.after for change in changes.changes)
-        told = f"{plural(moved, 'rank')} changed, {plural(len(changes.dropped), 'submission')} dropped."
+        told = f"{count_text(moved, 'rank')} changed, {count_text(len(changes.dropped), 'submission')} dropped."
         return message("good", f"The board of {benchmark} shows {version} now.", told)
 
     # Submissions ----------------------------------------------------------------------------------------------------
@@ -314,7 +316,7 @@ class Panels(Handlers):
         n = len(self._waiting_teams())
         if not n:
             return ""
-        title = f"{plural(n, 'team')} {'waits' if n == 1 else 'wait'} for approval."
+        title = f"{count_text(n, 'team')} {'waits' if n == 1 else 'wait'} for approval."
         return message("info", title, "Approve or refuse under People.")
 
     def _waiting_teams(self) -> list[Team]:

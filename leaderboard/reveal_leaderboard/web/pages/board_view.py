@@ -16,11 +16,12 @@ from typing import Any
 from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.words import count_text
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
 from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import draw, message, percent, places, plural
+from reveal_leaderboard.web.pages.drawing import draw, message, percent, places
 
 PAGE = "board.html"
 OVERVIEW = "overview"
@@ -159,7 +160,9 @@ def _has_figure(column: _Column, entries: Sequence[Entry], rows: Sequence[Refere
 def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
     """What stands above the table: what board it is, its notes, and why it has no row if it has none."""
     n = len(board.entries)
-    counted = plural(n, "scored submission") if n_shown == n else f"{n_shown} of {plural(n, 'scored submission')}"
+    counted = (
+        count_text(n, "scored submission") if n_shown == n else f"{n_shown} of {count_text(n, 'scored submission')}"
+    )
     above = draw(PAGE, "summary", board, counted, ranked_by) + board_notes.synthetic(board) + board_notes.notes(board)
     if not board.entries:
         return above + draw(PAGE, "none_yet")

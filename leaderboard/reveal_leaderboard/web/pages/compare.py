@@ -10,6 +10,7 @@ import gradio as gr
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
+from reveal_bench.words import count_text
 from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.release.release import Figure, primary_figure
@@ -22,9 +23,8 @@ from reveal_leaderboard.web.pages.drawing import (
     message,
     page_head,
     percent,
-    plural,
     query_text,
-    signed,
+    rating,
 )  # fmt: skip
 from reveal_leaderboard.web.pages.header import build_strip
 from reveal_leaderboard.web.pages.rubric_view import TITLES
@@ -172,7 +172,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated:
     wanted = None if primary is None else (primary.metric, primary.finding)
     macro = next((row for row in rows if (row["metric"], row["finding"]) == wanted), None)
     told = sum(bool(row["told_apart"]) for row in rows)
-    counted = f"{told} of {plural(len(rows), 'difference')} significant" if told else "No difference is significant"
+    counted = f"{told} of {count_text(len(rows), 'difference')} significant" if told else "No difference is significant"
     n_tested = sum(row["low"] is not None for row in rows)
     counted += f", after Holm's correction over all {n_tested} tested on this page." if n_tested > 1 else "."
     if macro is None or macro["value"] is None:
@@ -211,7 +211,7 @@ def _rated_row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict
 
 
 def _rated_points(difference: float) -> str:
-    return signed(difference, plus=True)
+    return rating(difference, signed=True)
 
 
 def _shown(
@@ -237,5 +237,4 @@ def _shown(
 
 
 def _points(fraction: float) -> str:
-    shown = percent(fraction)
-    return shown if shown == "0" or fraction < 0 else f"+{shown}"
+    return percent(fraction, signed=True)

@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from reveal_bench.metrics import METRICS
+from reveal_bench.words import count_text, number_text, percent_number, typeset
 from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import versioned
 
@@ -67,7 +68,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "address": _address, "in_words": in_words, "inside": _inside,
         "interval_in_words": interval_in_words, "percent": percent, "places": places,
-        "plural": plural, "versioned": versioned, "with_code": with_code,
+        "count_text": count_text, "versioned": versioned, "with_code": with_code,
     }  # fmt: skip
     environment.globals["day"] = lambda moment: iso_time(moment)[:10]
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
@@ -100,17 +101,14 @@ def _piece(macro: str, *values: Any, **named: Any) -> str:
     return draw("pieces.html", macro, *values, **named)
 
 
-def percent(fraction: float, digits: int = 0) -> str:
-    """A fraction as a percent, without the sign; a minus is a true minus, and there is no minus zero."""
-    shown = f"{100 * fraction:.{digits}f}"
-    if not float(shown):
-        shown = shown.removeprefix("-")
-    return shown.replace("-", "−")
+def percent(fraction: float, digits: int = 0, *, signed: bool = False) -> str:
+    """Return a fraction in percent, without the sign of percent."""
+    return typeset(percent_number(fraction, digits, signed=signed))
 
 
-def signed(value: float, *, plus: bool = False) -> str:
-    """A number with two digits and a true minus; with `plus`, a gain has its sign."""
-    return (f"{value:+.2f}" if plus and value else f"{value:.2f}").replace("-", "−")
+def rating(value: float, *, signed: bool = False) -> str:
+    """Return a rating or a coefficient with two decimals."""
+    return typeset(number_text(value, 2, signed=signed))
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,10 @@ def in_words(figure: Figure) -> ShownFigure:
     ends = () if figure.low is None or figure.high is None else (figure.low, figure.high)
     numbers = (figure.value, *ends)
     if figure.metric == AGREEMENT:
-        return _shown(numbers, signed, ())
+        return _shown(numbers, rating, ())
     line = places(figure.metric, *numbers)
     if figure.metric == RATING:
-        return _shown(numbers, signed, line)
+        return _shown(numbers, rating, line)
     return _shown(numbers, percent, line, unit=" %" if figure.metric == CORRECT else "")
 
 
@@ -142,10 +140,8 @@ def _shown(
 
 
 def interval_in_words(low: str, high: str) -> str:
-    """An interval such as "72–84" or "−20 to 5": a dash beside a minus would not be read."""
-    if low == high:
-        return "no spread"
-    return f"{low} to {high}" if "−" in low + high else f"{low}–{high}"
+    """Return an interval, such as "72 to 84"."""
+    return "no spread" if low == high else f"{low} to {high}"
 
 
 def places(metric: str, value: float, low: float | None = None, high: float | None = None) -> tuple[float | None, ...]:
@@ -157,13 +153,6 @@ def places(metric: str, value: float, low: float | None = None, high: float | No
     begin, length = (scale.low, scale.high - scale.low) if scale.low else (0.0, 1.0)
     found = (None if number is None else (number - begin) / length for number in (value, low, high))
     return (*found, -begin / length if begin < 0 else None)
-
-
-def plural(n: int, noun: str) -> str:
-    """A count with its noun, such as "1 entry" and "2 entries"."""
-    if n == 1:
-        return f"1 {noun}"
-    return f"{n} {noun[:-1]}ies" if noun.endswith("y") else f"{n} {noun}s"
 
 
 def with_code(text: str) -> Markup:

@@ -15,13 +15,14 @@ from typing import Literal
 
 import sqlalchemy as sa
 
+from reveal_bench.words import count_text
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.store.blobs import Room
 from reveal_leaderboard.store.database import moment, size_of
 from reveal_leaderboard.store.queue import WorkerRow
 from reveal_leaderboard.store.tables import deliveries, flags, jobs, submissions
 from reveal_leaderboard.web.api.health import LEAST_ROOM
-from reveal_leaderboard.web.pages.drawing import draw, plural
+from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.services import Services
 
 State = Literal["good", "watch", "bad"]
@@ -69,7 +70,7 @@ def _queue(connection: sa.Connection, now: float) -> HealthPart:
     ended = sa.select(jobs.c.created_at, jobs.c.ended_at)
     ended = ended.where(scorings, jobs.c.status == "done", jobs.c.ended_at >= now - DAY)
     lasted = [max(0.0, end - start) for start, end in connection.execute(ended)]
-    told = f"{plural(len(lasted), 'submission')} scored within a day"
+    told = f"{count_text(len(lasted), 'submission')} scored within a day"
     told += f", half of them in {in_time(median(lasted))} from upload to score." if lasted else "."
     waited = 0.0 if oldest is None else max(0.0, now - oldest)
     if n:
@@ -99,7 +100,7 @@ def _uploads(connection: sa.Connection, room: Room | None) -> HealthPart:
     files = once.group_by(submissions.c.sha256).subquery()
     query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(files.c.size), 0)).select_from(files)
     n, total = connection.execute(query).one()
-    told = f"{plural(n, 'uploaded file')}, {in_bytes(total)} in all."
+    told = f"{count_text(n, 'uploaded file')}, {in_bytes(total)} in all."
     if room is None:
         return HealthPart("Uploads", "bad", "no folder", "Their folder is gone or cannot be read: nothing can be sent.")
     value = f"{in_bytes(room.free)} free"

@@ -48,8 +48,7 @@ class Mark:
         """Value and interval in words."""
         if not self.has_interval or self.low is None or self.high is None:
             return f"{percent(self.value)} %"
-        interval = f", {percent(self.low)} to {percent(self.high)} %"
-        return f"{percent(self.value)} %{interval}"
+        return f"{percent(self.value)} %, {percent(self.low)} to {percent(self.high)} %"
 
 
 def forest(marks: Sequence[Mark], *, metric: str, title: str, note: str = "") -> str:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.words import count_text
 from reveal_leaderboard.boards.standings import Entry
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.board_notes import authors, rounding
-from reveal_leaderboard.web.pages.drawing import draw, message, plural
+from reveal_leaderboard.web.pages.drawing import draw, message
 from reveal_leaderboard.web.pages.plots import Mark, forest
 from reveal_leaderboard.web.pages.rubric_view import is_rubric, render_score
 
@@ -193,8 +194,8 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"in about {max(10, round(seconds, -1)):.0f} seconds"
     if seconds < 5400:
-        return f"in about {plural(round(seconds / 60), 'minute')}"
-    return f"in about {plural(round(seconds / 3600), 'hour')}"
+        return f"in about {count_text(round(seconds / 60), 'minute')}"
+    return f"in about {count_text(round(seconds / 3600), 'hour')}"
 
 
 MEANING = {"reserved": "set aside", "charged": "charged", "refunded": "given back", "granted": "granted"}
