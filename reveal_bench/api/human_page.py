@@ -35,9 +35,18 @@ from reveal_bench.reports.beside_readers import (
     films_of,
     read_curves,
 )
-from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
 from reveal_bench.reports.confidence import figure_beside_auroc
-from reveal_bench.reports.page import check_target
+from reveal_bench.reports.page import (
+    Csv,
+    Page,
+    PageTable,
+    Section,
+    check_target,
+    notices,
+    printed_table,
+    section,
+    write_page,
+)
 from reveal_bench.reports.style import Illustration
 from reveal_bench.saliency_maps.tuning import Tuned
 
@@ -84,11 +93,15 @@ def human_report(
         chapters.append(_pixel_chapter(compared, bench))
     warnings = [f"{name} has no masks: there are no figures for pixels and shapes." for name in lacking]
     warnings += _unanswered(compared, missing)
+    return _write(out, bench, f"{compared.a} beside {compared.b}", chapters, warnings)
+
+
+def _write(
+    out: Path, bench: Bench, title: str, sections: Sequence[Section], warnings: list[str]
+) -> tuple[Path, list[str]]:
     info = bench.info
-    place = f"{info.benchmark} {info.version}, split {bench.split}"
-    title = f"{compared.a} beside {compared.b}"
-    path = write_chapters(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings)
-    return path, warnings
+    lead = f"{info.benchmark} {info.version}, split {bench.split}"
+    return write_page(out, Page(title, lead, sections, notices(synthetic=info.synthetic, warnings=warnings))), warnings
 
 
 def _unanswered(compared: Comparisons, missing: str) -> list[str]:
@@ -112,27 +125,27 @@ def _masks(scored: ScoredFile) -> bool:
 
 
 def _comparison_chapters(
-    compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PrintedTable] = ()
-) -> list[Chapter]:
+    compared: Comparisons, metrics: Sequence[str], words: str, others: Sequence[PageTable] = ()
+) -> list[Section]:
     """Both systems, beside `others`; then the decrease from one to the other."""
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     shown = replace(compared, comparisons=chosen)
-    table = PrintedTable("decrease", "Relative decrease", compared.caption, shown.rows_shown(), decreases_csv(chosen))
+    table = printed_table("decrease", "Relative decrease", compared.caption, shown.rows_shown(), decreases_csv(chosen))
     return [
-        Chapter("localization", "Localization", source, words, figures_of_both(chosen, _estimates(compared)), others),
-        Chapter(
+        section("localization", "Localization", source, words, *figures_of_both(chosen, _estimates(compared)), *others),
+        section(
             "decrease",
             f"Decrease from {compared.b}",
             "As Extended Data Figs. 5 and 6",
             "Decreases whose interval excludes 0 come first, then undecided ones, then such gains.",
-            figures_of_decreases(chosen, compared.a, compared.b),
-            [table],
+            *figures_of_decreases(chosen, compared.a, compared.b),
+            table,
         ),
     ]
 
 
-def _film_chapters(compared: Comparisons, bench: Bench) -> list[Chapter]:
+def _film_chapters(compared: Comparisons, bench: Bench) -> list[Section]:
     """Cases in which the model is furthest behind the readers, and ahead of them; none without such, or private."""
     if bench.info.splits[bench.split].get("references") == "private":
         return []
@@ -152,13 +165,13 @@ def _film_chapters(compared: Comparisons, bench: Bench) -> list[Chapter]:
     systems = {name: one.report.predictions for name, one in _systems(compared).items()}
     films = films_of(cases, bench.folder, bench.split, records, systems)
     words = "First where the model is furthest behind the readers, each of another finding, then where it is ahead."
-    return [Chapter("films", "Example films", "As Fig. 3a", words, others=[films])]
+    return [section("films", "Example films", "As Fig. 3a", words, films)]
 
 
-def _curves_beside(model: Path) -> list[Chapter]:
+def _curves_beside(model: Path, *others: Illustration, source: str = "", note: str = "") -> list[Section]:
     """The curves beside the predictions, if these were made with the thresholds and gates found on them."""
     chapters = []
-    for kind, option, words, axis, source in _TUNED:
+    for kind, option, words, axis, own_source in _TUNED:
         tuned, record = (model.with_name(f"{model.name}.{ending}") for ending in (f"{kind}.csv", "options.json"))
         if not tuned.is_file():
             continue
@@ -168,55 +181,56 @@ def _curves_beside(model: Path) -> list[Chapter]:
             if not isinstance(used, dict) or any(curves[name].best != used.get(name) for name in curves):
                 continue
         told = f"How the {words} of the heat maps were found, from {tuned.name} beside the predictions."
-        chapters.append(Chapter(kind, words.capitalize(), source, told, [figure_of_curves(curves, kind, words, axis)]))
+        figure = figure_of_curves(curves, kind, words, axis)
+        chapters.append(section(kind, words.capitalize(), source or own_source, told + note, figure, *others))
     return chapters
 
 
-def _pixel_chapter(compared: Comparisons, bench: Bench) -> Chapter:
+def _pixel_chapter(compared: Comparisons, bench: Bench) -> Section:
     """Pixels of both systems."""
     tables = [
         _printed(key, f"Pixels of {name}", pixels(one, bench))
         for key, (name, one) in zip(("pixels_model", "pixels_human"), _systems(compared).items(), strict=True)
     ]
     words = "Pixels pooled over the images with a finding; a missing mask is empty. Percent, with 95 % intervals."
-    return Chapter("pixels", "Pixels", "As Extended Data Fig. 2", words, tables=tables)
+    return section("pixels", "Pixels", "As Extended Data Fig. 2", words, *tables)
 
 
-def _shape_chapters(found: Shapes) -> list[Chapter]:
+def _shape_chapters(found: Shapes) -> list[Section]:
     """Shapes of the references, and regressions on them."""
     simple = _printed("regressions", "Slopes on shapes", found.regressions_of("simple"))
     return [
-        Chapter(
+        section(
             "shapes",
             "Shapes of the references",
             "As Extended Data Fig. 8",
             "Number of instances, size, elongation and irrectangularity of the reference masks.",
-            [figure_of_shapes(found.shapes, found.findings)],
-            [_printed("shapes", "Medians per finding", found)],
+            figure_of_shapes(found.shapes, found.findings),
+            _printed("shapes", "Medians per finding", found),
         ),
-        Chapter(
+        section(
             "regressions",
             "What is associated with poor localization",
             "As Table 2",
             "Slopes on one feature at a time, from 0 to 1 over all cases; standard errors are clustered by patient. "
             "The file also has published intervals, slopes within findings, multiple and logistic regressions.",
-            tables=[replace(simple, csv=found.regressions.to_csv())],
+            replace(simple, csv=Csv("regressions", found.regressions.to_csv())),
         ),
     ]
 
 
-def _confidence_chapter(found: FigureTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Chapter]:
+def _confidence_chapter(found: FigureTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
     """Slopes and correlations with the score; none without scores. `words` say of which masks they are."""
     if not found.rows:
         return []
     told = f"Slope and Spearman's correlation of IoU (all images) and hit with the score{words}; p as they are."
-    tables = [_printed("confidence", "Slopes and correlations with the score", found)]
-    return [Chapter("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", told, figures, tables)]
+    table = _printed("confidence", "Slopes and correlations with the score", found)
+    return [section("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", told, *figures, table)]
 
 
-def _printed(name: str, title: str, result: Shown) -> PrintedTable:
+def _printed(name: str, title: str, result: Shown) -> PageTable:
     rows: Sequence[dict[str, str]] = result.rows_shown()
-    return PrintedTable(name, title, result.caption, rows, result.to_csv())
+    return printed_table(name, title, result.caption, rows, result.to_csv())
 
 
 _OF_MAPS = ("mask_iou", "point_hit")
@@ -303,8 +317,8 @@ def saliency_report(
     compared = _without_masks(compared)
     work = replace(work, human=compared.scored_b)
     chapters += _shape_chapters(shapes(bench, compared.scored_a, compared.scored_b))
-    tuned: list[Chapter] = []
-    gates: list[Chapter] = []
+    tuned: list[Section] = []
+    gates: list[Section] = []
     warnings = _unanswered(compared, missing)
     judged, of_what = compared, ", of masks at Otsu's level"
     if tune_split is not None:
@@ -321,10 +335,7 @@ def saliency_report(
         warnings.append("No split for tuning was given: thresholds and gates are left out.")
     elif not has_scores:
         warnings.append(f"Maps of {first} have no probability: gates are left out.")
-    info = bench.info
-    title = f"{first} beside {compared.b}"
-    place = f"{info.benchmark} {info.version}, split {bench.split}"
-    return write_chapters(out, title, place, chapters, synthetic=info.synthetic, warnings=warnings), warnings
+    return _write(out, bench, f"{first} beside {compared.b}", chapters, warnings)
 
 
 def _without_masks(compared: Comparisons) -> Comparisons:
@@ -340,7 +351,7 @@ def _readers(bench: Bench, path: Path) -> Path:
     return path
 
 
-def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PrintedTable:
+def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageTable:
     """Every system's figures side by side; with intervals in the file."""
     by_key = {(name, e.metric, e.finding): e for name, own in estimates.items() for e in own if e.metric in _OF_MAPS}
     rows, figures = [], []
@@ -356,29 +367,27 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> Print
                     for name, one in own.items()
                 ]  # fmt: skip
     caption = "Means per finding, and over the findings; the file has their 95 % intervals"
-    return PrintedTable("methods", "Localization by method", caption, rows, FigureTable(caption, figures).to_csv())
+    return printed_table("methods", "Localization by method", caption, rows, FigureTable(caption, figures).to_csv())
 
 
-def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter], list[str]]:
+def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:
     """The curves of thresholds, and what the best of them make beside the readers; what is left out."""
     found = tune_saliency(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-tuned", maps, threshold=found)
     compared, told = _of_tuned(work, file, "mask_iou", found, "threshold")
-    (chapter,) = _with_curves(file, "tuning", found)
-    figures = [*chapter.figures, *_figures_of_both(compared, "tuned")]
-    return [replace(chapter, source="As Extended Data Fig. 1", figures=figures)], told
+    figures = _figures_of_both(compared, "tuned")
+    return _with_curves(file, "tuning", found, *figures, source="As Extended Data Fig. 1"), told
 
 
-def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Chapter], Comparisons, list[str]]:
+def _gated(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], Comparisons, list[str]]:
     """The curves of gates, and the IoU of all images of the gated masks beside the readers'; what is left out."""
     found = tune_gates(maps, work.bench.folder, split=split, progress=work.how["progress"])
     file = work.predicted(f"{name}-gated", maps, gate=found)
-    (chapter,) = _with_curves(file, "gates", found)
     compared, told = _of_tuned(work, file, "mask_iou_all", found, "gate")
     asks_all = work.bench.info.asks == "all"
     whole = "" if asks_all else " Absent findings are not asked here, so that no mask of one counts."
-    figures = [*chapter.figures, *_figures_of_both(compared, "gated")]
-    return [replace(chapter, words=chapter.words + whole, figures=figures)], compared, told
+    chapters = _with_curves(file, "gates", found, *_figures_of_both(compared, "gated"), note=whole)
+    return chapters, compared, told
 
 
 def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> tuple[Comparisons, list[str]]:
@@ -397,9 +406,11 @@ def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> 
     return replace(compared, comparisons=fewer, scored_a=a, scored_b=b), [told]
 
 
-def _with_curves(file: Path, ending: str, found: Tuned) -> list[Chapter]:
+def _with_curves(
+    file: Path, ending: str, found: Tuned, *others: Illustration, source: str = "", note: str = ""
+) -> list[Section]:
     write_whole(file.with_name(f"{file.name}.{ending}.csv"), found.to_csv())
-    return _curves_beside(file)
+    return _curves_beside(file, *others, source=source, note=note)
 
 
 def _estimates(compared: Comparisons) -> dict[str, Sequence[Estimate]]:

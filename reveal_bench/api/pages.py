@@ -79,7 +79,7 @@ def report(
     """
     if bench is None:
         from reveal_bench.reports.dataset import write_report
-        from reveal_bench.reports.run_report import PAGE
+        from reveal_bench.reports.page import PAGE
 
         if isinstance(runs, Mapping) or not isinstance(runs, str | Path | Bench):
             raise ArgumentError("bench", "must be given, the dataset that the runs answered")
@@ -87,8 +87,8 @@ def report(
         target = folder.resolve().with_name(f"{folder.resolve().name}-report.html") if out is None else Path(out)
         target = target if target.suffix == ".html" else target / PAGE
         return WrittenReport(target, tuple(write_report(folder, target, split=split, progress=progress, **options)))
+    from reveal_bench.reports.page import PAGE
     from reveal_bench.reports.run_page import write_run_report
-    from reveal_bench.reports.run_report import PAGE
 
     if out is None:
         raise ArgumentError("out", "must be given: the folder to write a report of runs to")

@@ -386,7 +386,7 @@ def candidates(
         read_candidates,
     )
     from reveal_bench.curation.report_tables import read_reports
-    from reveal_bench.reports.task_questions import selection_page
+    from reveal_bench.reports.candidates_page import selection_page
 
     source = _report_table(reports, study, patient, report, file, sheet)
     curation = _begin(folder, name, None)

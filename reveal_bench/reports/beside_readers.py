@@ -20,7 +20,7 @@ from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.reports.figures import Point, dots, in_percent
 from reveal_bench.reports.films import Example, Shown, legend_of, make_film
-from reveal_bench.reports.page import Form
+from reveal_bench.reports.page import Custom
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (
     INK,
@@ -313,7 +313,7 @@ def films_of(
     split: str,
     records: Sequence[LocalizationRecord],
     systems: Mapping[str, Sequence[LocalizationPrediction]],
-) -> Form:
+) -> Custom:
     """The films of the cases; `systems` are the predictions of model and readers by name."""
     by_image = {record.image_id: record for record in records}
     answers = [(name, {(p.image_id, p.finding): p for p in given}) for name, given in systems.items()]
@@ -335,7 +335,7 @@ def films_of(
         caption = f"IoU {100 * one.model:.0f} % of {names[0]}, {100 * one.human:.0f} % of {names[1]}"
         spoken = f"Radiograph with {one.finding} as drawn by the reference, {names[0]} and {names[1]}"
         shown.append(Example([one.finding], [Shown(film, caption, spoken, legend_of(drawn))]))
-    return Form("examples", {"rows": shown, "has_layer": bool(shown)})
+    return Custom("examples", {"rows": shown, "has_layer": bool(shown)})
 
 
 def _pictures(folder: Path, split: str, image_ids: Sequence[str]) -> dict[str, bytes]:

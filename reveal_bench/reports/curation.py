@@ -22,7 +22,7 @@ from reveal_bench.reports.curation_data import RATINGS_NAME, READS, Curated, rea
 from reveal_bench.reports.curation_halves import draw_balance, draw_demographics, draw_findings
 from reveal_bench.reports.curation_public import public_page
 from reveal_bench.reports.curation_steps import draw_extraction, draw_flow_section, draw_refresh, draw_steps
-from reveal_bench.reports.page import Csv, Note, Page, Section, figures_of, render_page
+from reveal_bench.reports.page import Note, Page, Section, page_files
 from reveal_bench.reports.style import check_extra
 from reveal_bench.sources.rexecution_files import read_ratings_table
 
@@ -84,11 +84,9 @@ def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | N
 
 def make_report(curated: Curated, ratings: Path | None = None) -> dict[str, str]:
     """Name -> content of every file of the report."""
-    sections = _sections(curated, ratings)
-    files = {"index.html": _page(curated, sections), PUBLIC_NAME: public_page(curated)}
-    for one in sections:
-        files |= {f"{part.name}.csv": part.text() for part in one.parts if isinstance(part, Csv)}
-    return files | {f"{drawn.name}.svg": drawn.file("svg").decode("utf-8") for drawn in figures_of(sections)}
+    page = _page(curated, _sections(curated, ratings))
+    files = page_files(page, "index.html", is_flat=True) | {PUBLIC_NAME: public_page(curated)}
+    return {name: text if isinstance(text, str) else text.decode("utf-8") for name, text in files.items()}
 
 
 def _sections(curated: Curated, ratings: Path | None) -> list[Section]:
@@ -106,7 +104,7 @@ def _sections(curated: Curated, ratings: Path | None) -> list[Section]:
     return sections if ratings is None else [*sections, draw_rubric(read_ratings_table(ratings))]
 
 
-def _page(curated: Curated, sections: list[Section]) -> str:
+def _page(curated: Curated, sections: list[Section]) -> Page:
     notice = Note(
         "Not for publication.",
         f"This page holds counts of the labels of the holdout. What may be published is {PUBLIC_NAME}.",
@@ -114,7 +112,7 @@ def _page(curated: Curated, sections: list[Section]) -> str:
     )
     version = f" of version {curated.version}" if curated.version else ""
     lead = f"Curation report{version}, for its maintainers: the tables and figures of paper 004 (REVEAL-CXR)."
-    return render_page(Page(f"How “{curated.name}” was made", lead, sections, [notice]))
+    return Page(f"How “{curated.name}” was made", lead, sections, [notice])
 
 
 def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mapping[str, Path]) -> bool:

@@ -21,7 +21,7 @@ from reveal_bench.metrics.estimates import POOLED
 from reveal_bench.metrics.ordinal import CRITERIA, reader_agreement
 from reveal_bench.reports.curation_data import Curated, landis_koch
 from reveal_bench.reports.figures import Point, dots
-from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Text, section
+from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, Text, section
 from reveal_bench.reports.style import Illustration, interval, number, percent
 
 Estimate = Mapping[str, Any]
@@ -40,7 +40,7 @@ def draw_agreement(curated: Curated) -> Section:
     found = curated.agreement
     if found is None:
         return section(key, title, SOURCE, Note("Not done.", curated.missing("consensus")))
-    parts: list[Part | Illustration] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+    parts: list[Part] = [kappa_sentence(found), kappa_table(found), share_table(found)]
     lists = found["counts"]
     parts.append(Text(
         f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority’s list of labels; in"
@@ -64,7 +64,7 @@ def kappa_sentence(found: Mapping[str, Any]) -> Text:
     return Text(words + "; “no spread”: all of them had the same value, which says nothing of how sure it is.")
 
 
-def kappa_table(found: Mapping[str, Any]) -> Table:
+def kappa_table(found: Mapping[str, Any]) -> PageTable:
     """The four ways to count."""
     rows = []
     for key, words in WAYS.items():
@@ -72,17 +72,17 @@ def kappa_table(found: Mapping[str, Any]) -> Table:
         word = "" if one["value"] is None else landis_koch(one["value"])
         rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
     heads = ("Compared", "Cohen’s kappa [95 % interval]", "Word", "Votes", "Without majority")
-    return Table(heads, rows, caption="A reader’s vote and the majority’s")
+    return PageTable(heads, rows, caption="A reader’s vote and the majority’s")
 
 
-def share_table(found: Mapping[str, Any]) -> Table:
+def share_table(found: Mapping[str, Any]) -> PageTable:
     """Studies by how many readers agreed to all."""
     rows = []
     for one in reversed(found["shares"]):
         n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
         rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)} %"))
     n = max((one["n"] for one in found["shares"]), default=0)
-    return Table(
+    return PageTable(
         ("Readers", "Studies", "Share [95 % interval]"),
         rows,
         caption=f"Agreement with the suggested labels, {n:,} studies",
@@ -109,7 +109,7 @@ def forest_of_labels(
     )
 
 
-def _label_table(labels: Sequence[Mapping[str, Any]]) -> Table:
+def _label_table(labels: Sequence[Mapping[str, Any]]) -> PageTable:
     rows = []
     for one in labels:
         name = "All labels" if one["label"] == POOLED else one["label"]
@@ -117,7 +117,9 @@ def _label_table(labels: Sequence[Mapping[str, Any]]) -> Table:
         rows.append((name, interval(one["kappa"]), interval(one["ac1"]), ratio))
     n = max((one["positive_ratio"]["n"] for one in labels if one["label"] != POOLED), default=0)
     heads = ("Finding", "Cohen’s kappa", "Gwet’s AC1", "Positive ratio")
-    return Table(heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists")
+    return PageTable(
+        heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists"
+    )
 
 
 def _label_file(labels: Sequence[Mapping[str, Any]]) -> Csv:
@@ -127,10 +129,10 @@ def _label_file(labels: Sequence[Mapping[str, Any]]) -> Csv:
     rows = tuple(
         (one["label"], *(one[name][end] for name in names for end in ends), one["kappa"]["n"]) for one in labels
     )
-    return Csv("agreement_labels", heads, rows)
+    return Csv.of("agreement_labels", heads, rows)
 
 
-def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part | Illustration]:
+def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
     ordered = sorted(readers, key=lambda one: (-one["n_studies"], one["reader"]))
     rows = [
         (one["reader"], f"{one['n_studies']:,}", percent(one["agree_all"]["value"]), interval(one["kappa"]))
@@ -148,7 +150,7 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part | Illustration]:
         + ".",
         lambda width: dots(marks, width, axis="Cohen’s kappa (no unit)", ends=_scale(marks)),
     )
-    file = Csv(
+    file = Csv.of(
         "agreement_readers",
         ("reader", "studies", "agree_all", "kappa", "kappa_low", "kappa_high", "n_compared"),
         tuple(
@@ -160,7 +162,7 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part | Illustration]:
     caption = (
         f"As Table S4: studies per reader, {total:,} readings; kappa leaves the reader’s own vote out of the majority"
     )
-    return [drawing, Table(heads, rows, caption=caption), file]
+    return [drawing, PageTable(heads, rows, caption=caption), file]
 
 
 def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -246,12 +248,12 @@ def draw_rubric(ratings: Sequence[Rating]) -> Section:
     for other in readers[1:]:
         found = rubric_table(scores[readers[0]], scores[other])
         caption = f"{readers[0]} (first) and {other} (second): quadratic-weighted kappa, mean absolute difference"
-        parts.append(Table(HEADS, [row.cells() for row in found], caption=caption))
+        parts.append(PageTable(HEADS, [row.cells() for row in found], caption=caption))
         rows += [(readers[0], other, *_plain(row)) for row in found]
     if len(readers) < 2:
         parts.append(Text("Only one reader rated: there is nobody to compare with."))
     heads = ("first", "second", "criterion", "kappa", "mad", "mean_first", "sd_first", "mean_second", "sd_second", "n")
-    csv = Csv("rubric", heads, tuple(rows))
+    csv = Csv.of("rubric", heads, tuple(rows))
     return section("rubric", "Rubric scores of two readers", "As Table 3 of paper 001 (ReXecution)", *parts, csv)
 
 

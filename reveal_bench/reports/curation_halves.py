@@ -10,7 +10,7 @@ from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.reports.curation_data import Curated
 from reveal_bench.reports.figures import Bar, Point, bars, dots
-from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Tables, Text, section
+from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, TableBlock, Text, section
 from reveal_bench.reports.style import Illustration, number, share
 from reveal_bench.sources.mapping import VOCABULARIES
 from reveal_bench.words import NBSP, count_text, p_text
@@ -53,11 +53,11 @@ def draw_demographics(curated: Curated) -> Section:
             plain.append((name, word, a, b, a + b))
     heads = ("", f"Released, {n_is(sizes[RELEASED])}", f"Holdout, {n_is(sizes[HOLDOUT])}",
              f"Total, {n_is(sum(sizes.values()))}", "Test", "p value", "Std. diff.")  # fmt: skip
-    shown = Table(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside)
+    shown = PageTable(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside)
     note = "Tests and standardized differences are explained below Table S2." if tests else (
         "Not tested in this version; what is known of the balance of its halves is said below."
     )  # fmt: skip
-    file = Csv("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
+    file = Csv.of("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
     return section(key, title, source, shown, Text(note, is_note=True), file)
 
 
@@ -69,10 +69,10 @@ def draw_balance(curated: Curated) -> Section:
         return section(key, title, source, Note("Not done.", _not_balanced(curated)))
     facts = [one for one in found["facts"] if one["name"] not in VOCABULARIES]
     columns_ = [*found["facts"], *found["labels"]]
-    parts: list[Part | Illustration] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
+    parts: list[Part] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
     if facts:
         blocks = [_block(one, found["counts"]) for one in facts]
-        parts.append(Tables("Acquisition, value by value", blocks))
+        parts.append(TableBlock("Acquisition, value by value", blocks))
     else:
         parts.append(Note("No acquisition data.", "The split was made without a table of facts about acquisition."))
     heads = ("column", "category", *HALVES, "standardized_difference", "test", "p_value", "chi_square_p_value",
@@ -83,7 +83,7 @@ def draw_balance(curated: Curated) -> Section:
          one["test"]["chi_square_p_value"], _plain(largest_difference(one)))
         for one in columns_ for category in one["categories"]
     ]  # fmt: skip
-    return section(key, title, source, *parts, Csv("balance", heads, tuple(rows)))
+    return section(key, title, source, *parts, Csv.of("balance", heads, tuple(rows)))
 
 
 def draw_findings(curated: Curated) -> Section:
@@ -99,7 +99,7 @@ def draw_findings(curated: Curated) -> Section:
     prevalence = count_bars(
         "prevalence",
         "Studies with each finding",
-        "Figure 3 of paper 004.",
+        "As Figure 3 of paper 004.",
         [(label, (released[label], holdout[label])) for label in ordered],
         kinds,
     )
@@ -107,18 +107,18 @@ def draw_findings(curated: Curated) -> Section:
     per_study = count_bars(
         "findings_per_study",
         "Findings per study",
-        "Figure 4 of paper 004.",
+        "As Figure 4 of paper 004.",
         [(findings_words(n), (fewer[n], others[n])) for n in fewer],
         kinds,
     )
-    shown = Table(
+    shown = PageTable(
         ("Finding", "Released", "Holdout", "Total"),
         [(label, share(released[label], sizes[0]), share(holdout[label], sizes[1]),
           share(released[label] + holdout[label], sum(sizes))) for label in ordered],
         caption="Studies with each finding and their share",
     )  # fmt: skip
-    counted = Csv("prevalence", ("label", *HALVES), tuple((one, released[one], holdout[one]) for one in ordered))
-    numbers = Csv("findings_per_study", ("findings", *HALVES), tuple((n, fewer[n], others[n]) for n in fewer))
+    counted = Csv.of("prevalence", ("label", *HALVES), tuple((one, released[one], holdout[one]) for one in ordered))
+    numbers = Csv.of("findings_per_study", ("findings", *HALVES), tuple((n, fewer[n], others[n]) for n in fewer))
     return section(key, title, source, prevalence, shown, per_study, counted, numbers)
 
 
@@ -215,7 +215,7 @@ def _difference(one: Mapping[str, Any]) -> str:
     return "∞" if found is not None and math.isinf(found) else number(found)
 
 
-def _rule(rule: Mapping[str, Any]) -> list[Part | Illustration]:
+def _rule(rule: Mapping[str, Any]) -> list[Part]:
     """How the halves were chosen among the draws."""
     values: Sequence[float | None] = rule["values"]
     many = f"{rule['best_of']:,} random draws, " if rule["best_of"] > 1 else "one random draw, "
@@ -224,7 +224,7 @@ def _rule(rule: Mapping[str, Any]) -> list[Part | Illustration]:
         f" {rule['criterion']}. Number {rule['taken']:,} was taken. In this curation folder"
         f" {rule['draws_looked_at']:,} draws were looked at in all."
     )
-    parts: list[Part | Illustration] = [Text(words)]
+    parts: list[Part] = [Text(words)]
     if rule["draws_looked_at"] > rule["best_of"]:
         many = f"{len(rule['history']):,} times, with {rule['draws_looked_at']:,} draws together"
         parts.append(Note("The split was asked for more than once:", f"{many}.", is_warning=True))
@@ -233,7 +233,7 @@ def _rule(rule: Mapping[str, Any]) -> list[Part | Illustration]:
         parts.append(_draws(values, rule["taken"], shown))
     parts.append(Text(f"Values of the draws in order: {shown}.", is_note=True))
     rows = tuple((i, value, i == rule["taken"]) for i, value in enumerate(values, start=1))
-    return [*parts, Csv("draws", ("draw", "largest_difference", "taken"), rows)]
+    return [*parts, Csv.of("draws", ("draw", "largest_difference", "taken"), rows)]
 
 
 def _draws(values: Sequence[float | None], taken: int, shown: str) -> Illustration:
@@ -295,7 +295,7 @@ def _love(found: Mapping[str, Any]) -> Illustration:
     )
 
 
-def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> Table:
+def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> PageTable:
     """A column value by value."""
     test = one["test"]
     simulated = f" {test['n_simulated']:,} times" if test["n_simulated"] else ""
@@ -315,7 +315,7 @@ def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> Table:
         rows.append(("mean", *means, number(one["standardized_mean_difference"], 2)))
     sizes = [f"{counts[half]['studies']:,}" for half in HALVES]
     heads = ("Value", f"Released ({sizes[0]})", f"Holdout ({sizes[1]})", "Std. diff.")
-    return Table(heads, rows, caption=caption)
+    return PageTable(heads, rows, caption=caption)
 
 
 def _plain(value: float | None) -> object:

@@ -25,8 +25,8 @@ from reveal_bench.reports.curation_agreement import SOURCE, forest_of_labels, ka
 from reveal_bench.reports.curation_data import Curated
 from reveal_bench.reports.curation_halves import TITLES, WORDS, column_name, count_bars, findings_words
 from reveal_bench.reports.curation_steps import BEFORE_REFRESH, SMALL, flow_parts
-from reveal_bench.reports.page import Csv, Note, Page, Part, Section, Table, Tables, Text, render_page, section
-from reveal_bench.reports.style import Illustration, interval, share
+from reveal_bench.reports.page import Csv, Note, Page, PageTable, Part, Section, TableBlock, Text, render_page, section
+from reveal_bench.reports.style import interval, share
 from reveal_bench.sources.mapping import VOCABULARIES
 
 LEAST_FOR_BANDS = 50
@@ -139,18 +139,18 @@ def _agreement(curated: Curated) -> Section:
     found = curated.agreement
     if found is None:
         return section(key, title, SOURCE, Note("Not done here.", "There are no votes in this curation, or not yet."))
-    parts: list[Part | Illustration] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+    parts: list[Part] = [kappa_sentence(found), kappa_table(found), share_table(found)]
     parts += _labels(curated, found["labels"])
     ordered = sorted(found["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
     rows = [
         (f"Reader {i}", f"{one['n_studies']:,}", interval(one["kappa"], 2)) for i, one in enumerate(ordered, start=1)
     ]
     heads = ("Reader", "Studies read", "Kappa with the others’ majority")
-    parts.append(Table(heads, rows, caption="As Table S4: studies per reader, the most first"))
+    parts.append(PageTable(heads, rows, caption="As Table S4: studies per reader, the most first"))
     return section(key, title, SOURCE, *parts)
 
 
-def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part | Illustration]:
+def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Kappa per label, of those that enough of the released studies have."""
     released = curated.prevalence(RELEASED)
     shown = [one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None]
@@ -159,7 +159,7 @@ def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part 
     rows = [(one["label"], interval(one["kappa"], 2)) for one in shown]
     caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
     drawing = forest_of_labels(shown, name="agreement_labels", with_ac1=False)
-    return [drawing, Table(("Finding", "Cohen’s kappa"), rows, caption=caption)]
+    return [drawing, PageTable(("Finding", "Cohen’s kappa"), rows, caption=caption)]
 
 
 def _who(curated: Curated) -> Section:
@@ -184,7 +184,7 @@ def _who(curated: Curated) -> Section:
         counts = [{_value(two["category"]): int(two[half]) for two in one["categories"]} for half in HALVES]
         blocks.append(_block(column_name(one["name"]), counts[0], counts[1], sizes))
     if blocks:
-        parts.append(Tables("", blocks))
+        parts.append(TableBlock("", blocks))
     elif not facts:
         parts.append(Note("Nothing is known of patients and acquisition.", "The split was made without such a table."))
     n_left_out = len(facts) - len(shown)
@@ -200,7 +200,7 @@ def _folded(name: str) -> str:
     return re.sub(r"[\s_]", "", name.casefold())
 
 
-def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> Table:
+def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> PageTable:
     shown, rest = shown_values(released)
     rows = [
         (WORDS.get(value, value), share(released[value], sizes[RELEASED]), band(holdout[value], sizes[HOLDOUT]))
@@ -210,7 +210,7 @@ def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], s
         n_others = sum(n for value, n in holdout.items() if value not in shown)
         of = share(rest, sizes[RELEASED]) if rest >= SMALL else FEW
         rows.append(("all others" if shown else "any", of, band(n_others, sizes[HOLDOUT])))
-    return Table((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
+    return PageTable((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
 
 
 def _rule(balance: Mapping[str, Any]) -> str:
@@ -238,7 +238,7 @@ def _findings(curated: Curated) -> Section:
     prevalence = count_bars(
         "prevalence",
         "Released studies with each finding",
-        "Figure 3 of paper 004.",
+        "As Figure 3 of paper 004.",
         [(label, (n,)) for label, n in shown.items()],
         kinds,
         hidden=FEW,
@@ -247,7 +247,7 @@ def _findings(curated: Curated) -> Section:
     per_study = count_bars(
         "findings_per_study",
         "Findings per released study",
-        "Figure 4 of paper 004.",
+        "As Figure 4 of paper 004.",
         [(findings_words(numbers), (n if n >= SMALL else None,)) for numbers, n in groups],
         kinds,
         hidden=FEW,

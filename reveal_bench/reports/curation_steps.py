@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.reports.curation_data import Curated, shown_labels
-from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Text, section
+from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, Text, section
 from reveal_bench.reports.style import INK, LINE, PANEL, SOFT, WIDE, Illustration, new_figure, share, style, wrap
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def draw_steps(curated: Curated) -> Section:
     heads: tuple[str, ...] = ("Step", "Status", "By reveal-bench", "Why")
     if not any(state.why for state in curated.states.values()):
         heads, rows = heads[:3], [row[:3] for row in rows]
-    shown = Table(heads, rows, caption="Steps of this curation")
+    shown = PageTable(heads, rows, caption="Steps of this curation")
     seed = Text(f"Every random choice comes from the seed {curated.seed} of this curation folder.", is_note=True)
     return section("steps", "What is done", "Curation folder; not in the paper", shown, seed)
 
@@ -322,17 +322,17 @@ def draw_flow_section(curated: Curated) -> Section:
     return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *notes, *flow_parts(counts))
 
 
-def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False) -> list[Part | Illustration]:
+def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False) -> list[Part]:
     """The diagram, what of it is not done, whether it adds up, and its numbers."""
     stages = find_stages(counts, is_public=is_public)
-    parts: list[Part | Illustration] = [draw_flow(stages)]
+    parts: list[Part] = [draw_flow(stages)]
     gaps = unbalanced(stages)
     if gaps:
         parts.append(Note("The numbers do not add up.", "; ".join(gaps), is_warning=True))
     open_steps = [step for step in BEFORE_REFRESH if counts.get(step) is None]
     if open_steps:
         parts.append(Note("Not all steps are done.", f"Without numbers yet: {', '.join(open_steps)}."))
-    return [*parts, Csv("flow", ("stage", "what", "studies"), tuple(_flow_rows(stages)))]
+    return [*parts, Csv.of("flow", ("stage", "what", "studies"), tuple(_flow_rows(stages)))]
 
 
 def _flow_rows(stages: Sequence[Stage]) -> list[tuple[object, ...]]:
@@ -359,7 +359,7 @@ def draw_extraction(curated: Curated) -> Section:
         ("Quarantined", f"{counts['quarantined']:,}"),
         *_asked(counts.get("engine") or {}),
     ]
-    parts: list[Part] = [Table(("", ""), rows, caption="How the reports were read")]
+    parts: list[Part] = [PageTable(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
         note = (
             "quarantine.jsonl in the curation folder says why each report was quarantined; it is not part of this page."
@@ -368,13 +368,13 @@ def draw_extraction(curated: Curated) -> Section:
     by_label = counts["by_label"]
     ordered = sorted(REVEAL_LABELS, key=lambda label: -by_label[label])
     parts.append(
-        Table(
+        PageTable(
             ("Label", "Studies"),
             [(label, share(by_label[label], counts["ok"])) for label in ordered],
             f"Suggested labels of {counts['ok']:,} studies",
         )
     )
-    parts.append(Csv("suggested", ("label", "studies"), tuple((label, by_label[label]) for label in ordered)))
+    parts.append(Csv.of("suggested", ("label", "studies"), tuple((label, by_label[label]) for label in ordered)))
     return section(key, title, source, *parts)
 
 
@@ -422,9 +422,9 @@ def draw_refresh(curated: Curated) -> Section | None:
     )
     parts: list[Part] = [
         Text(f"Version {counts['version']} follows {counts['version_before']}."),
-        Table(("What", "Released", "Holdout"), rows, caption="Changes per half"),
+        PageTable(("What", "Released", "Holdout"), rows, caption="Changes per half"),
         Text(left_out),
-        Csv("changes", ("what", *HALVES), tuple(rows)),
+        Csv.of("changes", ("what", *HALVES), tuple(rows)),
     ]
     if corrected:
         lines = [
@@ -432,6 +432,6 @@ def draw_refresh(curated: Curated) -> Section | None:
             for one in corrected
         ]
         heads = ("Study", "Half", "Labels before", "Labels now", "Why")
-        parts.append(Table(heads, lines, caption=f"{len(lines):,} studies with corrected labels"))
-        parts.append(Csv("corrected", tuple(head.lower() for head in heads), tuple(lines)))
+        parts.append(PageTable(heads, lines, caption=f"{len(lines):,} studies with corrected labels"))
+        parts.append(Csv.of("corrected", tuple(head.lower() for head in heads), tuple(lines)))
     return section(key, title, source, *parts)

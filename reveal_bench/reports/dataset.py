@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,22 @@ from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.metrics.jackknife import Z
 from reveal_bench.reports.figures import Bar, bars
 from reveal_bench.reports.films import Chosen, Example, example, view_in_words
-from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
-from reveal_bench.reports.style import Illustration, check_extra, interval_of
+from reveal_bench.reports.page import (
+    Custom,
+    Lines,
+    Note,
+    Page,
+    PageTable,
+    Part,
+    Progress,
+    Section,
+    Text,
+    check_target,
+    notices,
+    render_page,
+)
+from reveal_bench.reports.style import Illustration, interval_of
 from reveal_bench.words import share_text, typeset
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +114,8 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     ImportError
         Without the extra [report].
     """
-    check_extra()
     folder, out = Path(folder), Path(out)
-    if folder.resolve() in out.resolve().parents:
-        raise ArgumentError("out", "must not lie in the dataset folder: it would become part of it", out)
+    check_target(folder, out)
     if out.is_dir():
         raise ArgumentError("out", "must be a file", f"the folder {out}")
     page = render_report(folder, split=split, progress=progress)
@@ -182,15 +191,14 @@ def _terms(folder: DatasetFolder) -> list[str]:
 def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[Example]) -> str:
     info = folder.info
     title = ("Synthetic stand-in for " if info.synthetic else "") + folder.benchmark.title
-    notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * info.synthetic
-    notices.append(Note("Not for clinical use."))
-    notices += [Note("Do not pass this page on:", f"{text}.", is_warning=True) for text in _terms(folder)]
+    notes = notices(synthetic=info.synthetic)
+    notes += [Note("Do not pass this page on:", f"{text}.", is_warning=True) for text in _terms(folder)]
     sections = [
         Section(f"s{n}", heading, parts)
         for n, (heading, parts) in enumerate(_sections(folder, tallies, shown))
         if parts
     ]
-    return render_page(Page(title, f"{info.benchmark}, version {info.version}", sections, notices))
+    return render_page(Page(title, f"{info.benchmark}, version {info.version}", sections, notes))
 
 
 def _sections(
@@ -217,10 +225,10 @@ def _sections(
     if any(tally.demographics for tally in tallies.values()):
         yield "Demographics", from_markdown(card_tables.demographics_table(tallies))
     has_layer = any(one.film.layer for row in shown for one in row.films)
-    yield "Examples", [Form("examples", {"rows": shown, "has_layer": has_layer})] if shown else []
+    yield "Examples", [Custom("examples", {"rows": shown, "has_layer": has_layer})] if shown else []
 
 
-def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Form:
+def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Custom:
     every = list(tallies.values())
     unique = {
         _unit(folder): sum(tally.n_rows for tally in every),
@@ -228,7 +236,7 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Form:
         "patients": sum(len(tally.patients) for tally in every),
         "questions": sum(tally.n_asked for tally in every),
     }
-    return Form("tiles", [(f"{n:,}", _counted_as(name, n)) for name, n in unique.items()])
+    return Custom("tiles", [(f"{n:,}", _counted_as(name, n)) for name, n in unique.items()])
 
 
 def _unit(folder: DatasetFolder) -> str:
@@ -248,7 +256,7 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
     for split, tally in tallies.items():
         counts = {name: tally.positives[code] for code, name in names.items()}
         shares = [Share(name, n, tally.n_rows) for name, n in counts.items()]
-        parts.append(Figure(draw_shares(shares, split, tally.n_rows, unit)))
+        parts.append(draw_shares(shares, split, tally.n_rows, unit))
     if any(sum(tally.unlabelled.values()) for tally in tallies.values()):
         parts.append(Text("A finding that was not labelled, or is uncertain, counts as not present here."))
     if never:
@@ -275,10 +283,8 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
         title = f"Split {split}: {unit} by finding and view"
         words = f"{unit.capitalize()} of split {split} with each finding, by view."
         parts.append(
-            Figure(
-                Illustration(
-                    f"views-{split}", title, words, f"{words} {told}.", partial(bars, rows, axis=unit, kinds=kinds)
-                )
+            Illustration(
+                f"views-{split}", title, words, f"{words} {told}.", partial(bars, rows, axis=unit, kinds=kinds)
             )
         )
     return parts
@@ -317,7 +323,7 @@ def _together(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]
     tables = []
     for split, tally in tallies.items():
         found = co_occurrence(folder.benchmark.findings, tally.positives, tally.pairs)
-        tables += [Form("pairs", {"split": split, **found})] if found else []
+        tables += [Custom("pairs", {"split": split, **found})] if found else []
     if not tables:
         return []
     unit = _unit(folder).capitalize()
@@ -357,7 +363,7 @@ def from_markdown(text: str) -> list[Part]:
         if lines[0].startswith("|"):
             cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
             clean = [[cell.strip().replace("\\|", "|") for cell in line] for line in cells]
-            parts.append(Table(clean[0], clean[2:], "Counts", is_caption_shown=False))
+            parts.append(PageTable(clean[0], clean[2:], "Counts", is_caption_shown=False))
         elif lines[0].startswith("* "):
             parts.append(Lines([line[2:] for line in lines]))
         else:

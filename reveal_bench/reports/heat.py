@@ -14,7 +14,7 @@ no cell, so that the cells of a run may add up to less than 1. Arrays are (n row
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,13 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.kinds.localization.scoring import list_cases
 from reveal_bench.masks import pack_masks, pack_regions
 from reveal_bench.metrics.localization import hit_cells
+from reveal_bench.reports.page import Progress
 
 LATERAL = "LATERAL"
 FEW = 10
 """Patients; an average of fewer could show one of them."""
 _AT_ONCE = 256
 """Masks unpacked together: bounds memory."""
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

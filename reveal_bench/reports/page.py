@@ -1,8 +1,11 @@
-"""A report's page: sections of figures, tables, notes and text, made into HTML by the templates.
+"""A report's page: sections of figures, tables, notes and text, assembled into one HTML file and the files beside it.
+
+Every page of this package is assembled here: sections hold parts, :func:`write_page` numbers figures and tables in
+their order, writes them as PNG, SVG and CSV, and links them.
 
 A page is one HTML file that holds all it shows: no script, no network. It follows the reader's choice of light and
-dark, fits a telephone, and prints on A4. Templates escape every text that they are given; what is HTML already is the
-SVG that matplotlib wrote.
+dark, fits a telephone, and prints on A4. Templates escape every text; only the SVG that matplotlib wrote is HTML
+already. A page and its files depend on their contents alone: no time of day, no path.
 """
 
 from __future__ import annotations
@@ -11,51 +14,51 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import reveal_bench
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import write_all
 from reveal_bench.reports.style import NOTHING, Illustration, check_extra, plain
-from reveal_bench.words import NBSP
+from reveal_bench.words import NBSP, typeset
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+PAGE = "report.html"
+FIGURES, TABLES = "figures", "tables"
 MOST_ON_ONE_PAGE = 20
 """Rows of a table that is not divided in print."""
 MOST_ON_PORTRAIT = 9
-"""Columns of a table that fit on upright paper; wider ones are printed across."""
+"""Columns of a table that fit on upright paper; wider ones are printed in landscape."""
 FEWEST_CASES = 10
-"""Behind values of which the best is stressed: below, it is the best by a case or two."""
+"""Supporting cases from which on the best value is stressed: below, it is the best by a case or two."""
 _NUMBER = re.compile(r"(<\s)?\(?[−+-]?\d|n =")  # or an interval
 _NO_NUMBER = ("", NOTHING, "undefined", "not tested", "not shown", "∞", "reference")
+Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a section holds; `form` names its macro in ``macros.html``, "" if it is not on the page."""
+class Csv:
+    """A table as a file of its own, `name` without suffix; alone in a section it is not on the page."""
 
     form: ClassVar[str] = ""
-
-
-@dataclass(frozen=True)
-class Csv(Part):
-    """A table as a file: NaN and None are empty fields."""
-
     name: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    text: str
 
-    def text(self) -> str:
-        """One line per row; a text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    @classmethod
+    def of(cls, name: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Csv:
+        """Return one line per row; NaN and None are empty, and texts that look like formulas get an apostrophe."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.head)
-        writer.writerows([_field(value) for value in row] for row in self.rows)
-        return out.getvalue()
+        writer.writerow(head)
+        writer.writerows([_field(value) for value in row] for row in rows)
+        return cls(name, out.getvalue())
 
 
 def _field(value: Any) -> Any:
@@ -65,17 +68,17 @@ def _field(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Text(Part):
-    """A paragraph; `file` is the path of one that belongs to it, relative to the page."""
+class Text:
+    """A paragraph, and the table that it speaks of as a file."""
 
     form: ClassVar[str] = "text"
     words: str
     is_note: bool = False
-    file: str = ""
+    csv: Csv | None = None
 
 
 @dataclass(frozen=True)
-class Lines(Part):
+class Lines:
     """A list."""
 
     form: ClassVar[str] = "lines"
@@ -83,7 +86,7 @@ class Lines(Part):
 
 
 @dataclass(frozen=True)
-class Note(Part):
+class Note:
     """A box with a sentence."""
 
     form: ClassVar[str] = "note"
@@ -93,43 +96,17 @@ class Note(Part):
 
 
 @dataclass(frozen=True)
-class Figure(Part):
-    """An illustration; `label` is its number, `files` are the paths of its files relative to the page."""
-
-    form: ClassVar[str] = "figure"
-    drawn: Illustration
-    label: str = ""
-    files: Sequence[str] = ()
-
-
-def leading(values: Mapping[int, float], n_cases: int, *, lowest: bool = False) -> set[int]:
-    """Places of the best of a row's values, which is stressed; none where fewer than ten cases are behind them.
-
-    Examples
-    --------
-    >>> leading({0: 0.5, 1: 0.7, 3: math.nan, 4: 0.7}, 12), leading({0: 1.0}, 9)
-    ({1, 4}, set())
-    """
-    told = [value for value in values.values() if not math.isnan(value)]
-    if not told or n_cases < FEWEST_CASES:
-        return set()
-    best = min(told) if lowest else max(told)
-    return {place for place, value in values.items() if value == best}
-
-
-@dataclass(frozen=True)
-class Table(Part):
+class PageTable:
     """A table.
 
     Attributes
     ----------
     head, rows : text; the first cell of a row names it; further lines of a cell are smaller
+    title : without one, the table has no number
     best : (row, column) of cells to stress
     groups, inside : rows that head a group, and rows that belong to one
-    label : its number, as "Table 1"
-    file : path of its CSV relative to the page
-    plain : what that file holds
-    is_caption_shown : or else it is only heard
+    csv : the same as a file, unrounded
+    is_caption_shown : False if the caption is only read aloud
     """
 
     form: ClassVar[str] = "table"
@@ -140,48 +117,45 @@ class Table(Part):
     best: frozenset[tuple[int, int]] = frozenset()
     groups: Sequence[int] = ()
     inside: Sequence[int] = ()
-    label: str = ""
-    file: str = ""
-    plain: Csv | None = None
+    csv: Csv | None = None
     is_caption_shown: bool = True
 
     @property
     def is_whole(self) -> bool:
-        """Whether print keeps it on one page."""
+        """True if print keeps it on one page."""
         return len(self.rows) <= MOST_ON_ONE_PAGE
 
     @property
-    def is_across(self) -> bool:
-        """Whether print turns the paper."""
+    def is_landscape(self) -> bool:
+        """True if print turns the paper."""
         return len(self.head) > MOST_ON_PORTRAIT
 
     def is_number(self, column: int) -> bool:
-        """Whether a column holds numbers, which are set right."""
+        """Return True if a column holds numbers, which are set right."""
         cells = [str(row[column]).partition("\n")[0] for row in self.rows]
-        told = [cell for cell in cells if cell not in _NO_NUMBER]
-        return column > 0 and bool(told) and all(_NUMBER.match(cell) for cell in told)
+        numbers = [cell for cell in cells if cell not in _NO_NUMBER]
+        return column > 0 and bool(numbers) and all(_NUMBER.match(cell) for cell in numbers)
 
 
 @dataclass(frozen=True)
-class Tables(Part):
-    """Small tables, side by side where there is room."""
+class TableBlock:
+    """Small tables, side by side where there is space."""
 
     form: ClassVar[str] = "tables"
     title: str
-    tables: Sequence[Table]
+    tables: Sequence[PageTable]
 
 
 @dataclass(frozen=True)
-class Form(Part):
-    """Anything that a template of its own shows: `values` are what its macro asks for."""
+class Custom:
+    """Anything that a macro of its own shows: `form` is its name, `values` its contents."""
 
-    macro: str
+    form: str
     values: Any
 
-    @property
-    def form(self) -> str:  # type: ignore[override]
-        """Its macro."""
-        return self.macro
+
+Part = Csv | Text | Lines | Note | PageTable | TableBlock | Custom | Illustration
+"""What a section holds; `form` names its macro in ``macros.html``, "" if it is not on the page."""
 
 
 @dataclass(frozen=True)
@@ -196,41 +170,125 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """All that the base template asks for; `notices` stand above everything, `made` below."""
+    """The contents of a page; `notices` come above everything else."""
 
     title: str
     lead: str
     sections: Sequence[Section]
     notices: Sequence[Note] = ()
     summary: str = ""
-    made: str = ""
-    columns: str = field(default="")
 
 
-def section(key: str, title: str, source: str, *parts: Part | Illustration) -> Section:
-    """A section of parts in order; illustrations become figures."""
-    return Section(key, title, [Figure(part) if isinstance(part, Illustration) else part for part in parts], source)
+def section(key: str, title: str, source: str, *parts: Part | str) -> Section:
+    """Return a section of parts in order; a string is a paragraph."""
+    return Section(key, title, [Text(part) if isinstance(part, str) else part for part in parts], source)
 
 
-def figures_of(sections: Sequence[Section]) -> list[Illustration]:
-    """Every illustration of the sections."""
-    return [part.drawn for one in sections for part in one.parts if isinstance(part, Figure)]
+def notices(*, synthetic: bool, warnings: Sequence[str] = ()) -> list[Note]:
+    """Return the notes above a page about data; warnings become sentences."""
+    notes = [Note("Synthetic: every image and every reference was drawn by a program.")] * synthetic
+    sentences = (f"{text[0].upper()}{text[1:].removesuffix('.')}." for text in warnings)
+    return [*notes, Note("Not for clinical use."), *(Note(text, is_warning=True) for text in sentences)]
+
+
+def printed_table(name: str, title: str, caption: str, rows: Sequence[Mapping[str, str]], unrounded: str) -> PageTable:
+    """Return a result's rows, as they are printed on a terminal, as a table with its file `unrounded`."""
+    head = [column.strip() or "95 % interval" for column in rows[0]] if rows else []
+    cells = [tuple(_cell(column, text) for column, text in row.items()) for row in rows]
+    return PageTable(head, cells, f"{caption}.", title, csv=Csv(name, unrounded))
+
+
+def _cell(column: str, text: str) -> str:
+    """Return text for a page, a dash for what is undefined."""
+    return NOTHING if text in ("", "-") and column != "stars" else typeset(text)
+
+
+def leading(values: Mapping[int, float], n_cases: int, *, lowest: bool = False) -> set[int]:
+    """Return the keys of the best values of a row, which are stressed; none with fewer than ten cases.
+
+    Examples
+    --------
+    >>> leading({0: 0.5, 1: 0.7, 3: math.nan, 4: 0.7}, 12), leading({0: 1.0}, 9)
+    ({1, 4}, set())
+    """
+    defined = [value for value in values.values() if not math.isnan(value)]
+    if not defined or n_cases < FEWEST_CASES:
+        return set()
+    best = min(defined) if lowest else max(defined)
+    return {key for key, value in values.items() if value == best}
 
 
 def check_target(folder: Path, out: Path) -> None:
-    """Raise ImportError unless pages can be drawn, ArgumentError if `out` lies in the dataset `folder`."""
+    """Raise ImportError unless pages can be drawn, ArgumentError if `out` is in the dataset `folder`."""
     check_extra()
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
         raise ArgumentError("out", "must not lie in the dataset folder: it would become part of it", out)
 
 
+def write_page(out: Path, page: Page) -> Path:
+    """Write :data:`PAGE` and the folders :data:`FIGURES` and :data:`TABLES` into `out`, and return the page's path.
+
+    All files are written before any of an earlier page is replaced; figures and tables that this page lacks are
+    removed.
+    """
+    files = page_files(page)
+    for name in files:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+    write_all({out / name: content for name, content in files.items()})
+    for part, suffixes in ((FIGURES, (".png", ".svg")), (TABLES, (".csv",))):
+        for path in (out / part).glob("*"):
+            if path.suffix in suffixes and f"{part}/{path.name}" not in files:
+                path.unlink()
+    return out / PAGE
+
+
+def page_files(page: Page, name: str = PAGE, *, is_flat: bool = False) -> dict[str, str | bytes]:
+    """Return the page and its files, by path.
+
+    Parameters
+    ----------
+    name : of the page
+    is_flat : put all files beside the page, figures as SVG alone, and do not link them: the page may go out alone
+    """
+    files: dict[int, dict[str, str | bytes]] = {}
+    for part in (part for one in page.sections for part in one.parts):
+        files[id(part)] = _files_of(part, is_flat=is_flat)
+    links = {} if is_flat else {key: list(own) for key, own in files.items()}
+    return {path: content for own in files.values() for path, content in own.items()} | {name: _render(page, links)}
+
+
+def _files_of(part: Part, *, is_flat: bool) -> dict[str, str | bytes]:
+    if isinstance(part, Illustration):
+        folder, kinds = ("", ("svg",)) if is_flat else (f"{FIGURES}/", ("png", "svg"))
+        return {f"{folder}{part.name}.{kind}": part.file(kind) for kind in kinds}
+    table = part if isinstance(part, Csv) else getattr(part, "csv", None)
+    return {} if table is None else {f"{'' if is_flat else f'{TABLES}/'}{table.name}.csv": table.text}
+
+
 def render_page(page: Page) -> str:
-    """The HTML file."""
-    return render("base.html", page=page)
+    """Return the HTML file of a page that has no other files."""
+    return _render(page, {})
+
+
+def _render(page: Page, links: Mapping[int, Sequence[str]]) -> str:
+    """Return the HTML file; `links` are the paths of the files of a part by its id."""
+    n: Counter[str] = Counter()
+    sections = [
+        (one, [(part, _label(part, n), links.get(id(part), ())) for part in one.parts if part.form])
+        for one in page.sections
+    ]
+    return render("base.html", page=page, sections=sections, version=reveal_bench.__version__)
+
+
+def _label(part: Part, n: Counter[str]) -> str:
+    """Return the next number of a figure or of a table with a title, and count it."""
+    word = "Figure" if isinstance(part, Illustration) else "Table" if isinstance(part, PageTable) and part.title else ""
+    n[word] += 1
+    return f"{word} {n[word]}." if word else ""
 
 
 def render(template: str, **values: Any) -> str:
-    """What a template makes of these values."""
+    """Return a template filled in with `values`."""
     return _environment().get_template(template).render(**values)
 
 

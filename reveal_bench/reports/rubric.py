@@ -21,7 +21,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
-from reveal_bench.kinds.tasks.records import Rating, TaskRecord, rated_answers, rating_array
+from reveal_bench.kinds.tasks.records import QUESTION_SCORES, TAGS, Rating, TaskRecord, rated_answers, rating_array
 from reveal_bench.kinds.tasks.scoring import RubricRows, score_ratings
 from reveal_bench.metrics.intervals import mean_of_defined
 from reveal_bench.metrics.ordinal import (
@@ -37,8 +37,17 @@ from reveal_bench.metrics.ordinal import (
     reader_agreement,
     rubric_summary,
 )
-from reveal_bench.reports.chapters import Chapter, PrintedTable, write_chapters
-from reveal_bench.reports.page import Csv, check_target
+from reveal_bench.reports.page import (
+    Csv,
+    Page,
+    PageTable,
+    Section,
+    check_target,
+    notices,
+    printed_table,
+    section,
+    write_page,
+)
 from reveal_bench.reports.panels import panels
 from reveal_bench.reports.runs import World, load_runs, open_world
 from reveal_bench.reports.style import (
@@ -49,7 +58,6 @@ from reveal_bench.reports.style import (
     paints,
     percent,
 )
-from reveal_bench.reports.task_questions import questions_chapter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,9 +108,9 @@ def write_rubric_report(
         raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", world.kind.name)
     rated = Rated(world.records, ratings, _answered(world, runs, ratings))
     warnings = rated.warnings()
-    where = f"{world.info.benchmark} {world.info.version}, split {world.split}"
     title = f"Answers to {world.title} as readers rated them"
-    write_chapters(out, title, where, list(_chapters(rated)), synthetic=world.info.synthetic, warnings=warnings)
+    notes = notices(synthetic=world.info.synthetic, warnings=warnings)
+    write_page(out, Page(title, world.description, list(_sections(rated)), notes))
     return warnings
 
 
@@ -197,32 +205,25 @@ class Rated:
         return told
 
 
-def _chapters(rated: Rated) -> Iterator[Chapter]:
-    yield questions_chapter(rated.tasks)
-    yield Chapter(
+def _sections(rated: Rated) -> Iterator[Section]:
+    yield questions_section(rated.tasks)
+    yield section(
         "answers",
         "Answers",
         "As section 4.1 of paper 001",
         "How many tasks were answered and rated. A task without an answer is in no figure below, as in the paper; "
         "reveal-bench score counts it with the lowest scores.",
-        tables=[_answers_table(rated)],
+        _answers_table(rated),
     )
-    yield Chapter(
-        "scores",
-        "Scores",
-        "As Tables 1 and 2 and Fig. 3 of paper 001",
-        _content_words(rated),
-        [_distributions(rated)],
-        [_scores_table(rated)],
-    )
+    source = "As Tables 1 and 2 and Fig. 3 of paper 001"
+    yield section("scores", "Scores", source, _content_words(rated), _distributions(rated), _scores_table(rated))
     if len(rated.models) > 1:
         words = (
             "Wilcoxon signed-rank tests, two-sided, on the tasks that both models answered; p values are adjusted by "
             "Benjamini and Hochberg over the five text scores of a pair of models."
         )
-        yield Chapter(
-            "differences", "Models compared", "As section 3.4 of paper 001", words, tables=[_differences_table(rated)]
-        )
+        source = "As section 3.4 of paper 001"
+        yield section("differences", "Models compared", source, words, _differences_table(rated))
     if rated.pairs:
         words = (
             "Answers that two readers rated. The first of a pair is the one who rated more. MAD: mean absolute "
@@ -230,13 +231,63 @@ def _chapters(rated: Rated) -> Iterator[Chapter]:
         )
         figures = [_agreement_figure(n, *pair) for n, pair in enumerate(rated.pairs[:MOST_PAIRS], start=1)]
         source = "As Table 3 and Fig. 5 of paper 001"
-        yield Chapter("readers", "Readers compared", source, words, figures, [_agreement_table(rated)])
+        yield section("readers", "Readers compared", source, words, *figures, _agreement_table(rated))
+
+
+def questions_section(tasks: Sequence[TaskRecord]) -> Section:
+    """How the questions themselves were scored, and how many have each tag; a task may have several of a kind."""
+    scored = {
+        _title(name): Counter(score for task in tasks if (score := (task.question_scores or {}).get(name)) is not None)
+        for name in QUESTION_SCORES
+    }
+    scored = {name: counts for name, counts in scored.items() if counts}
+    figures = [_question_figure(scored)] if scored else []
+    words = f"{len(tasks):,} tasks; scores and tags are of the questions, not of answers."
+    source = "As section 3.1 and Supplementary Fig. 1 of paper 001"
+    return section("questions", "Questions", source, words, *figures, _tags_table(tasks))
+
+
+def _tags_table(tasks: Sequence[TaskRecord]) -> PageTable:
+    counted = Counter(("category", task.category.replace("_", " ")) for task in tasks)
+    counted.update((name, value) for name in TAGS for task in tasks for value in task.tags.get(name, ()))
+    order = ("category", *TAGS)
+    ordered = sorted(counted.items(), key=lambda one: (order.index(one[0][0]), -one[1], one[0][1]))
+    shown = [
+        {"tag": _title(name), "value": value, "tasks": f"{n:,}", "share": percent(n / len(tasks))}
+        for (name, value), n in ordered
+    ]
+    csv = Csv.of("tags", ("tag", "value", "tasks", "share"), [(*tag, n, n / len(tasks)) for tag, n in ordered])
+    return printed_table("tags", "What the tasks are about", "Tasks with each tag, the most first", shown, csv.text)
+
+
+def _question_figure(scored: Mapping[str, Counter[int]]) -> Illustration:
+    means = "; ".join(f"{name} {sum(c.elements()) / c.total():.2f}" for name, c in scored.items())
+    return Illustration(
+        "question-scores",
+        "Scores of the questions",
+        f"Share of the tasks with each score from {LOWEST} to {HIGHEST}.",
+        f"Bars: per score of the questions, the share of tasks. Means: {means}.",
+        partial(_draw_questions, scored),
+    )
+
+
+def _draw_questions(scored: Mapping[str, Counter[int]], width: float) -> Figure:
+    def draw(axes: Axes, name: str) -> None:
+        counts = scored[name]
+        shares = [100 * counts[score] / counts.total() for score in range(LOWEST, HIGHEST + 1)]
+        axes.bar(range(LOWEST, HIGHEST + 1), shares, 0.7, **paints(1)[0].options)
+
+    def scale(axes: Axes) -> None:
+        axes.set_xticks(range(LOWEST, HIGHEST + 1))
+        axes.set_ylim(0, 100)
+
+    return panels(list(scored), width, draw, "Score", "Share of tasks (%)", scale=scale)
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def _answers_table(rated: Rated) -> PrintedTable:
+def _answers_table(rated: Rated) -> PageTable:
     records = []
     for model, rows in rated.rows.items():
         is_rated = np.asarray(~np.isnan(rows.ratings).all(axis=2))
@@ -254,17 +305,17 @@ def _answers_table(rated: Rated) -> PrintedTable:
     told = any(tasks is None for tasks in rated.answered.values())
     caption = "Tasks by model" + ("; a task without a rating counts as unanswered" if told else "")
     shown = [{name: f"{value:,}" if name != "model" else str(value) for name, value in one.items()} for one in records]
-    return PrintedTable("answers", "Answers and ratings", caption, shown, _csv("answers", records))
+    return printed_table("answers", "Answers and ratings", caption, shown, _csv("answers", records))
 
 
-def _scores_table(rated: Rated) -> PrintedTable:
+def _scores_table(rated: Rated) -> PageTable:
     shown = []
     for criterion in rated.criteria:
         found = {model: rated.summaries.get((model, criterion)) for model in rated.models}
         shown.append({"score": _title(criterion)} | {model: _summary(one) for model, one in found.items()})
     records = [asdict(one) for one in rated.summaries.values()]
     caption = "Mean and standard deviation (over n − 1) of 1 (poor) to 5; n scored answers, share of 5, share below 3"
-    return PrintedTable("scores", "Scores by model", caption, shown, _csv("scores", records))
+    return printed_table("scores", "Scores by model", caption, shown, _csv("scores", records))
 
 
 def _summary(one: RubricSummary | None) -> str:
@@ -274,7 +325,7 @@ def _summary(one: RubricSummary | None) -> str:
     return f"{one.mean:.2f}{spread}\nn = {one.n}; 5: {percent(one.share_of_5)}; below 3: {percent(one.share_below_3)}"
 
 
-def _differences_table(rated: Rated) -> PrintedTable:
+def _differences_table(rated: Rated) -> PageTable:
     records: list[dict[str, Any]] = [
         {"model_a": a, "model_b": b, **asdict(one)}
         for a, b in combinations(rated.models, 2)
@@ -293,10 +344,10 @@ def _differences_table(rated: Rated) -> PrintedTable:
         for one in records
     ]
     caption = "Mean difference of the scores and its test"
-    return PrintedTable("differences", "Differences of models", caption, shown, _csv("differences", records))
+    return printed_table("differences", "Differences of models", caption, shown, _csv("differences", records))
 
 
-def _agreement_table(rated: Rated) -> PrintedTable:
+def _agreement_table(rated: Rated) -> PageTable:
     records = [row for first, second, both in rated.pairs for row in _agreements(first, second, both)]
     shown = [
         {
@@ -312,7 +363,7 @@ def _agreement_table(rated: Rated) -> PrintedTable:
         for one in records
     ]
     caption = "Agreement of two readers, and the mean ± SD of each over the same answers"
-    return PrintedTable("agreement", "Agreement of readers", caption, shown, _csv("agreement", records))
+    return printed_table("agreement", "Agreement of readers", caption, shown, _csv("agreement", records))
 
 
 def _agreements(first: str, second: str, both: FloatArray) -> Iterator[dict[str, Any]]:
@@ -348,7 +399,7 @@ def _within_one(a: FloatArray, b: FloatArray) -> float:
 
 
 def _csv(name: str, records: Sequence[Mapping[str, Any]]) -> str:
-    return Csv(name, [*records[0]], [[*one.values()] for one in records]).text()
+    return Csv.of(name, [*records[0]], [[*one.values()] for one in records]).text
 
 
 def _title(criterion: str) -> str:

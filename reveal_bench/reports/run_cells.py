@@ -16,7 +16,7 @@ from reveal_bench.kinds.localization.scoring import list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.localization import cell_coverage
 from reveal_bench.reports.heat import answered_cells
-from reveal_bench.reports.page import Csv, Table
+from reveal_bench.reports.page import Csv, PageTable
 from reveal_bench.reports.run_hits import HitRun
 from reveal_bench.reports.style import NOTHING, percent
 from reveal_bench.words import count_text
@@ -42,7 +42,7 @@ def fallback_counts(
     return {finding: (n, of) for finding, (n, of) in counts.items()}
 
 
-def fallback_table(counts: Mapping[str, tuple[int, int]], grid: int) -> Table:
+def fallback_table(counts: Mapping[str, tuple[int, int]], grid: int) -> PageTable:
     """How many questions the fallback rule decides, by pathology and in all."""
     n, of = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
     lines = [("All", n, of), *((finding, *pair) for finding, pair in counts.items())]
@@ -51,11 +51,11 @@ def fallback_table(counts: Mapping[str, tuple[int, int]], grid: int) -> Table:
         f"Questions whose reference covers half of no cell of the {grid} × {grid} grid, so that any cell that it "
         "touches is a hit. Paper 000 reports 4.4 % of its images."
     )
-    plain = Csv(
+    plain = Csv.of(
         "fallback-rule", ("finding", "questions", "by_fallback", "grid"), [(*line, grid) for line in _plain(lines)]
     )
     head = ("Pathology", "Questions", "By the fallback rule", "Share")
-    return Table(head, rows, caption, "Questions that the fallback rule decides", plain=plain)
+    return PageTable(head, rows, caption, "Questions that the fallback rule decides", csv=plain)
 
 
 def _plain(lines: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
@@ -74,7 +74,7 @@ def cell_counts(run: HitRun, sizes: Mapping[str, tuple[int, int]]) -> Counter[st
     return Counter(cell for own in cells for cell in own if cell is not None)
 
 
-def top_cells_table(counts: Mapping[str, Counter[str]]) -> Table:
+def top_cells_table(counts: Mapping[str, Counter[str]]) -> PageTable:
     """The commonest cells of every run and what share of its answers they hold; `counts` by label."""
     rows, plain = [], []
     for label, cells in counts.items():
@@ -89,8 +89,8 @@ def top_cells_table(counts: Mapping[str, Counter[str]]) -> Table:
         "Share of a run's answers, of all findings and epochs, in its commonest cells. Paper 000 found 96.7 % of "
         "MedGemma’s answers at a temperature of 0 in two cells."
     )
-    file = Csv("commonest-cells", ("run", "k", "cells", "share", "answers"), plain)
-    return Table(head, rows, caption, "Commonest cells", plain=file)
+    file = Csv.of("commonest-cells", ("run", "k", "cells", "share", "answers"), plain)
+    return PageTable(head, rows, caption, "Commonest cells", csv=file)
 
 
 def _share_of(cells: Counter[str], k: int) -> float | None:

@@ -24,7 +24,7 @@ from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.run_folder import Exchange, Run
 from reveal_bench.reports.figures import Point, dots
-from reveal_bench.reports.page import Csv, Table
+from reveal_bench.reports.page import Csv, PageTable
 from reveal_bench.reports.runs import ReportRun, World, load_controls
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
 
@@ -147,7 +147,7 @@ def _answer(exchange: Exchange) -> tuple[Any, ...]:
     return (exchange.cell, *places, exchange.labels, exchange.answer)
 
 
-def controls_table(found: Sequence[Controlled]) -> Table:
+def controls_table(found: Sequence[Controlled]) -> PageTable:
     """A row for each run and control."""
     rows = [
         (
@@ -172,7 +172,7 @@ def controls_table(found: Sequence[Controlled]) -> Table:
     scored = f"{' and '.join(metrics)}, mean over findings, in percent; " if metrics else ""
     caption = f"{scored}difference, control minus film in points, with paired 95 % interval; same, of answers to both."
     head = ("Run", "Control", "Answered", "Film", "Control", "Difference", "Same", "What it says")
-    return Table(head, rows, caption, "The same questions under controls", plain=Csv("controls", heads, plain))
+    return PageTable(head, rows, caption, "The same questions under controls", csv=Csv.of("controls", heads, plain))
 
 
 def _scores(found: Comparison | None) -> tuple[str, str, str]:

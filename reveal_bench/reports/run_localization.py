@@ -131,10 +131,10 @@ class HitReport(RunReport):
             "" if reference == 0 else f"Pathologies are in falling order of the difference between {first} and {last}."
         )
         return [
-            self.figure(draw_hit_rates(scores, self.world, self.core, order, ranked)),
-            self.table(means_table(scores, reference)),
-            self.table(rates_table(scores, order)),
-            self.table(fallback_table(fallback_counts(self.world.records, scores.findings, grid), grid)),
+            draw_hit_rates(scores, self.world, self.core, order, ranked),
+            means_table(scores, reference),
+            rates_table(scores, order),
+            fallback_table(fallback_counts(self.world.records, scores.findings, grid), grid),
         ]
 
     def _error_parts(self) -> list[Part]:
@@ -151,7 +151,7 @@ class HitReport(RunReport):
                 part[share.category] += (0.0 if math.isnan(share.value) else share.value) / len(epochs)
         is_reviewed = self.options.anatomy is not None or self.options.reviews is not None
         drawn = draw_errors(ErrorShares(means, n, is_reviewed), self.order)
-        return [*map(self.figure, drawn), self.table(errors_table(self.errors)), *self._example_parts()]
+        return [*drawn, errors_table(self.errors), *self._example_parts()]
 
     def _example_parts(self) -> list[Part]:
         if not self.options.examples:
@@ -161,7 +161,7 @@ class HitReport(RunReport):
         first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
         pictures, grid = FolderPictures(self.world.folder), self.scores.runs[self.core[0]].grid
         drawn = draw_examples(first, self.world.records, pictures.open, self.options.examples, grid)
-        return [Text("No run missed a reference altogether.") if drawn is None else self.figure(drawn)]
+        return [Text("No run missed a reference altogether.") if drawn is None else drawn]
 
     def _heat_parts(self) -> list[Part]:
         world, runs = self.world, [self.scores.runs[i] for i in self.core]
@@ -169,7 +169,7 @@ class HitReport(RunReport):
         truths = truth_shares(world.records, self.scores.findings, grid)
         if not truths:
             return [
-                self.table(top_cells_table(self.cells)),
+                top_cells_table(self.cells),
                 Text("No question is on a frontal image; heat maps are drawn only for frontal images."),
             ]
         picture = average_picture(world.folder, world.split, progress=self.options.progress)
@@ -180,10 +180,10 @@ class HitReport(RunReport):
         rows = heat_rows("ground truth", {name: truth.shares for name, truth in truths.items()}, n)
         for run in runs:
             rows += heat_rows(run.label, prediction_shares(run.predictions, sizes, truths, grid), n)
-        file = self.add_csv(Csv("heat-maps", ("run", "finding", "cell", "share", "n"), rows))
+        file = Csv.of("heat-maps", ("run", "finding", "cell", "share", "n"), rows)
         drawn = draw_heat(runs, world, truths, picture, self.order)
-        told = Text("The share of every cell is in a table of its own.", file=file)
-        return [*map(self.figure, drawn), told, self.table(top_cells_table(self.cells))]
+        told = Text("The share of every cell is in a table of its own.", csv=file)
+        return [*drawn, told, top_cells_table(self.cells)]
 
     def _comparisons(self) -> Iterator[Section]:
         """Grids and prompts, where runs of one model differ in nothing else."""
@@ -198,10 +198,10 @@ class HitReport(RunReport):
                 by_style.setdefault(run.model, {}).setdefault(run.style, i)
         pairs = [[places[grid] for grid in sorted(places)] for places in by_grid.values() if len(places) > 1]
         if pairs:
-            yield Section("grids", "Grid size", [self.figure(draw_grids(self.scores, self.order, pairs))])
+            yield Section("grids", "Grid size", [draw_grids(self.scores, self.order, pairs)])
         if any(len(places) > 1 for places in by_style.values()):
             shown = [i for places in by_style.values() for i in places.values()]
-            yield Section("prompts", "Prompts", [self.figure(draw_prompts(self.scores, shown))])
+            yield Section("prompts", "Prompts", [draw_prompts(self.scores, shown)])
 
     def summary(self) -> str:
         """Mean hit rates of the main runs, and chance."""

@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.files import write_all
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.anatomy import Regions
-from reveal_bench.reports.page import check_target
+from reveal_bench.reports.page import Progress, check_target, write_page
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_examples import MOST_EXAMPLES
 from reveal_bench.reports.run_localization import HitReport
-from reveal_bench.reports.run_report import FIGURES, TABLES, Options, RunReport
+from reveal_bench.reports.run_report import Options, RunReport
 from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
-from reveal_bench.reports.runs import Progress, load_runs, open_world
+from reveal_bench.reports.runs import load_runs, open_world
 
 REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport, "answers": AnswerReport}
 """`Display.run_report` -> the report."""
@@ -82,18 +81,6 @@ def write_run_report(
     place = len(labels) - 1 if reference is None else labels.index(reference)
     options = Options(place, anatomy, reviews, findings, examples, Resampling(n_resamples, seed), progress)
     report = REPORTS[world.kind.display.run_report](world, loaded, options)
-    warnings = report.write()
-    write_files(out, report.files)
+    warnings = report.warnings()
+    write_page(out, report.page(warnings))
     return warnings
-
-
-def write_files(out: Path, texts: Mapping[str, str | bytes]) -> None:
-    """Write all files of a report beside their names, then bring them to these; those of an earlier one go."""
-    files = {out / name: content for name, content in texts.items()}
-    for path in files:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_all(files)
-    for part, suffixes in ((FIGURES, (".png", ".svg")), (TABLES, (".csv",))):
-        for path in (out / part).glob("*"):
-            if path.suffix in suffixes and f"{part}/{path.name}" not in texts:
-                path.unlink()

@@ -24,7 +24,7 @@ from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.reports.detection import figures_of
 from reveal_bench.reports.figures import Point, dots
-from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text, leading
+from reveal_bench.reports.page import Csv, Lines, Note, PageTable, Part, Section, Text, leading
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
@@ -108,8 +108,8 @@ class ScoreReport(RunReport):
 
     def sections(self) -> list[Section]:
         """Means and differences, then every finding."""
-        file = self.add_csv(self._plain_scores())
-        parts: list[Part] = [self.table(self._means()), self.figure(self._draw(self._main))]
+        file = self._plain_scores()
+        parts: list[Part] = [self._means(), self._draw(self._main)]
         if self.without_cases:
             parts.append(
                 Text(
@@ -117,17 +117,17 @@ class ScoreReport(RunReport):
                     "They are in no figure, and in no table of scores that are undefined for them."
                 )
             )
-        tables = [self.table(self._by_finding(metric)) for metric in self.metrics]
+        tables = [self._by_finding(metric) for metric in self.metrics]
         sections = [
             Section("scores", "Scores", parts),
             Section(
-                "findings", "Scores by finding", [*tables, Text("All scores are in a table of their own.", file=file)]
+                "findings", "Scores by finding", [*tables, Text("All scores are in a table of their own.", csv=file)]
             ),
         ]
         if curves := self._curves():
-            sections.append(Section("curves", "At every threshold", [self.figure(drawn) for drawn in curves]))
+            sections.append(Section("curves", "At every threshold", curves))
         if self.comparisons:
-            sections.append(Section("differences", "Differences", [self.table(self._differences())]))
+            sections.append(Section("differences", "Differences", [self._differences()]))
         return sections
 
     def _curves(self) -> list[Illustration]:
@@ -157,18 +157,18 @@ class ScoreReport(RunReport):
         left_out = {name for name in self.without_cases if not self._is_defined(metric, name)}
         return [MACRO, *(name for name in self.groups if name not in left_out)]
 
-    def _means(self) -> Table:
+    def _means(self) -> PageTable:
         rows = [
             (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
         ]
         caption = f"Mean over those of {len(self.groups)} findings for which it is defined, with 95 % interval."
-        return Table(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
+        return PageTable(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
 
     def _score(self, metric: str, place: int, group: str) -> str:
         of_run = self.scores[metric].get(place)
         return NOTHING if of_run is None else _cell(of_run[group])
 
-    def _by_finding(self, metric: str) -> Table:
+    def _by_finding(self, metric: str) -> PageTable:
         rows, best = [], set()
         is_lower = METRICS[metric].better == "lower"
         for row, group in enumerate(self._shown(metric)):
@@ -183,7 +183,7 @@ class ScoreReport(RunReport):
         which = "lowest" if is_lower else "highest"
         caption = f"By finding and run{scale}, with 95 % interval; bold, the {which} of the runs, from ten cases on."
         head = ("Finding", *(run.label for run in self.runs))
-        return Table(head, rows, caption, metric_name(metric), frozenset(best))
+        return PageTable(head, rows, caption, metric_name(metric), frozenset(best))
 
     def _plain_scores(self) -> Csv:
         rows = [
@@ -192,7 +192,7 @@ class ScoreReport(RunReport):
             for i, of_run in of_runs.items()
             for group, score in of_run.items()
         ]
-        return Csv("scores", ("run", "metric", "finding", "value", "low", "high", "n", "signature"), rows)
+        return Csv.of("scores", ("run", "metric", "finding", "value", "low", "high", "n", "signature"), rows)
 
     def _draw(self, metric: str) -> Illustration:
         of_runs = self.scores[metric]
@@ -216,7 +216,7 @@ class ScoreReport(RunReport):
             partial(dots, rows, axis=f"{metric_name(metric)} (%)", kinds=names),
         )
 
-    def _differences(self) -> Table:
+    def _differences(self) -> PageTable:
         reference = self.runs[self.options.reference].label
         rows = []
         for i, found in self.comparisons.items():
@@ -233,7 +233,7 @@ class ScoreReport(RunReport):
         )
         heads = ("run", "reference", "metric", "finding", "difference", "low", "high", "p", "signature")
         head = ("Run", *map(metric_name, self.metrics))
-        return Table(head, rows, caption, f"Differences from {reference}", plain=Csv("differences", heads, plain))
+        return PageTable(head, rows, caption, f"Differences from {reference}", csv=Csv.of("differences", heads, plain))
 
     def _intervals(self) -> str:
         return intervals_text(self._resampling)
@@ -293,11 +293,11 @@ class AnswerReport(RunReport):
             for run, counts in zip(self.runs, answered, strict=True)
             for name, n in in_all.items()
         ]
-        file = Csv("answers", ("run", "category", "tasks", "answered"), plain)
+        file = Csv.of("answers", ("run", "category", "tasks", "answered"), plain)
         caption = "Answers that wait for readers, by category of tasks."
-        table = Table(("Category", "Asked", *(run.label for run in self.runs)), rows, caption, "Answers", plain=file)
+        table = PageTable(("Category", "Asked", *(run.label for run in self.runs)), rows, caption, "Answers", csv=file)
         note = Note("Readers score these answers.", "No score is shown before they have.")
-        return [Section("answers", "What waits for readers", [note, self.table(table)])]
+        return [Section("answers", "What waits for readers", [note, table])]
 
     def summary(self) -> str:
         """How many answers wait."""

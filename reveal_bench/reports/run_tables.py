@@ -29,7 +29,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.reports.figures import CATEGORY_PAINTS
-from reveal_bench.reports.page import Csv, Part, Table, Text, leading
+from reveal_bench.reports.page import Csv, PageTable, Part, Text, leading
 from reveal_bench.reports.run_errors import CATEGORIES, Share
 from reveal_bench.reports.run_hits import Scores
 from reveal_bench.reports.runs import ReportRun, World
@@ -54,7 +54,7 @@ def _grids(scores: Scores) -> dict[int, int]:
             for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
 
 
-def means_table(scores: Scores, reference: int) -> Table:
+def means_table(scores: Scores, reference: int) -> PageTable:
     """Mean hit rate by model and prompt style, and the paired difference from the reference run."""
     rows: list[tuple[str, ...]] = []
     plain: list[tuple[Any, ...]] = []
@@ -80,10 +80,10 @@ def means_table(scores: Scores, reference: int) -> Table:
     head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
     plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
                   "difference_low", "difference_high", "signature")  # fmt: skip
-    return Table(head, rows, caption, "Mean hit rate", plain=Csv("mean-hit-rates", plain_head, plain))
+    return PageTable(head, rows, caption, "Mean hit rate", csv=Csv.of("mean-hit-rates", plain_head, plain))
 
 
-def rates_table(scores: Scores, order: Sequence[str]) -> Table:
+def rates_table(scores: Scores, order: Sequence[str]) -> PageTable:
     """Hit rate by run and pathology, with chance and counts."""
     names = [MACRO, *order]
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
@@ -106,8 +106,8 @@ def rates_table(scores: Scores, order: Sequence[str]) -> Table:
     plain = tuple(row for i in range(len(scores.runs)) for row in _plain_rates(scores, i, names))
     expected = (f"Expected by chance, {grid} × {grid}" for grid in grids)
     head = ("Pathology", "Questions", *(run.label for run in scores.runs), *expected)
-    file = Csv("hit-rates", plain_head, plain)
-    return Table(head, rows, caption, "Hit rate by pathology", frozenset(best), plain=file)
+    file = Csv.of("hit-rates", plain_head, plain)
+    return PageTable(head, rows, caption, "Hit rate by pathology", frozenset(best), csv=file)
 
 
 def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -124,7 +124,7 @@ def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple
 
 def runs_table(
     runs: Sequence[ReportRun], own_names: Sequence[str] = (), own: Sequence[tuple[object, ...]] = ()
-) -> Table:
+) -> PageTable:
     """What each run is: model, settings, versions, and the SHA-256 of what was scored; `own` columns of its kind."""
     rows, plain = [], []
     for run, own_values in zip(runs, own or [()] * len(runs), strict=True):
@@ -149,10 +149,10 @@ def runs_table(
         "The runs as they were read. Without prediction: questions, over all epochs, that have none. SHA-256: first "
         "digits, of each prediction file."
     )
-    return Table(head, rows, caption, "Runs", plain=Csv("runs", plain_head, plain))
+    return PageTable(head, rows, caption, "Runs", csv=Csv.of("runs", plain_head, plain))
 
 
-def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]], unanswered: str) -> Table | None:
+def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]], unanswered: str) -> PageTable | None:
     """What became of the questions of the run folders, and what they cost; None without a run folder.
 
     Parameters
@@ -185,7 +185,7 @@ def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]],
         "prices given; without usage: replies without counts of tokens, which the cost leaves out. Questions without "
         f"an answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
     )
-    return Table(head, rows, caption, "Failures and costs", plain=Csv("failures-and-costs", plain_head, plain))
+    return PageTable(head, rows, caption, "Failures and costs", csv=Csv.of("failures-and-costs", plain_head, plain))
 
 
 def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, float]]:
@@ -195,7 +195,7 @@ def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, flo
     return (told,), (len(means), mean, spread)
 
 
-def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
+def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> PageTable:
     """Mean share of each error category by run; the CSV has every pathology.
 
     Parameters
@@ -220,7 +220,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
         "percentile interval over resampled patients. A share is undefined for a pathology of whose misses none was "
         "reviewed."
     )
-    return Table(head, rows, caption, "Error categories", plain=Csv("error-categories", plain_head, plain))
+    return PageTable(head, rows, caption, "Error categories", csv=Csv.of("error-categories", plain_head, plain))
 
 
 def heat_rows(label: str, shares: Mapping[str, Any], n: Mapping[str, int]) -> list[tuple[Any, ...]]:
@@ -260,7 +260,7 @@ def published_parts(own: Sequence[OwnScores], world: World) -> Iterator[Part]:
         yield Text(f"Of other systems only metrics are published that no run here is scored by ({metrics}): {names}.")
 
 
-def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], world: World) -> Table:
+def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], world: World) -> PageTable:
     findings, lines = rows_beside(metric, own, beside)
     rows, plain = [], []
     for line in lines:
@@ -275,6 +275,6 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
         f"{len(findings)} findings that every row has. How the papers measured: "
         f"{' '.join(dict.fromkeys(row.protocol for row in beside))}"
     )
-    csv = Csv(f"published-{metric.replace('_', '-')}", ("system", "source", "metric", "finding", "value"), plain)
+    csv = Csv.of(f"published-{metric.replace('_', '-')}", ("system", "source", "metric", "finding", "value"), plain)
     head = ("System", "Mean", *(name.replace("mediastinum", "\u00admediastinum") for name in findings))
-    return Table(head, rows, caption, f"Published {METRICS[metric].title.lower()}", plain=csv)
+    return PageTable(head, rows, caption, f"Published {METRICS[metric].title.lower()}", csv=csv)

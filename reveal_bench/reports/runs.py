@@ -7,7 +7,7 @@ answer one split of one dataset folder that holds its references.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,11 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
+from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
 """Runs of one report; more cannot be told apart in a figure."""
 MOST_LABEL = 200
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class World:
     def manifest(self) -> Any:
         """What is asked."""
         return self.kind.questions.read_manifest(self.folder, self.split)
+
+    @property
+    def description(self) -> str:
+        """Benchmark, version and split."""
+        return f"{self.info.benchmark} {self.info.version}, split {self.split}"
 
     @property
     def title(self) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reveal_bench.words import (
     NBSP,
@@ -84,6 +84,7 @@ class Illustration:
     has_narrow : whether it can be drawn for a telephone
     """
 
+    form: ClassVar[str] = "figure"
     name: str
     title: str
     caption: str

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.reports.task_questions import selection_page
+from reveal_bench.reports.candidates_page import selection_page
 from reveal_bench.sources.rexecution_files import parse_tasks
 from reveal_bench.sources.source import Problem
 from tests.curation.candidates_model import REPORTS, candidate_rows

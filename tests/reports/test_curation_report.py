@@ -164,7 +164,7 @@ def test_hostile_names_are_text(curated: CurationFolder) -> None:
 def test_formulas_are_no_formulas_in_a_spreadsheet(curated: CurationFolder) -> None:
     readers = {row["reader"] for row in rows_of(curated, "agreement_readers.csv")}
     assert readers == {SCRIPT, "'" + FORMULA, LONG}
-    assert Csv("t", ("a", "b"), (("-1", -1),)).text() == "a,b\n'-1,-1\n"
+    assert Csv.of("t", ("a", "b"), (("-1", -1),)).text == "a,b\n'-1,-1\n"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from reveal_bench.reports.dataset import (
     write_report,
 )
 from reveal_bench.reports.films import Chosen, drawings_of, make_film
-from reveal_bench.reports.page import Lines, Table, Text
+from reveal_bench.reports.page import Lines, PageTable, Text
 from reveal_bench.reports.style import NARROW, WIDE
 from tests.dataset.card_folders import (
     FINDINGS,
@@ -141,7 +141,7 @@ def test_it_is_never_written_into_the_dataset(tmp_path):
 def test_the_page_says_what_it_is(tmp_path):
     assert write_report(findings_folder(tmp_path / "a", n=2, synthetic=True), tmp_path / "a.html") == []
     text = (tmp_path / "a.html").read_text()
-    assert "Synthetic: every picture" in text
+    assert "Synthetic: every image" in text
     assert "pass this page on" not in text
     findings_folder(tmp_path / "b", holdout=True)
     warnings = write_report(tmp_path / "b" / "private", tmp_path / "b.html")
@@ -227,7 +227,7 @@ def test_markdown_of_the_card():
         "| a | b |\n| --- | --- |\n| `x` | A\\|B |\n| y | 1,234 |\n\nSome `code` & text.\n\n* one\n* two"
     )
     assert (table.head, table.rows) == (["a", "b"], [["x", "A|B"], ["y", "1,234"]])
-    assert isinstance(table, Table)
+    assert isinstance(table, PageTable)
     assert text == Text("Some code & text.")
     assert lines == Lines(["one", "two"])
 

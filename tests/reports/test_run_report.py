@@ -17,10 +17,10 @@ from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports import runs as reports
 from reveal_bench.reports.heat import AveragePicture
-from reveal_bench.reports.page import Csv, Table, Text
+from reveal_bench.reports.page import PAGE, Csv, PageTable, Text
 from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_page import write_run_report
-from reveal_bench.reports.run_report import PAGE, Options
+from reveal_bench.reports.run_report import Options
 from reveal_bench.reports.run_tables import published_parts
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
@@ -84,8 +84,8 @@ def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World
     made = HitReport(opened, runs, Options(0, findings=TWO, resampling=Resampling(20)))
     (section,) = made.published_sections()
     cells, points = (
-        {(row["system"], row["finding"]): float(row["value"]) for row in csv.DictReader(str(text).splitlines())}
-        for text in (made.files[f"tables/published-{name}-hit.csv"] for name in ("grid", "point"))
+        {(row["system"], row["finding"]): float(row["value"]) for row in csv.DictReader(text.splitlines())}
+        for text in (table.csv.text for table in section.parts if isinstance(table, PageTable) and table.csv)
     )
     assert cells["GPT-5, few-shot", "Edema"] == 0.747  # paper 000, Table 2
     assert cells["GPT-5, few-shot", "Cardiomegaly"] == 0.846
@@ -95,7 +95,7 @@ def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World
     assert {("points", "mean"), ("Human benchmark", "mean"), ("Grad-CAM", "mean")} <= points.keys()
     told = [part.words for part in section.parts if isinstance(part, Text)]
     assert told == ["Not comparable: fine, on another grid than the 8 × 8 of the published rows."]
-    captions = [part.caption for part in section.parts if isinstance(part, Table)]
+    captions = [part.caption for part in section.parts if isinstance(part, PageTable)]
     assert all(f"these runs answer its part released, of {len(opened.records)} images" in text for text in captions)
 
 
@@ -224,7 +224,7 @@ def test_what_makes_no_report_is_refused(world: World, run_paths: Paths, tmp_pat
 
 
 def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
-    assert Csv("t", ("a", "b", "c"), [(math.nan, None, '=1+"1"'), (0.1, -1, "x,y")]).text() == (
+    assert Csv.of("t", ("a", "b", "c"), [(math.nan, None, '=1+"1"'), (0.1, -1, "x,y")]).text == (
         'a,b,c\n,,"\'=1+""1"""\n0.1,-1,"x,y"\n'
     )
 
@@ -232,7 +232,7 @@ def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_csv_cell_that_begins_a_formula_gets_an_apostrophe(start: str) -> None:
     """The six beginnings that OWASP lists for CSV injection."""
-    assert Csv("t", ("a",), [(f"{start}1",)]).text() == f"a\n'{start}1\n"
+    assert Csv.of("t", ("a",), [(f"{start}1",)]).text == f"a\n'{start}1\n"
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -15,8 +15,8 @@ from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import study_predictions
+from reveal_bench.reports.page import PAGE
 from reveal_bench.reports.run_page import write_run_report
-from reveal_bench.reports.run_report import PAGE
 from tests.dataset.card_folders import findings_folder, tasks_folder
 from tests.reports.conftest import rows_of
 
