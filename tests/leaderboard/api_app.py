@@ -30,8 +30,8 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.scores import Signing
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web import api
-from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider
 from reveal_leaderboard.web.submissions import Intake
 from starlette.testclient import TestClient
 

@@ -17,8 +17,8 @@ from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.store.events import history, verify_events
 from reveal_leaderboard.web.api.accounts import account_routes
 from reveal_leaderboard.web.api.problems import add_problems
-from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.sign_in_modes import Auth
 
 ISSUER = "https://id.example.org"
 

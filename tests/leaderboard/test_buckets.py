@@ -13,8 +13,8 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.store.tables import buckets
 from reveal_leaderboard.web.app import guard
-from reveal_leaderboard.web.auth import Auth, Provider
-from reveal_leaderboard.web.rate import Limits
+from reveal_leaderboard.web.rate_limits import RequestLimits
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider
 
 from tests.leaderboard.api_app import Person, person
 from tests.leaderboard.conftest import at_once
@@ -79,7 +79,7 @@ def somebody(engine: sa.Engine) -> Iterator[Person]:
     return person(Accounts(engine), "Owners")
 
 
-def server(engine: sa.Engine, somebody: Person | None, limits: Limits, address: str = "192.0.2.1") -> TestClient:
+def server(engine: sa.Engine, somebody: Person | None, limits: RequestLimits, address: str = "192.0.2.1") -> TestClient:
     """One of several servers on a database, as it was just started."""
     provider = Provider("https://id.example.org", "c", "s", f"{HERE}/login/callback", "the provider", "the provider")
     app = FastAPI(openapi_url=None, docs_url=None)
@@ -92,7 +92,7 @@ def server(engine: sa.Engine, somebody: Person | None, limits: Limits, address: 
 
 
 def test_two_servers_share_a_limit_and_a_restart_forgets_nothing(engine: sa.Engine, somebody: Person) -> None:
-    limits = Limits(actor=Rate(10, 0.001))
+    limits = RequestLimits(actor=Rate(10, 0.001))
     first, second = (server(engine, somebody, limits, f"192.0.2.{i}") for i in range(2))
     answers = [one.post("/api/v1/things").status_code for one in (first, second) * 3]
     assert answers == [200] * 5 + [429]
@@ -104,26 +104,26 @@ def test_two_servers_share_a_limit_and_a_restart_forgets_nothing(engine: sa.Engi
 
 
 def test_sign_ins_are_shared_by_address(engine: sa.Engine) -> None:
-    limits = Limits(address=Rate(60, 0.001))
+    limits = RequestLimits(address=Rate(60, 0.001))
     first, second = (server(engine, None, limits) for _ in range(2))
     assert [one.get("/login").status_code for one in (first, second) * 2] == [200, 200, 200, 429]
 
 
 def test_reading_writes_nothing_nor_does_a_stranger(engine: sa.Engine, somebody: Person) -> None:
     for who in (None, somebody):
-        one = server(engine, who, Limits())
+        one = server(engine, who, RequestLimits())
         assert one.get("/api/v1/things").status_code == 200
         assert one.post("/gradio_api/queue/join").status_code == 400  # by Gradio's gate, which comes after the limits
-    assert server(engine, None, Limits()).post("/api/v1/things").status_code == 200
+    assert server(engine, None, RequestLimits()).post("/api/v1/things").status_code == 200
     assert count(engine) == 0
-    assert server(engine, somebody, Limits()).post("/api/v1/things").status_code == 200
+    assert server(engine, somebody, RequestLimits()).post("/api/v1/things").status_code == 200
     assert count(engine) == 2  # the address and the person
 
 
 def test_a_server_counts_by_itself_while_the_database_does_not_answer(
     engine: sa.Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = server(engine, None, Limits(address=Rate(40, 0.001)))
+    one = server(engine, None, RequestLimits(address=Rate(40, 0.001)))
     with engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE buckets RENAME TO away"))
     try:

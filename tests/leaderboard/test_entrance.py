@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.web.app import guard
-from reveal_leaderboard.web.auth import Auth, Provider
-from reveal_leaderboard.web.rate import Limits, Rate
-from reveal_leaderboard.web.signin import add_sign_in
+from reveal_leaderboard.web.rate_limits import Rate, RequestLimits
+from reveal_leaderboard.web.sign_in import add_sign_in
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.people_world import add_me
@@ -33,7 +33,7 @@ def auth(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Auth]:
     engine.dispose()
 
 
-def build(auth: Auth, limits: Limits | None = None) -> TestClient:
+def build(auth: Auth, limits: RequestLimits | None = None) -> TestClient:
     app = FastAPI(openapi_url=None, docs_url=None)
 
     @app.post("/write")
@@ -134,7 +134,7 @@ def test_hosts_have_no_port(auth: Auth, url: str, host: str) -> None:
 
 
 def test_a_signed_in_persons_requests_are_counted(auth: Auth) -> None:
-    browser = build(auth, Limits(address=Rate(1000, 1), actor=Rate(2, 0.001)))
+    browser = build(auth, RequestLimits(address=Rate(1000, 1), actor=Rate(2, 0.001)))
     session = auth.accounts.new_session(auth.accounts.sign_in("i", "s", "jane"))
     statuses = [browser.get("/me", headers={"cookie": f"__Host-reveal={session}"}).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]

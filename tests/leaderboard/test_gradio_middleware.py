@@ -17,8 +17,8 @@ from gradio.routes import App
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.web.app import QUIET, build_app
-from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.gradio_middleware import ROUTES, GradioGate
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send

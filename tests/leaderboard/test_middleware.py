@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.middleware import (
     NO_ROOM,
     SPACE_FRAMES,
@@ -25,6 +24,7 @@ from reveal_leaderboard.web.middleware import (
     SameOrigin,
     SecureHeaders,
 )
+from reveal_leaderboard.web.sign_in_modes import FORWARDED
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse

@@ -74,48 +74,48 @@ def n_events(world: Any) -> int:
 @pytest.mark.parametrize("who", ["visitor", "member"])
 def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, who: str) -> None:
     user = None if who == "visitor" else world.ada
-    wire, request = admin._Handlers(world.services), asking(world, user)
+    handlers, request = admin.AdminHandlers(world.services), asking(world, user)
     before = n_events(world)
-    opened = wire.open(request)
+    opened = handlers.open(request)
     assert opened[0]["visible"] is False
     assert set(opened[3:]) == {""}
-    assert set(wire.refresh(request, "")) | set(wire.live(request)) == {""}
+    assert set(handlers.refresh(request, "")) | set(handlers.live(request)) == {""}
     subjects = (world.theirs.id, world.south.id, world.bo.id, f"{IMAGES}:1.0.0")
     for act in admin.Acts(world.services)._by_name:
         for subject in subjects:
-            told, *panels = wire.act(request, click(act, subject, "because"), "")
+            told, *panels = handlers.act(request, click(act, subject, "because"), "")
             assert "only an admin may do this" in told
             assert set(panels) == {""}
-    assert "only an admin" in wire.set_state(request, IMAGES, "closed", "because", "")[0]
-    assert "only an admin" in wire.grant(request, world.north.id, IMAGES, 5, "because", "")[0]
+    assert "only an admin" in handlers.set_state(request, IMAGES, "closed", "because", "")[0]
+    assert "only an admin" in handlers.grant(request, world.north.id, IMAGES, 5, "because", "")[0]
     assert n_events(world) == before
     with pytest.raises(NotAdminError, match="only an admin"):
         world.services.admin(request)
 
 
 def test_an_admin_hides_with_a_reason_and_restores(world: Any) -> None:
-    wire, request = admin._Handlers(world.services), asking(world, world.boss)
-    assert "write the reason" in wire.act(request, click("hide-now", world.theirs.id, " "), "")[0]
+    handlers, request = admin.AdminHandlers(world.services), asking(world, world.boss)
+    assert "write the reason" in handlers.act(request, click("hide-now", world.theirs.id, " "), "")[0]
     assert world.store.get(world.theirs.id).hidden_at is None
-    wire.act(request, click("hide-now", world.theirs.id, "copied"), "")
+    handlers.act(request, click("hide-now", world.theirs.id, "copied"), "")
     assert world.store.get(world.theirs.id).hidden_why == "copied"
-    wire.act(request, click("restore-now", world.theirs.id, "not copied"), "")
+    handlers.act(request, click("restore-now", world.theirs.id, "not copied"), "")
     assert world.store.get(world.theirs.id).hidden_at is None
 
 
 def test_an_admin_closes_others_but_not_the_own_account(world: Any) -> None:
-    wire, request = admin._Handlers(world.services), asking(world, world.boss)
-    wire.act(request, click("close-user", world.bo.id), "")
+    handlers, request = admin.AdminHandlers(world.services), asking(world, world.boss)
+    handlers.act(request, click("close-user", world.bo.id), "")
     assert world.accounts.user(world.bo.id).disabled_at is not None
     for act in ("close-user", "no-admin"):
-        assert "your own account" in wire.act(request, click(act, world.boss.id), "")[0]
+        assert "your own account" in handlers.act(request, click(act, world.boss.id), "")[0]
     assert world.accounts.user(world.boss.id).is_admin
 
 
 def test_a_board_is_paused_with_a_reason_only(world: Any) -> None:
-    wire, request = admin._Handlers(world.services), asking(world, world.boss)
-    assert "say why" in wire.set_state(request, IMAGES, "paused", "", "")[0]
-    wire.set_state(request, IMAGES, "paused", "labels are mended", "")
+    handlers, request = admin.AdminHandlers(world.services), asking(world, world.boss)
+    assert "say why" in handlers.set_state(request, IMAGES, "paused", "", "")[0]
+    handlers.set_state(request, IMAGES, "paused", "labels are mended", "")
     with world.store.read() as connection:
         assert boards.board(connection, IMAGES).state == "paused"  # type: ignore[union-attr]
 
@@ -123,8 +123,8 @@ def test_a_board_is_paused_with_a_reason_only(world: Any) -> None:
 def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any) -> None:
     world.send(world.ada, world.north, "Broken")
     world.queue.fail(world.work(), who="worker:1", why="secret of the holdout", incident="INC-1")
-    wire = admin._Handlers(world.services)
-    panels = dict(zip(admin.PANELS, wire.open(asking(world, world.boss))[3:], strict=True))
+    handlers = admin.AdminHandlers(world.services)
+    panels = dict(zip(admin.PANELS, handlers.open(asking(world, world.boss))[3:], strict=True))
     assert "INC-1" in panels["incidents"]
     assert "secret of the holdout" not in "".join(panels.values())
     assert "landlock-4" in panels["workers"]
@@ -137,70 +137,71 @@ def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any)
 
 @pytest.mark.parametrize("act", ["withdraw", "withdraw-now", "choose"])
 def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act: str) -> None:
-    wire, before = mine._Handlers(world.services), n_events(world)
-    told = wire.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
+    handlers, before = mine.MineHandlers(world.services), n_events(world)
+    told = handlers.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
     assert "this submission is not yours" in told[0]
     assert "Theirs" not in "".join(told)
-    assert "not signed in" in wire.act(asking(world, None), click(act, world.theirs.id), world.south.id, IMAGES)[0]
+    assert "not signed in" in handlers.act(asking(world, None), click(act, world.theirs.id), world.south.id, IMAGES)[0]
     assert n_events(world) == before
 
 
 def test_a_withdrawal_is_asked_about_first(world: Any) -> None:
-    wire, request = mine._Handlers(world.services), asking(world, world.ada)
-    asked = wire.act(request, click("withdraw", world.mine.id), world.north.id, IMAGES)[0]
+    handlers, request = mine.MineHandlers(world.services), asking(world, world.ada)
+    asked = handlers.act(request, click("withdraw", world.mine.id), world.north.id, IMAGES)[0]
     assert "stays charged" in asked
     assert world.store.get(world.mine.id).withdrawn_at is None
-    wire.act(request, click("withdraw-now", world.mine.id), world.north.id, IMAGES)
+    handlers.act(request, click("withdraw-now", world.mine.id), world.north.id, IMAGES)
     assert world.store.get(world.mine.id).withdrawn_at is not None
 
 
 def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
-    wire = mine._Handlers(world.services)
-    own = "".join(wire.show(asking(world, world.ada), world.north.id, IMAGES))
+    handlers = mine.MineHandlers(world.services)
+    own = "".join(handlers.show(asking(world, world.ada), world.north.id, IMAGES))
     assert "Mine" in own
     assert "left for your team: 9 of 10" in own
-    others = "".join(wire.show(asking(world, world.ada), world.south.id, IMAGES))
+    others = "".join(handlers.show(asking(world, world.ada), world.south.id, IMAGES))
     assert "Theirs" not in others
     assert "Bo" not in others
-    assert "Mine" not in "".join(wire.show(asking(world, None), world.north.id, IMAGES))
+    assert "Mine" not in "".join(handlers.show(asking(world, None), world.north.id, IMAGES))
 
 
 def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
-    wire = mine._Handlers(world.services)
-    assert "Not done" in wire.act(asking(world, world.ada), click("remove", world.bo.id), world.south.id, IMAGES)[0]
-    told = wire.invite(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
+    handlers = mine.MineHandlers(world.services)
+    assert "Not done" in handlers.act(asking(world, world.ada), click("remove", world.bo.id), world.south.id, IMAGES)[0]
+    told = handlers.invite(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
     assert "Bo is invited to Northern Lab as reader" in told[0]
     assert "invited until" in told[3]
-    told = wire.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    told = handlers.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
     assert "Not invited" in told[0]
     assert [role for _, role in world.accounts.members(world.north)] == ["owner"]  # nobody is added unasked
-    offered = wire.open(asking(world, world.bo))[0]
+    offered = handlers.open(asking(world, world.bo))[0]
     assert "Ada invites you to Northern Lab as reader" in offered
     invitation = offered.split('data-act="accept" data-id="')[1].split('"')[0]
     assert (
-        "no such open invitation" in wire.answer(asking(world, world.ada), click("accept", invitation), None, IMAGES)[0]
+        "no such open invitation"
+        in handlers.answer(asking(world, world.ada), click("accept", invitation), None, IMAGES)[0]
     )
-    told = wire.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)
+    told = handlers.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)
     assert "You belong to Northern Lab" in told[0]
     assert "Ada invites you" not in told[1]
-    told = wire.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    told = handlers.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
     assert "Not done" in told[0]
     assert [role for _, role in world.accounts.members(world.north)] == ["owner", "reader"]
-    listed = wire.show(asking(world, world.bo), world.north.id, IMAGES)[0]
+    listed = handlers.show(asking(world, world.bo), world.north.id, IMAGES)[0]
     assert 'data-act="withdraw"' not in listed  # a reader sees, and changes nothing
 
 
 def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
-    wire = mine._TokenHandlers(world.services)
-    told, listed = wire.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
+    handlers = mine._TokenHandlers(world.services)
+    told, listed = handlers.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
     (secret,) = texts_in(told, "code")
     assert world.accounts.token_actor(secret).user.name == "Ada"
     assert secret not in listed
-    assert secret not in wire.show(asking(world, world.ada))
+    assert secret not in handlers.show(asking(world, world.ada))
     token = world.accounts.tokens_of(world.ada)[0]
-    wire.revoke(asking(world, world.bo), click("revoke", token.id))
+    handlers.revoke(asking(world, world.bo), click("revoke", token.id))
     assert world.accounts.token_actor(secret) is not None
-    wire.revoke(asking(world, world.ada), click("revoke", token.id))
+    handlers.revoke(asking(world, world.ada), click("revoke", token.id))
     assert world.accounts.token_actor(secret) is None
 
 
@@ -228,30 +229,30 @@ def good_file(world: Any, tmp_path: Path) -> str:
 
 
 def test_a_visitor_is_asked_to_sign_in_before_anything_is_read(world: Any, good_file: str) -> None:
-    wire, request = submit._Handlers(world.services), asking(world, None)
-    assert wire.check(request, good_file, IMAGES, False)[0] == submit.SIGN_IN
-    assert wire.send(request, good_file, IMAGES, False, {}, *FORM) == submit.SIGN_IN
-    assert wire.ask(request, good_file, IMAGES, False, {}, *FORM)[0] == submit.SIGN_IN
-    assert wire.open(request)[0] == submit.SIGN_IN
+    handlers, request = submit.SubmitHandlers(world.services), asking(world, None)
+    assert handlers.check(request, good_file, IMAGES, False)[0] == submit.SIGN_IN
+    assert handlers.send(request, good_file, IMAGES, False, {}, *FORM) == submit.SIGN_IN
+    assert handlers.ask(request, good_file, IMAGES, False, {}, *FORM)[0] == submit.SIGN_IN
+    assert handlers.open(request)[0] == submit.SIGN_IN
 
 
 def test_a_good_file_is_linted_asked_about_sent_once_and_watched(world: Any, good_file: str) -> None:
-    wire, request = submit._Handlers(world.services), asking(world, world.ada)
+    handlers, request = submit.SubmitHandlers(world.services), asking(world, world.ada)
     asked = (good_file, IMAGES, False, {}, *FORM)
-    report, is_clean = wire.check(request, good_file, IMAGES, False)
+    report, is_clean = handlers.check(request, good_file, IMAGES, False)
     assert "can be sent: 60 predictions" in report
     assert is_clean is True
-    question = wire.ask(request, *asked)[0]
+    question = handlers.ask(request, *asked)[0]
     assert f"Send Net for Northern Lab to {IMAGES} 1.0.0?" in question
     assert "<b>9 of 10 left</b>" in question
-    assert wire.answer(request, click("keep"), *asked)[0] == ""
+    assert handlers.answer(request, click("keep"), *asked)[0] == ""
     assert world.store.count_waiting() == 0  # a question spends nothing
-    shown, balance = wire.answer(request, click("send"), *asked)
+    shown, balance = handlers.answer(request, click("send"), *asked)
     sent = re.search(r"/submission\?id=(\w+)", shown)[1]  # type: ignore[index]
     assert "<b>8 of 10 left</b>" in balance
-    assert f"/submission?id={sent}" in wire.send(request, *asked)
+    assert f"/submission?id={sent}" in handlers.send(request, *asked)
 
-    way = submission._Handlers(world.services)
+    way = submission.SubmissionHandlers(world.services)
     shown, timer, kept = way.open(asking(world, world.ada, id=sent))
     assert "In the queue, position 1." in shown
     assert (timer.active, kept) == (True, sent)
@@ -270,18 +271,18 @@ def test_a_good_file_is_linted_asked_about_sent_once_and_watched(world: Any, goo
 
 
 def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(world: Any) -> None:
-    wire, request = submit._Handlers(world.services), asking(world, world.ada)
-    assert wire.open(request)[1]["value"] == "Northern Lab"
+    handlers, request = submit.SubmitHandlers(world.services), asking(world, world.ada)
+    assert handlers.open(request)[1]["value"] == "Northern Lab"
     world.accounts.create_team("Aardvark Lab", owner=world.ada, who=f"user:{world.boss.id}")
-    assert wire.open(asking(world, world.ada))[1]["value"] is None
-    button, missing, _ = wire.ready(request, True, " ", None, IMAGES)
+    assert handlers.open(asking(world, world.ada))[1]["value"] is None
+    button, missing, _ = handlers.ready(request, True, " ", None, IMAGES)
     assert button["interactive"] is False
     assert "the model’s name, the team" in missing
-    assert wire.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is True
-    assert wire.ready(request, False, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
+    assert handlers.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is True
+    assert handlers.ready(request, False, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
     with world.store.write() as connection:
         boards.set_state(connection, IMAGES, "paused", why="looked at", who="test")
-    assert wire.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
+    assert handlers.ready(request, True, "Net", "Northern Lab", IMAGES)[0]["interactive"] is False
 
 
 @pytest.mark.parametrize(
@@ -294,40 +295,40 @@ def test_what_is_wrong_with_the_form_stands_at_its_field(
 ) -> None:
     form: list[Any] = list(FORM)
     form[field] = value
-    wire = submit._Handlers(world.services)
-    shown, folded, *at_fields = wire.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    handlers = submit.SubmitHandlers(world.services)
+    shown, folded, *at_fields = handlers.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert told in shown
     assert [i for i, update in enumerate(at_fields) if update["elem_classes"]] == [field]
     assert at_fields[field]["info"] in html.unescape(shown)
     assert folded.get("open", False) is (field == 5)  # a fault is never folded away
-    assert told in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    assert told in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert world.store.count_waiting() == 0
 
 
 def test_nothing_is_sent_for_a_team_of_others(world: Any, good_file: str) -> None:
     form = [*FORM[:2], "Southern Lab", *FORM[3:]]
-    wire = submit._Handlers(world.services)
-    assert "no team of yours" in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    handlers = submit.SubmitHandlers(world.services)
+    assert "no team of yours" in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert world.store.count_waiting() == 0
 
 
 def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) -> None:
-    wire = submit._Handlers(world.services)
+    handlers = submit.SubmitHandlers(world.services)
     for n in range(9):
         world.send(world.ada, world.north, f"Net {n}")
-    shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
+    shown = handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
     assert "no scored submission left for this version of the benchmark (10 of 10 used)." in shown
-    balance = wire.balance(asking(world, world.ada), IMAGES, "Northern Lab")
+    balance = handlers.balance(asking(world, world.ada), IMAGES, "Northern Lab")
     assert "<b>0 of 10 left</b>" in balance
     with world.store.write() as connection:
         boards.set_state(connection, IMAGES, "closed", who="test", why="the round is over")
-    assert "the round is over" in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
+    assert "the round is over" in handlers.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
 
 
 def test_a_balance_is_shown_for_ones_own_team_only(world: Any) -> None:
-    wire = submit._Handlers(world.services)
-    assert wire.balance(asking(world, world.ada), IMAGES, "Southern Lab") == ""
-    assert wire.balance(asking(world, None), IMAGES, "Northern Lab") == ""
+    handlers = submit.SubmitHandlers(world.services)
+    assert handlers.balance(asking(world, world.ada), IMAGES, "Southern Lab") == ""
+    assert handlers.balance(asking(world, None), IMAGES, "Northern Lab") == ""
 
 
 def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tmp_path: Path) -> None:
@@ -337,14 +338,14 @@ def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tm
         ' "parameters": {"size": 3}, "links": {"paper": "https://example.org/p"}}',
         encoding="utf-8",
     )
-    wire = submit._Handlers(world.services)
-    told, more, *values = wire.fill(asking(world, world.ada), str(path), *FORM)
+    handlers = submit.SubmitHandlers(world.services)
+    told, more, *values = handlers.fill(asking(world, world.ada), str(path), *FORM)
     given = dict(zip(FIELDS, values, strict=True))
     assert (given["model.name"], given["organization"], given["kind"]) == ("Filled", "Northern Lab", "cnn")
     assert given["links.paper"] == "https://example.org/p"
     assert more == {"parameters": {"size": 3}, "thresholds": 0.5}
     assert "Also sent along: parameters, thresholds." in told
-    told, _, *values = wire.fill(asking(world, world.bo), str(path), *FORM)
+    told, _, *values = handlers.fill(asking(world, world.bo), str(path), *FORM)
     assert values[2] is None
     assert "is not one of yours" in told
 
@@ -360,7 +361,7 @@ def test_a_bad_submission_json_is_refused_with_the_reason(
 ) -> None:
     path = tmp_path / "submission.json"
     path.write_bytes(content)
-    shown, more, *_ = submit._Handlers(world.services).fill(asking(world, world.ada), str(path), *FORM)
+    shown, more, *_ = submit.SubmitHandlers(world.services).fill(asking(world, world.ada), str(path), *FORM)
     assert told in shown
     assert "was not read" in shown
     assert more == {}
@@ -393,7 +394,7 @@ def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> Non
 def test_states_of_a_comparison(world: Any, which: str, told: str) -> None:
     a, b = world.mine.id, world.theirs.id
     pair = {"none": ("", ""), "same": (a, a), "strange": (a, "f" * 32), "both": (a, b)}[which]
-    *_, markup, query = compare._Handlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
+    *_, markup, query = compare.CompareHandlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
     assert told in markup
     assert query.startswith(f"benchmark={IMAGES}")
     with world.store.read() as connection:
@@ -403,7 +404,7 @@ def test_states_of_a_comparison(world: Any, which: str, told: str) -> None:
 def test_compare_opens_with_the_first_two_places(world: Any) -> None:
     a, b = world.mine.id, world.theirs.id
     world.rank({a: (1, 1, 2, "A"), b: (1, 1, 2, "A")})
-    *_, markup, query = compare._Handlers(world.services).open(asking(world, None))
+    *_, markup, query = compare.CompareHandlers(world.services).open(asking(world, None))
     assert query == f"benchmark={IMAGES}&a={a}&b={b}"
     assert "Macro hit rate: A − B is +10 points" in markup
     assert "tier A" in markup
@@ -413,7 +414,7 @@ def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
     with world.store.read() as connection:
         policy = world.settings.of(STUDIES).quota
         assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
-    shown = mine._Handlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
+    shown = mine.MineHandlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
     assert "Nothing has been spent yet." in shown
 
 
@@ -483,10 +484,10 @@ def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
 
 
 def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: Any) -> None:
-    *_, opening = board._Handlers(world.services).open(asking(world, None, benchmark=IMAGES))
+    *_, opening = board.BoardHandlers(world.services).open(asking(world, None, benchmark=IMAGES))
     words = " ".join(re.sub("<[^>]+>", " ", opening).split())
     n = world.services.catalogue.current(IMAGES).n_items
     assert words.startswith(f"Where is each finding of a chest radiograph? Models ranked on {n} held-out images.")
     assert "No entry has a place yet." in words  # nobody ranked them here
-    *_, shown, _, _, _ = board._Handlers(world.services).open(asking(world, None, benchmark="nope"))
+    *_, shown, _, _, _ = board.BoardHandlers(world.services).open(asking(world, None, benchmark="nope"))
     assert "There is no board of &#39;nope&#39; here." in shown

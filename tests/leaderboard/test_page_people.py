@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.store.settings = load_settings(tmp_path / "asked.toml")
     world.boss, _ = world.member("Boss", "Maintainers", is_admin=True)
     world.ada = world.accounts.sign_in("https://id.example", "ada-7", "Ada")
-    world.made = mine._Handlers(world.services).make_team(asking(world, world.ada), "Northern Lab", IMAGES)
+    world.made = mine.MineHandlers(world.services).make_team(asking(world, world.ada), "Northern Lab", IMAGES)
     (membership,) = world.accounts.teams_of(world.ada)
     world.north = membership.team
     yield world
@@ -40,32 +40,34 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def panels(world: Any) -> dict[str, str]:
     return dict(
-        zip(admin_panels.PANELS, admin._Handlers(world.services).refresh(asking(world, world.boss), ""), strict=True)
+        zip(
+            admin_panels.PANELS, admin.AdminHandlers(world.services).refresh(asking(world, world.boss), ""), strict=True
+        )
     )
 
 
 def act(world: Any, name: str, subject: str, why: str = "", *, who: User | None = None) -> str:
-    wire = admin._Handlers(world.services)
-    return str(wire.act(asking(world, who or world.boss), click(name, subject, why), "")[0])
+    handlers = admin.AdminHandlers(world.services)
+    return str(handlers.act(asking(world, who or world.boss), click(name, subject, why), "")[0])
 
 
 def test_who_makes_a_team_is_told_that_it_waits_until_it_does_not(world: Any) -> None:
     answer, account, *_ = world.made
     assert "It may submit once the maintainers have approved it." in answer
     assert "Northern Lab (owner, waits for approval)" in account
-    wire = mine._Handlers(world.services)
-    listed, _ = wire.refresh(asking(world, world.ada), world.north.id, IMAGES)
+    handlers = mine.MineHandlers(world.services)
+    listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
     assert "Northern Lab waits for approval." in listed
     assert "Nothing was sent yet" not in listed
     assert "is approved and may submit now" in act(world, "approve-team", world.north.id)
-    listed, _ = wire.refresh(asking(world, world.ada), world.north.id, IMAGES)
+    listed, _ = handlers.refresh(asking(world, world.ada), world.north.id, IMAGES)
     assert "waits for approval" not in listed
     assert "Nothing was sent yet" in listed
-    assert "waits" not in wire.open(asking(world, world.ada))[0]
+    assert "waits" not in handlers.open(asking(world, world.ada))[0]
 
 
 def test_an_administrators_team_does_not_wait(world: Any) -> None:
-    told, account, *_ = mine._Handlers(world.services).make_team(asking(world, world.boss), "Eastern Lab", IMAGES)
+    told, account, *_ = mine.MineHandlers(world.services).make_team(asking(world, world.boss), "Eastern Lab", IMAGES)
     assert "you are its owner" in told
     assert "approved" not in told
     assert "waits for approval" not in account
@@ -74,7 +76,7 @@ def test_an_administrators_team_does_not_wait(world: Any) -> None:
 def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
     world.store.settings = load_settings()
     bo = world.accounts.sign_in("https://id.example", "bo", "Bo")
-    told = mine._Handlers(world.services).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
+    told = mine.MineHandlers(world.services).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
     assert "approved" not in told
     assert [m.team.waiting_since for m in world.accounts.teams_of(bo)] == [None]
     assert panels(world)["waiting"].count("approve-team") == 1  # who waited before waits on
@@ -87,13 +89,13 @@ def test_waiting_teams_come_first_with_who_asks(world: Any) -> None:
     for word in ("Northern Lab", "Ada", "https://id.example: ada-7", "approve-team", "refuse-now"):
         assert word in shown["waiting"]
     assert "Northern Lab" not in shown["teams"]
-    assert "1 team waits for approval." in admin._Handlers(world.services).open(asking(world, world.boss))[1]
-    assert "1 team waits" not in admin._Handlers(world.services).open(asking(world, world.ada))[1]
+    assert "1 team waits for approval." in admin.AdminHandlers(world.services).open(asking(world, world.boss))[1]
+    assert "1 team waits" not in admin.AdminHandlers(world.services).open(asking(world, world.ada))[1]
     act(world, "approve-team", world.north.id)
     shown = panels(world)
     assert "No team waits." in shown["waiting"]
     assert "New teams wait here." in shown["waiting"]
-    assert admin._Handlers(world.services).open(asking(world, world.boss))[1] == ""
+    assert admin.AdminHandlers(world.services).open(asking(world, world.boss))[1] == ""
     assert "Northern Lab" in shown["teams"]
     assert "already been approved" in act(world, "approve-team", world.north.id)
 
@@ -105,7 +107,7 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     shown = panels(world)
     assert "Northern Lab" not in shown["waiting"]
     assert "not approved" in shown["teams"]
-    account, _, listed, *_ = mine._Handlers(world.services).open(asking(world, world.ada))
+    account, _, listed, *_ = mine.MineHandlers(world.services).open(asking(world, world.ada))
     assert "The maintainers did not approve the team Northern Lab." in account
     assert "Their reason: you have a team already" in account
     assert "you belong to no team" in listed.lower()
@@ -114,7 +116,7 @@ def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
     act(world, "approve-team", world.north.id)
     assert "already been approved" in act(world, "refuse-now", world.north.id, "too late")
     act(world, "close-team", world.north.id, "a copy of another")
-    account = mine._Handlers(world.services).open(asking(world, world.ada))[0]
+    account = mine.MineHandlers(world.services).open(asking(world, world.ada))[0]
     assert "The maintainers closed the team Northern Lab." in account
     assert "Their reason: a copy of another" in account
 
@@ -191,6 +193,6 @@ def test_the_strip_leads_those_to_the_readers_page_who_may_read(
     scopes = frozenset(("read", "submit", "admin") if is_admin else ("read", "submit"))
     user = User("u", "i", "s", "Ada", is_admin)
     actor = None if who == "visitor" else Actor(user, memberships, scopes, "local" if who == "local" else "session")
-    markup = account_strip.strip_view(actor, reads=account_strip._reads(services, actor))
+    markup = account_strip.header_view(actor, reads=account_strip._reads(services, actor))
     assert ('href="/read"' in markup) is leads
     assert ('href="/admin"' in markup) is is_admin

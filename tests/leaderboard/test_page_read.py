@@ -37,16 +37,16 @@ class Page:
         self.room, self.auth = room, Auth()
         auth: Any = self.auth
         services = Services(room.store, room.queue, room.intake, room.accounts, auth)
-        self.wire = read._Handlers(services)
+        self.handlers = read.ReadHandlers(services)
         self.request: Any = SimpleNamespace(request=None, query_params={})
 
     def open(self, actor: Actor | None, benchmark: str | None = BENCHMARK) -> tuple[Any, ...]:
         self.auth.asking = actor
-        return self.wire.open(self.request, benchmark)
+        return self.handlers.open(self.request, benchmark)
 
     def save(self, actor: Actor | None, answer_id: str, *scores: Any, benchmark: str = BENCHMARK) -> tuple[Any, ...]:
         self.auth.asking = actor
-        return self.wire.save(self.request, benchmark, answer_id, *scores)
+        return self.handlers.save(self.request, benchmark, answer_id, *scores)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def n_ratings(room: Room) -> int:
 
 def test_the_page_is_laid_out(page: Page) -> None:
     with gr.Blocks() as blocks:
-        read.build(page.wire.services, blocks)
+        read.build(page.handlers.services, blocks)
     radios = [block for block in blocks.blocks.values() if isinstance(block, gr.Radio)]
     assert [radio.label for radio in radios] == [
         "Process", "Execution", "Synthesis", "Language", "Image content", "Image style",
@@ -108,7 +108,7 @@ def test_nobody_else_is_shown_or_may_save_anything(page: Page) -> None:
         for told, shown, form, kept, *radios in (
             page.open(actor),
             page.save(actor, answer_id, 1, 1, 1, 1, None, None),
-            page.wire.back(page.request, BENCHMARK),
+            page.handlers.back(page.request, BENCHMARK),
         ):
             assert words in told
             assert (shown, kept, form["visible"]) == ("", "", False)
@@ -146,7 +146,7 @@ def test_saving_goes_on_and_what_is_missing_is_asked_for_again(page: Page) -> No
     assert "Saved." in told
     assert following != first[3]
     assert {radio["value"] for radio in radios} == {None}
-    told, _, _, back, *radios = page.wire.back(page.request, BENCHMARK)
+    told, _, _, back, *radios = page.handlers.back(page.request, BENCHMARK)
     assert "your last scores" in told
     assert (back, [radio["value"] for radio in radios]) == (first[3], [5, 4, 3, 3, *pictures])
 

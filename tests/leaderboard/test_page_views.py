@@ -27,7 +27,7 @@ from reveal_leaderboard.web.pages.board_notes import rounding
 from reveal_leaderboard.web.pages.compare import compare_view
 from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.entry import entry_view
-from reveal_leaderboard.web.pages.header import strip_view
+from reveal_leaderboard.web.pages.header import header_view
 from reveal_leaderboard.web.pages.mine import account_view, submissions_view
 from reveal_leaderboard.web.pages.submission_view import balance_view, ledger_view, progress_view, score_view
 
@@ -238,7 +238,7 @@ def test_texts_of_people_are_escaped_on_every_page() -> None:
         account_view(actor, is_local=False) + account_view(actor, is_local=True),
         draw("mine.html", "team", actor.memberships[0], [(user, "owner"), (other, "reader")], [invitation], user),
         draw("mine.html", "invited", [invitation]),
-        strip_view(actor),
+        header_view(actor),
         balance_view(BALANCE, XSS),
     ):
         assert "<img" not in markup

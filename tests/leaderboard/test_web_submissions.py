@@ -17,7 +17,7 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import MetadataError, read_metadata
 from reveal_leaderboard.store.store import BoardClosedError, QuotaExceededError, Store
-from reveal_leaderboard.web.submissions import Intake, NotAMemberError, Outcome, display_name
+from reveal_leaderboard.web.submissions import Intake, NotAMemberError, UploadResult, display_name
 
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 from tests.leaderboard.databases import DATABASE_SOURCE
@@ -41,8 +41,10 @@ class _Heard(list[tuple[str, bool]]):
 heard = _Heard()
 
 
-def send(intake: Intake, file: Path, actor: Actor | None = None, *, benchmark: str = BENCHMARK, **said: Any) -> Outcome:
-    metadata = read_metadata(json.dumps({**METADATA, **said}))
+def send(
+    intake: Intake, file: Path, actor: Actor | None = None, *, benchmark: str = BENCHMARK, **fields: Any
+) -> UploadResult:
+    metadata = read_metadata(json.dumps({**METADATA, **fields}))
     actor = actor or intake.accounts.local_actor()
     with file.open("rb") as stream:
         return intake.submit(stream, benchmark, metadata, actor=actor, filename=file.name, allow_missing=False)

@@ -112,7 +112,7 @@ def _build(
     from reveal_leaderboard.boards.galleries import open_galleries
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.web.app import Front, build_app
-    from reveal_leaderboard.web.auth import open_auth
+    from reveal_leaderboard.web.sign_in_modes import open_auth
 
     store, blobs = at.open_store(), at.open_blobs()
     blobs.sweep()

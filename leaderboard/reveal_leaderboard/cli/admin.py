@@ -177,7 +177,7 @@ def invite(
 
     The server's address is read from REVEAL_URL. A new link takes the place of one that was not used.
     """
-    from reveal_leaderboard.web.auth import own_address
+    from reveal_leaderboard.web.sign_in_modes import own_address
 
     with _accounts(data, database) as accounts:
         board = own_address(os.environ)

@@ -46,7 +46,7 @@ def log_to_stderr(known: Iterable[str] = ()) -> None:
 
 def check_auth(auth: str, host: str, proxies: int) -> None:
     """Refuse options that would let in whom the server must not let in."""
-    from reveal_leaderboard.web.auth import ModeError, check_mode
+    from reveal_leaderboard.web.sign_in_modes import ModeError, check_mode
 
     try:
         check_mode(auth, host, os.environ, trusts_proxy=proxies > 0)

@@ -276,7 +276,7 @@ def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int)
     from reveal_leaderboard.readers.app import build_readers_app, read_people
     from reveal_leaderboard.readers.films import ImageCache
     from reveal_leaderboard.store.database import connect, migrate
-    from reveal_leaderboard.web.auth import open_auth
+    from reveal_leaderboard.web.sign_in_modes import open_auth
 
     try:
         readings = _open(data)

@@ -40,7 +40,6 @@ from reveal_leaderboard.readers.store import (
     Readings,
 )
 from reveal_leaderboard.web.app import OwnMethods
-from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.middleware import (
     SPACE_FRAMES,
     BodyLimit,
@@ -52,8 +51,9 @@ from reveal_leaderboard.web.middleware import (
     SecureHeaders,
 )
 from reveal_leaderboard.web.pages.drawing import page_style
-from reveal_leaderboard.web.rate import Limits, RateLimit
-from reveal_leaderboard.web.signin import add_sign_in
+from reveal_leaderboard.web.rate_limits import RateLimit, RequestLimits
+from reveal_leaderboard.web.sign_in import add_sign_in
+from reveal_leaderboard.web.sign_in_modes import Auth
 
 MAX_BODY_BYTES = 64_000
 MAX_SECONDS = 86_400.0
@@ -199,7 +199,7 @@ def build_readers_app(
     people: Mapping[str, str],
     *,
     n_proxies: int = 0,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
 ) -> FastAPI:
     """The application over prepared readings.
 

@@ -35,8 +35,7 @@ from reveal_leaderboard.store.buckets import SharedBuckets
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import add_api
-from reveal_leaderboard.web.api.access import PREFIX
-from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.api.visibility import PREFIX
 from reveal_leaderboard.web.gradio_middleware import GradioGate
 from reveal_leaderboard.web.link_preview import LinkPreviews
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
@@ -55,9 +54,10 @@ from reveal_leaderboard.web.middleware import (
     send_problem,
 )
 from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submission, submit
-from reveal_leaderboard.web.rate import Limits, RateLimit
+from reveal_leaderboard.web.rate_limits import RateLimit, RequestLimits
 from reveal_leaderboard.web.services import Services
-from reveal_leaderboard.web.signin import add_sign_in
+from reveal_leaderboard.web.sign_in import add_sign_in
+from reveal_leaderboard.web.sign_in_modes import Auth
 from reveal_leaderboard.web.submissions import Intake
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
@@ -100,7 +100,7 @@ def guard(
     *,
     max_body_bytes: int,
     n_proxies: int = 0,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     shared: SharedBuckets | None = None,
     functions: Container[object] | None = None,
 ) -> None:
@@ -172,7 +172,7 @@ class Front:
     blocked: Sequence[Path] = field(default=())
     max_upload_bytes: int = MAX_UPLOAD_BYTES
     metrics_token: str | None = None
-    limits: Limits | None = None
+    limits: RequestLimits | None = None
     galleries: Galleries = field(default_factory=Galleries)
 
 
@@ -234,7 +234,7 @@ def _no_app_yet() -> Iterator[None]:
         App.create_app = staticmethod(create)  # type: ignore[method-assign]
 
 
-class _Sessions(StateHolder):
+class _BareSessions(StateHolder):
     """What Gradio keeps of every open page: what its events have set, and no copy of all components beside it.
 
     That copy serves deep links, which are closed here. It took a third of a megabyte and, of the time that every page
@@ -283,7 +283,7 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
     # tab would never load. Nothing here needs to know that a page was closed.
     pages.config["connect_heartbeat"] = False
     (mounted,) = (inner for route in app.routes if isinstance(inner := getattr(route, "app", None), App))
-    mounted.state_holder = _Sessions()  # type: ignore[no-untyped-call]
+    mounted.state_holder = _BareSessions()  # type: ignore[no-untyped-call]
     mounted.state_holder.set_blocks(pages)
     return list(pages.fns)
 

@@ -27,8 +27,9 @@ from urllib.parse import parse_qs, quote
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reveal_leaderboard.web.auth import BEARER, Auth
+from reveal_leaderboard.web.api.authentication import refuse_anonymous_upload
 from reveal_leaderboard.web.middleware import Gate, gathered, send_problem
+from reveal_leaderboard.web.sign_in_modes import Auth
 
 API = "/gradio_api/"
 NOBODY = "nobody"
@@ -67,7 +68,7 @@ class GradioGate(Gate):
     def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
         super().__init__(app)
         self.auth, self.functions = auth, functions
-        self._sessions, self._files = _Sessions(), _Files()
+        self._sessions, self._files = _SessionOwners(), _UploadedFiles()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -84,7 +85,7 @@ class GradioGate(Gate):
         actor = await self.auth.find_actor(scope)
         owner = NOBODY if actor is None else actor.name
         if route == "upload" and method == "POST" and actor is None:
-            await send_problem(send, 401, "Sign in to upload a file.", BEARER)
+            await refuse_anonymous_upload(send)
         elif route.startswith("file=") and method == "GET":
             path = self._files.path_of(route.removeprefix("file="), owner)
             if path is None:
@@ -174,7 +175,7 @@ class _NotTheirsError(Exception):
 OTHERS = "This session belongs to someone else, or you have signed in or out since. Reload the page."
 
 
-class _Sessions:
+class _SessionOwners:
     """Whose each session hash is; the ones used longest ago are forgotten first."""
 
     def __init__(self) -> None:
@@ -188,7 +189,7 @@ class _Sessions:
         return True
 
 
-class _Files:
+class _UploadedFiles:
     """Who uploaded what, and under which made-up name; Gradio keeps the same bytes of two people under one path."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import read_withdrawn, standings
-from reveal_leaderboard.web.api.access import look
+from reveal_leaderboard.web.api.visibility import with_score
 from reveal_leaderboard.web.middleware import Gate, gathered
 from reveal_leaderboard.web.pages import board_notes, entry
 from reveal_leaderboard.web.pages.board import N_FILMS
@@ -190,7 +190,7 @@ class LinkPreviews(Gate):
 
     def _of_entry(self, submission: Submission, version: str | None) -> Preview:
         """What visitors are told of it; of what its team alone may see, nothing is told."""
-        visible = look(self.services, submission, version)
+        visible = with_score(self.services, submission, version)
         if not visible.is_public or visible.score is None:
             return Preview(ENTRY)
         try:

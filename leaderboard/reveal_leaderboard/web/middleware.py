@@ -1,13 +1,12 @@
-"""What every request passes before it meets the API or a page, as ASGI middleware.
+"""ASGI middleware that every request passes before it reaches the API or a page.
 
-From the outside in: `SecureHeaders` stamps every answer. `Compressed` makes answers to whoever is not signed in
-smaller. `ErrorPages` shows errors as pages to whoever asks with a browser. `Forwarded` believes a proxy's headers or
-removes them. `KnownHost` refuses names that are not the server's. `Problems` turns every plain error into a problem
-document.
-:class:`reveal_leaderboard.web.rate.RateLimit` comes here. `SameOrigin` refuses writes that another site's page sends.
-`BodyLimit` counts the bytes of a request while they arrive, whatever its headers say, and disconnects slow senders.
-:class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards what Gradio mounts. `NoTraces`, innermost, turns an
-unexpected exception into a number to quote; the log has the rest.
+From the outside in: `SecureHeaders` adds the security headers. `Compressed` compresses answers to visitors who are not
+signed in. `ErrorPages` shows errors to browsers as pages. `Forwarded` trusts or removes a proxy's headers. `KnownHost`
+refuses names that are not the server's. `Problems` turns every plain error into a problem document.
+:class:`reveal_leaderboard.web.rate_limits.RateLimit` comes next. `SameOrigin` refuses writes from other sites' pages.
+`BodyLimit` counts the bytes of a request as they arrive, whatever its headers say, and disconnects slow senders.
+:class:`reveal_leaderboard.web.gradio_middleware.GradioGate` guards the routes that Gradio mounts. `NoTraces`, the
+innermost, answers an unexpected exception with an incident number; the log has the rest.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.store.database import has_no_room
-from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.pages.drawing import whole_page
+from reveal_leaderboard.web.sign_in_modes import FORWARDED
 
 PROBLEM_TYPE = "application/problem+json"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reveal_leaderboard.settings import Settings
     from reveal_leaderboard.store.queue import Queue
     from reveal_leaderboard.store.store import Store
-    from reveal_leaderboard.web.auth import Auth
+    from reveal_leaderboard.web.sign_in_modes import Auth
     from reveal_leaderboard.web.submissions import Intake
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Comparator:
     """What stands beside the entry's value: what chance gives, or what human readers reached in a paper."""
 
     name: str
@@ -64,7 +64,7 @@ class SharedResult:
     place: str = ""
     tier: str = ""
     n_ranked: int = 0
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[Comparator, ...] = ()
     receipt: str = ""
 
     @property
@@ -206,17 +206,17 @@ def _n_ranked(entries: tuple[Entry, ...]) -> int:
     return sum(entry.rank_low is not None for entry in entries)
 
 
-def _beside(board: Standings, figure: Figure | None) -> tuple[Beside, ...]:
+def _beside(board: Standings, figure: Figure | None) -> tuple[Comparator, ...]:
     """What chance has in the same macro, and what human readers reach (or chance, elsewhere), where a paper says so."""
     if figure is None:
         return ()
     names = {"human": "Human readers", "chance": "Chance"}
-    found: dict[str, Beside] = {}
+    found: dict[str, Comparator] = {}
     if figure.metric in board.chance:
-        found["chance"] = Beside("Chance", "chance", board.chance[figure.metric], "answers drawn at random")
+        found["chance"] = Comparator("Chance", "chance", board.chance[figure.metric], "answers drawn at random")
     for row in board.references if board.comparable else ():
         if row.kind in names and figure.metric in row.macro:
-            found.setdefault(row.kind, Beside(names[row.kind], row.kind, row.macro[figure.metric][0], row.source))
+            found.setdefault(row.kind, Comparator(names[row.kind], row.kind, row.macro[figure.metric][0], row.source))
     return tuple(found.values())
 
 

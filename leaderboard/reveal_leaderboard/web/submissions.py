@@ -35,7 +35,7 @@ class NotAMemberError(ValueError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class UploadResult:
     """What became of an upload: its lint report and, if that is clean, the submission and whether it is new."""
 
     report: Lint
@@ -91,7 +91,7 @@ class Intake:
         filename: str,
         allow_missing: bool,
         idempotency_key: str | None = None,
-    ) -> Outcome:
+    ) -> UploadResult:
         """Receive, lint and queue a file.
 
         Raises
@@ -122,7 +122,7 @@ class Intake:
             report = parsed.report
             if not report.ok:
                 log.info("refused at intake: %d errors, sha256 %s", report.n_errors, incoming.sha256, extra=facts)
-                return Outcome(report)
+                return UploadResult(report)
             new = NewSubmission(
                 benchmark=published.name,
                 version=published.version,
@@ -151,7 +151,7 @@ class Intake:
                 fault = {"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}
                 raise MetadataError([fault]) from None
         log.info("submission %s was %s", submission.id, "queued" if is_new else "there already", extra=facts)
-        return Outcome(report, submission, is_new)
+        return UploadResult(report, submission, is_new)
 
     def team_of(self, actor: Actor, organization: str) -> Team:
         """The team of that name, if the actor may submit for it.

@@ -22,8 +22,8 @@ from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
-from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.sign_in_modes import Auth
 from reveal_leaderboard.web.submissions import Intake
 
 from reveal_bench.benchmarks import BENCHMARKS

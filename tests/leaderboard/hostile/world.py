@@ -25,7 +25,7 @@ from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.submissions import Intake, Outcome
+from reveal_leaderboard.web.submissions import Intake, UploadResult
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -60,7 +60,7 @@ def build_studies(root: Path) -> tuple[Path, Path]:
 class Sent:
     """What came of a file: its outcome or the sentence in its stead, and how the child ended."""
 
-    outcome: Outcome | None
+    outcome: UploadResult | None
     failure: Exception | None
     ended: list[Ended]
 

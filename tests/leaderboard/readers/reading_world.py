@@ -17,7 +17,7 @@ from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.preparation import prepare_votes
 from reveal_leaderboard.readers.store import Readings
 from reveal_leaderboard.store.database import connect
-from reveal_leaderboard.web.auth import Auth, Provider
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider
 
 from reveal_bench.curation.assign import assign
 from reveal_bench.curation.folder import CurationFolder

@@ -10,7 +10,7 @@ import pytest
 from reveal_leaderboard.readers.app import build_readers_app
 from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.store import Answer, Readings
-from reveal_leaderboard.web.auth import Auth, Provider, open_auth
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider, open_auth
 
 from reveal_bench.metrics.ordinal import CRITERIA
 from tests.leaderboard.conftest import free_port, serving

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.readers.app import build_readers_app
 from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.store import Readings
-from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.sign_in_modes import Auth
 
 from tests.leaderboard.readers.reading_world import (
     HERE,

@@ -2,30 +2,32 @@
 
 Conventions
 -----------
-Figures are fractions, moments UTC texts, errors problem documents (RFC 9457; see :mod:`.problems`). A route parses,
-asks one part of the leaderboard, and translates its answer or its error: what may be seen is decided in
-:mod:`.access`, what is shown of it in :mod:`.documents`.
+Scores are fractions, times are UTC texts, errors are problem documents (RFC 9457; see :mod:`.problems`). A route parses
+the request, calls one part of the leaderboard, and translates its answer or its error. Who may call it is decided in
+:mod:`.authentication`, what the caller may see in :mod:`.visibility`, and what is shown of that in :mod:`.documents`.
 
-The description (OpenAPI 3.1) is complete: a status or a media type that is not in it is a fault. FastAPI's own forms of
-errors are taken out of it, as every error here is a problem document.
+The description (OpenAPI 3.1) is complete: a status or media type missing from it is a bug. It leaves out FastAPI's own
+error formats, because every error here is a problem document.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
-from reveal_leaderboard.web.api.access import PREFIX
 from reveal_leaderboard.web.api.accounts import account_routes
 from reveal_leaderboard.web.api.boards import board_routes
-from reveal_leaderboard.web.api.documents import Problem
+from reveal_leaderboard.web.api.documents import ApiProblem
 from reveal_leaderboard.web.api.health import health_routes, key_routes
-from reveal_leaderboard.web.api.pictures import picture_routes
 from reveal_leaderboard.web.api.problems import ProblemError, add_problems
+from reveal_leaderboard.web.api.result_images import picture_routes
 from reveal_leaderboard.web.api.submissions import submission_routes
+from reveal_leaderboard.web.api.visibility import PREFIX
 from reveal_leaderboard.web.middleware import PROBLEM_TYPE
 from reveal_leaderboard.web.services import Services
 
@@ -94,14 +96,22 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         for operation in operations.values():
             if PROBLEM_TYPE not in operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})["content"]:
                 del operation["responses"]["422"]  # FastAPI's: an id of the wrong form is answered by 404 here
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    for name in FRAMEWORKS_OWN:
-        schemas.pop(name, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
-    for name, schema in problem.pop("$defs", {}).items():
-        schemas.setdefault(name, schema)
-    schemas["Problem"] = problem
+    document = _public_names(document)
+    schemas = document["components"]["schemas"]
+    problem = ApiProblem.model_json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
+    problem = _public_names(problem)
+    document["components"]["schemas"] = {
+        **{name: schemas[name] for name in sorted(schemas) if name not in FRAMEWORKS_OWN},
+        **{name: schema for name, schema in problem.pop("$defs").items() if name not in schemas},
+        "Problem": problem,
+    }
     return document
+
+
+def _public_names(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a description in which `ApiReceipt` and its like have their public names, such as `Receipt`."""
+    renamed: dict[str, Any] = json.loads(re.sub(r'(?<=["/])Api(?=[A-Z])', "", json.dumps(document)))
+    return renamed
 
 
 def add_unknown(app: FastAPI) -> None:

@@ -10,18 +10,18 @@ from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.credentials import TokenError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.store import quota
-from reveal_leaderboard.web.api.access import ID, SIGN_IN, find_published, look, permitted, submission_document
+from reveal_leaderboard.web.api.authentication import SIGN_IN, require_actor
 from reveal_leaderboard.web.api.documents import (
     Account,
+    ApiFault,
+    ApiLedgerRow,
+    ApiMembership,
     Budget,
-    Fault,
     InvitationAnswer,
     InvitationDocument,
     InvitationList,
     LedgerDocument,
     LedgerList,
-    LedgerRow,
-    Membership,
     SubmissionList,
     TokenDocument,
     TokenIssued,
@@ -29,6 +29,7 @@ from reveal_leaderboard.web.api.documents import (
     TokenRequest,
 )
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
+from reveal_leaderboard.web.api.visibility import ID, find_published, submission_document, with_score
 from reveal_leaderboard.web.services import Services
 
 MOST_LISTED = 200
@@ -50,7 +51,7 @@ def _add_account(router: APIRouter, services: Services) -> None:
     @router.get("/me", responses=answers("sign-in", "scope", *ALWAYS))
     def me(request: Request) -> Account:
         """Who is asking, and for which teams."""
-        actor = permitted(services, request, "read")
+        actor = require_actor(services, request, "read")
         return Account(
             id=actor.user.id,
             name=actor.user.name,
@@ -67,11 +68,11 @@ def _add_account(router: APIRouter, services: Services) -> None:
         skip: Annotated[int, Query(ge=0, le=10_000)] = 0,
     ) -> SubmissionList:
         """The submissions of the asker's teams, the newest first."""
-        actor = permitted(services, request, "read")
+        actor = require_actor(services, request, "read")
         found = [one for membership in actor.memberships for one in services.store.of_team(membership.team.id)]
         found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
         documents = [
-            submission_document(services, look(services, one, is_own=True)) for one in found[skip : skip + limit]
+            submission_document(services, with_score(services, one, is_own=True)) for one in found[skip : skip + limit]
         ]
         return SubmissionList(submissions=documents, n=len(found))
 
@@ -82,7 +83,7 @@ def _add_account(router: APIRouter, services: Services) -> None:
         version: Annotated[str | None, Query(max_length=100)] = None,
     ) -> LedgerList:
         """The itemised accounts of the asker's teams for a version of a benchmark."""
-        actor = permitted(services, request, "read")
+        actor = require_actor(services, request, "read")
         of = find_published(services, benchmark, version)
         policy = services.settings.of(of.name).quota
         ledgers = []
@@ -90,18 +91,18 @@ def _add_account(router: APIRouter, services: Services) -> None:
             for team in _teams(actor):
                 rows = quota.statement(connection, team.id, of.name, of.version)
                 balance = Budget.model_validate(quota.balance(connection, team.id, of.name, of.version, policy))
-                listed = [LedgerRow.model_validate(row) for row in rows]
+                listed = [ApiLedgerRow.model_validate(row) for row in rows]
                 where = {"benchmark": of.name, "version": of.version}
                 ledgers.append(LedgerDocument(team=team, **where, balance=balance, rows=listed))
         return LedgerList(ledgers=ledgers)
 
 
-def _teams(actor: Actor) -> list[Membership]:
-    return [Membership(id=m.team.id, name=m.team.name, role=m.role) for m in actor.memberships]
+def _teams(actor: Actor) -> list[ApiMembership]:
+    return [ApiMembership(id=m.team.id, name=m.team.name, role=m.role) for m in actor.memberships]
 
 
 def _in_browser(services: Services, request: Request) -> Actor:
-    actor = permitted(services, request, "read")
+    actor = require_actor(services, request, "read")
     if actor.via == "token":
         raise ProblemError("session-only")
     return actor
@@ -111,7 +112,7 @@ def _add_invitations(router: APIRouter, services: Services) -> None:
     @router.get("/me/invitations", responses=answers("sign-in", "scope", *ALWAYS))
     def invited(request: Request) -> InvitationList:
         """The teams that the asker is invited to."""
-        actor = permitted(services, request, "read")
+        actor = require_actor(services, request, "read")
         with services.store.read() as connection:
             found = invitations.of_user(connection, actor.user)
         return InvitationList(invitations=[InvitationDocument.model_validate(one) for one in found])
@@ -146,7 +147,7 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
         team = next((m.team for m in actor.memberships if m.team.id == wanted.team_id), None)
         if team is None:
             raise ProblemError(
-                "invalid", errors=[Fault(field="body.team_id", rule="must be a team of yours", value=wanted.team_id)]
+                "invalid", errors=[ApiFault(field="body.team_id", rule="must be a team of yours", value=wanted.team_id)]
             )
         try:
             token, secret = services.accounts.issue_token(

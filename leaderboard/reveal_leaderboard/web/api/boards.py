@@ -26,16 +26,17 @@ from reveal_leaderboard.boards.standings import UnknownVersionError, standings
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store import boards as stored_boards
 from reveal_leaderboard.store.tables import chains, results
-from reveal_leaderboard.web.api.access import ANYBODY, ID, SIGN_IN, Visible, find_published, is_known, see, visitor
+from reveal_leaderboard.web.api.authentication import ANYBODY, SIGN_IN, find_visitor
 from reveal_leaderboard.web.api.documents import (
+    ApiComparison,
+    ApiManifestRow,
     BenchmarkDocument,
     BenchmarkList,
     Board,
-    Comparison,
     ManifestDocument,
-    ManifestRow,
 )
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
+from reveal_leaderboard.web.api.visibility import ID, Visible, find_published, matches_tag, read_visible
 from reveal_leaderboard.web.services import Services
 
 PARQUET = "application/vnd.apache.parquet"
@@ -85,8 +86,8 @@ def _add_benchmarks(router: APIRouter, services: Services) -> None:
         return JSONResponse(document.model_dump(mode="json", exclude_none=True))
 
 
-def _rows(published: Published) -> list[ManifestRow]:
-    return [ManifestRow(**row) for row in KINDS[published.kind].questions.manifest_entries(published.manifest)]
+def _rows(published: Published) -> list[ApiManifestRow]:
+    return [ApiManifestRow(**row) for row in KINDS[published.kind].questions.manifest_entries(published.manifest)]
 
 
 def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
@@ -183,7 +184,7 @@ def _add_leaderboard(router: APIRouter, services: Services) -> None:
             raise ProblemError("unknown-benchmark", str(error)) from None
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": f"public, max-age={BOARD_SECONDS}"}
-        if is_known(tag, if_none_match):
+        if matches_tag(tag, if_none_match):
             return Response(status_code=304, headers=headers)
         if format != "json":
             name = f"{published.name}-{version or published.version}.{format}"
@@ -194,21 +195,21 @@ def _add_leaderboard(router: APIRouter, services: Services) -> None:
 def _add_compare(router: APIRouter, services: Services) -> None:
     @router.get(
         "/compare",
-        response_model=Comparison,
+        response_model=ApiComparison,
         dependencies=SIGN_IN,
         openapi_extra=ANYBODY,
         responses={
             **answers("sign-in", "scope", "not-found", "withdrawn", "not-comparable", "invalid", *ALWAYS),
         },
     )
-    def compare(request: Request, a: Id, b: Id) -> Comparison:
+    def compare(request: Request, a: Id, b: Id) -> ApiComparison:
         """Two scored submissions to one benchmark: differences of their released figures with intervals."""
-        actor = visitor(services, request)
-        pair = see(services, actor, a), see(services, actor, b)
+        actor = find_visitor(services, request)
+        pair = read_visible(services, actor, a), read_visible(services, actor, b)
         of = find_published(services, pair[0].submission.benchmark)
         scores = _released_of_both(services, *pair)
         document = compare_released(*scores, of.kind, ids=(a, b))
-        return Comparison(a=a, b=b, benchmark=of.name, version=of.version, document=document)
+        return ApiComparison(a=a, b=b, benchmark=of.name, version=of.version, document=document)
 
 
 def _released_of_both(services: Services, a: Visible, b: Visible) -> tuple[ReleasedScore, ReleasedScore]:

@@ -50,7 +50,7 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
-class Fault(Document):
+class ApiFault(Document):
     """One broken rule of a request or of its metadata."""
 
     field: Annotated[str, Field(examples=["links.code"])]
@@ -58,7 +58,7 @@ class Fault(Document):
     value: str = ""
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> Fault:
+    def of(cls, raw: Mapping[str, Any]) -> ApiFault:
         """From a mapping with these keys; what does not print is escaped, all is cut to a sane length."""
         return cls(**{name: escape(str(raw.get(name, "")))[:500] for name in ("field", "rule", "value")})
 
@@ -79,7 +79,7 @@ class Budget(Document):
     why: str
 
 
-class Problem(BaseModel):
+class ApiProblem(BaseModel):
     """An error (RFC 9457). Further members, such as `report`, are there where they help."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -88,7 +88,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    errors: list[Fault] | None = None
+    errors: list[ApiFault] | None = None
     report: Lint | None = None
     balance: Budget | None = None
     confinement: str | None = None
@@ -189,7 +189,7 @@ class EventList(Document):
     events: list[EventDocument]
 
 
-class Receipt(Document):
+class ApiReceipt(Document):
     """A signed receipt; `reveal-bench verify-receipt` checks it offline."""
 
     receipt: Annotated[dict[str, Any], Field(description="what is signed: figures as texts, and the chain before it")]
@@ -267,7 +267,7 @@ class BenchmarkList(Document):
     benchmarks: list[BenchmarkDocument]
 
 
-class ManifestRow(Document):
+class ApiManifestRow(Document):
     """What is asked of one image, of one study, or of one task: of this its category."""
 
     image_id: str | None = None
@@ -286,10 +286,10 @@ class ManifestDocument(Document):
     """The public manifest of a scored split."""
 
     benchmark: BenchmarkDocument
-    rows: list[ManifestRow]
+    rows: list[ApiManifestRow]
 
 
-class BoardVersion(Document):
+class ApiBoardVersion(Document):
     """A version that is or was on the board; `frozen_at` is null for the one that submissions go to."""
 
     version: str
@@ -363,13 +363,13 @@ class Board(Document):
     n_items: Annotated[int | None, Field(description="held-out images, studies or tasks")]
     n_patients: Annotated[int | None, Field(description="whose they are; null where each counts as a patient")]
     chance: Annotated[dict[str, float], Field(description="metric -> macro of answers drawn at random, a fraction")]
-    versions: list[BoardVersion]
+    versions: list[ApiBoardVersion]
     metrics: list[MetricDocument]
     entries: list[EntryDocument]
     references: list[ReferenceDocument]
 
 
-class Comparison(Document):
+class ApiComparison(Document):
     """Two submissions compared by what is released of both."""
 
     a: Id
@@ -395,7 +395,7 @@ class Keys(Document):
     keys: list[Key]
 
 
-class Membership(Document):
+class ApiMembership(Document):
     """A team of the asker's."""
 
     id: Id
@@ -411,10 +411,10 @@ class Account(Document):
     is_admin: bool
     via: Annotated[str, one_of("session", "token", "local")]
     scopes: list[str]
-    teams: list[Membership]
+    teams: list[ApiMembership]
 
 
-class LedgerRow(Document):
+class ApiLedgerRow(Document):
     """One booking: reserved +1, charged 0, refunded -1, granted -n; the sum counts against the total."""
 
     at: Moment
@@ -427,11 +427,11 @@ class LedgerRow(Document):
 class LedgerDocument(Document):
     """The itemised account of a team for one version of a benchmark."""
 
-    team: Membership
+    team: ApiMembership
     benchmark: str
     version: str
     balance: Budget
-    rows: list[LedgerRow]
+    rows: list[ApiLedgerRow]
 
 
 class LedgerList(Document):

@@ -14,8 +14,8 @@ from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
-from reveal_leaderboard.web.auth import is_from_here
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.sign_in_modes import is_from_here
 
 LEAST_ROOM = 64 << 20
 """Bytes that the disk of uploads must have left."""

@@ -18,7 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from reveal_leaderboard.web.api.documents import Problem, ProblemPage
+from reveal_leaderboard.web.api.documents import ApiProblem, ProblemPage
 from reveal_leaderboard.web.middleware import NO_ROOM, PROBLEM_TYPE, error_page
 
 ALWAYS = ("malformed", "rate", "incident", "no-room")
@@ -26,7 +26,7 @@ ALWAYS = ("malformed", "rate", "incident", "no-room")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemType:
     """A type of problem: its HTTP status, its title, and what it means and asks of the sender."""
 
     status: int
@@ -34,85 +34,89 @@ class Kind:
     meaning: str
 
 
-PROBLEMS: Mapping[str, Kind] = {
-    "malformed": Kind(
+PROBLEMS: Mapping[str, ProblemType] = {
+    "malformed": ProblemType(
         400,
         "The request cannot be read",
         "The body is not what its Content-Type says, or has more or longer fields than are taken. Nothing was done.",
     ),
-    "sign-in": Kind(
+    "sign-in": ProblemType(
         401,
         "Sign in",
         "The request needs a signed-in person or a token, or the token sent is unknown, expired or revoked. "
         "Create tokens on the page of your submissions and send them as `Authorization: Bearer TOKEN`.",
     ),
-    "scope": Kind(403, "The token may not do this", "The token lacks the scope that the request needs."),
-    "session-only": Kind(
+    "scope": ProblemType(403, "The token may not do this", "The token lacks the scope that the request needs."),
+    "session-only": ProblemType(
         403, "Only in the browser", "A token cannot manage tokens or answer invitations: sign in on the page."
     ),
-    "not-a-member": Kind(
+    "not-a-member": ProblemType(
         403,
         "You are not a member of that organization",
         "`organization` in the metadata must be a team of yours for which you may submit.",
     ),
-    "not-yours": Kind(403, "Not your team's submission", "Only its own team may change a submission."),
-    "operators-only": Kind(403, "For the operators", "This address answers the server's operators only."),
-    "not-found": Kind(
+    "not-yours": ProblemType(403, "Not your team's submission", "Only its own team may change a submission."),
+    "operators-only": ProblemType(403, "For the operators", "This address answers the server's operators only."),
+    "not-found": ProblemType(
         404,
         "Not found here",
         "Nothing here has this address or id, or it is not yours to see: the answer does not say which.",
     ),
-    "unknown-benchmark": Kind(
+    "unknown-benchmark": ProblemType(
         404, "No such benchmark", "This board does not serve that benchmark, or not in that version."
     ),
-    "method": Kind(405, "Not that way", "The address exists, but not for this method; `Allow` lists those it takes."),
-    "key-reused": Kind(
+    "method": ProblemType(
+        405, "Not that way", "The address exists, but not for this method; `Allow` lists those it takes."
+    ),
+    "key-reused": ProblemType(
         409,
         "Idempotency-Key reused",
         "The team used this Idempotency-Key for another file or model. Nothing was queued; send another key.",
     ),
-    "board-closed": Kind(409, "The board is closed", "The board takes no submissions now; its state says why."),
-    "not-now": Kind(
+    "board-closed": ProblemType(409, "The board is closed", "The board takes no submissions now; its state says why."),
+    "not-now": ProblemType(
         409,
         "Not in this state",
         "The submission's or its team's state does not allow it, such as withdrawing while it is scored.",
     ),
-    "not-comparable": Kind(
+    "not-comparable": ProblemType(
         409,
         "These two cannot be compared",
         "Only two different submissions to one benchmark are compared, whose own figures are shown.",
     ),
-    "withdrawn": Kind(
+    "withdrawn": ProblemType(
         410,
         "Withdrawn by its team",
         "The entry was public until its team withdrew it. `entry` says whose it was and when; its figures are gone.",
     ),
-    "too-large": Kind(413, "Too large", "The request is larger than this server takes."),
-    "lint": Kind(
+    "too-large": ProblemType(413, "Too large", "The request is larger than this server takes."),
+    "lint": ProblemType(
         422, "The linter refuses the file", "`report` lists every problem with its line. Nothing was queued or charged."
     ),
-    "metadata": Kind(422, "Metadata refused", "`errors` lists field, rule and value. Nothing was queued or charged."),
-    "unreadable": Kind(
+    "metadata": ProblemType(
+        422, "Metadata refused", "`errors` lists field, rule and value. Nothing was queued or charged."
+    ),
+    "unreadable": ProblemType(
         422,
         "The file took too much to read",
         "Reading the file took more time or memory than is allowed, or stopped. Nothing was queued or charged.",
     ),
-    "invalid": Kind(
+    "invalid": ProblemType(
         422, "Request refused", "`errors` lists the parts of the request that break a rule. Nothing was done."
     ),
-    "quota": Kind(
+    "quota": ProblemType(
         429,
         "No scored submission left",
         "The team's budget is used up for now; `balance` shows it, and when there is more.",
     ),
-    "rate": Kind(429, "Too many requests", "Wait as many seconds as `Retry-After` says."),
-    "incident": Kind(
+    "rate": ProblemType(429, "Too many requests", "Wait as many seconds as `Retry-After` says."),
+    "incident": ProblemType(
         500, "Something went wrong on our side", "It is noted under the incident number that `detail` gives."
     ),
-    "not-ready": Kind(
+    "not-ready": ProblemType(
         503, "Not ready", "The server cannot work now, as its database does not answer. Try again later."
     ),
-    "no-room": Kind(507, "No room", NO_ROOM),
+    "no-room": ProblemType(507, "No room", NO_ROOM),
 }
 """Every problem type by its name."""
 
@@ -137,7 +141,7 @@ class ProblemError(Exception):
     def answer(self) -> JSONResponse:
         """The problem document as a response."""
         kind = PROBLEMS[self.name]
-        document = Problem(
+        document = ApiProblem(
             type=f"/problems/{self.name}",
             title=kind.title,
             status=kind.status,
@@ -205,7 +209,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     names = {400: "malformed", 401: "sign-in", 404: "not-found", 405: "method", 413: "too-large", 429: "rate"}
     name = names.get(error.status_code)
     if name is None:  # Gradio's and others' own
-        document = Problem(type="about:blank", title="Refused", status=error.status_code, detail=str(error.detail))
+        document = ApiProblem(type="about:blank", title="Refused", status=error.status_code, detail=str(error.detail))
         body = document.model_dump(mode="json", exclude_none=True)
         return JSONResponse(body, error.status_code, headers=error.headers, media_type=PROBLEM_TYPE)
     return ProblemError(name, headers=error.headers).answer()

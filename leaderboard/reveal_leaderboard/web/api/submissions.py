@@ -21,29 +21,26 @@ from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.metadata import MAX_BYTES, MetadataError, read_metadata
 from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.store import BoardClosedError, KeyReusedError, NotAllowedError
-from reveal_leaderboard.web.api.access import (
-    ANYBODY,
-    SIGN_IN,
-    SubmissionId,
-    find_published,
-    look,
-    own,
-    permitted,
-    see,
-    submission_document,
-    submission_events,
-    submission_fields,
-    visitor,
-)
+from reveal_leaderboard.web.api.authentication import ANYBODY, SIGN_IN, find_visitor, require_actor
 from reveal_leaderboard.web.api.documents import (
+    ApiFault,
+    ApiReceipt,
     Budget,
     EventList,
-    Fault,
-    Receipt,
     SubmissionDocument,
     SubmissionReceived,
 )
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
+from reveal_leaderboard.web.api.visibility import (
+    SubmissionId,
+    find_published,
+    read_own,
+    read_visible,
+    submission_document,
+    submission_events,
+    submission_fields,
+    with_score,
+)
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.submissions import NotAMemberError
 
@@ -110,7 +107,7 @@ def _add_upload(router: APIRouter, services: Services) -> None:
         ] = None,
     ) -> Response:
         """Lint a prediction file and queue it; a file with errors is answered by its lint report and costs nothing."""
-        actor = await run_in_threadpool(permitted, services, request, "submit")
+        actor = await run_in_threadpool(require_actor, services, request, "submit")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise ProblemError("malformed", "The body must be multipart/form-data.")
         async with request.form(max_files=1, max_fields=3, max_part_size=MAX_BYTES) as form:
@@ -131,7 +128,7 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
             idempotency_key=idempotency_key,
         )
     except MetadataError as error:
-        raise ProblemError("metadata", errors=[Fault.of(fault) for fault in error.errors]) from None
+        raise ProblemError("metadata", errors=[ApiFault.of(fault) for fault in error.errors]) from None
     except NotAMemberError as error:
         raise ProblemError("not-a-member", str(error)) from None
     except ParseFailed as error:
@@ -147,7 +144,7 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
     report = outcome.report
     if outcome.submission is None:
         raise ProblemError("lint", f"{report.verdict}. Nothing was queued or charged.", report=report)
-    fields = submission_fields(services, look(services, outcome.submission, is_own=True))
+    fields = submission_fields(services, with_score(services, outcome.submission, is_own=True))
     document = SubmissionReceived(**fields, is_new=outcome.is_new, report=report)
     return JSONResponse(document.model_dump(mode="json"), status_code=202, headers={"Location": document.url})
 
@@ -171,7 +168,7 @@ def _fields(form: FormData) -> tuple[UploadFile, str, str, bool]:
         rule = "must be true or false"
         faults.append({"field": "allow_missing", "rule": rule, "value": str(found["allow_missing"])[:80]})
     if faults:
-        raise ProblemError("invalid", errors=[Fault.of(fault) for fault in faults])
+        raise ProblemError("invalid", errors=[ApiFault.of(fault) for fault in faults])
     return found["file"], found["benchmark"], found["metadata"], found["allow_missing"] == "true"
 
 
@@ -181,7 +178,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
     @router.get("/submissions/{submission_id}", responses=public, openapi_extra=ANYBODY)
     def show(request: Request, submission_id: SubmissionId, version: ScoredVersion = None) -> SubmissionDocument:
         """State, place in the queue, history and released score of a submission."""
-        visible = see(services, visitor(services, request), submission_id, version)
+        visible = read_visible(services, find_visitor(services, request), submission_id, version)
         if version is not None and visible.score is None:
             raise ProblemError("not-found", "It has no score on that version.")
         return submission_document(services, visible)
@@ -189,7 +186,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
     @router.get("/submissions/{submission_id}/events", responses=public, openapi_extra=ANYBODY)
     def events(request: Request, submission_id: SubmissionId) -> EventList:
         """What happened to a submission, oldest first."""
-        visible = see(services, visitor(services, request), submission_id)
+        visible = read_visible(services, find_visitor(services, request), submission_id)
         return EventList(events=submission_events(services, visible))
 
     @router.get("/submissions/{submission_id}/receipt", responses=public, openapi_extra=ANYBODY)
@@ -198,12 +195,12 @@ def _add_views(router: APIRouter, services: Services) -> None:
         submission_id: SubmissionId,
         version: ScoredVersion = None,
         part: Literal["public", "final"] = "public",
-    ) -> Receipt:
+    ) -> ApiReceipt:
         """The signed receipt of a released score; `reveal-bench verify-receipt` checks it offline.
 
         Final figures have their own, `part=final`, from the moment when they are shown.
         """
-        visible = see(services, visitor(services, request), submission_id, version)
+        visible = read_visible(services, find_visitor(services, request), submission_id, version)
         score = visible.score
         if score is not None and part == "final":  # shown at announced rounds only
             score = services.store.score_of(submission_id, score.version, part)
@@ -213,20 +210,20 @@ def _add_views(router: APIRouter, services: Services) -> None:
             found = receipts.receipt_file(connection, submission_id, score.version, part)
         if found is None:
             raise ProblemError("not-found", "There is no receipt of that version and part.")
-        return Receipt.model_validate(found)
+        return ApiReceipt.model_validate(found)
 
 
 def _add_changes(router: APIRouter, services: Services) -> None:
     refusals = answers("sign-in", "scope", "not-yours", "not-found", "withdrawn", "not-now", *ALWAYS)
 
     def change(request: Request, submission_id: str, act: Any) -> SubmissionDocument:
-        actor = permitted(services, request, "submit")
-        own(services, actor, submission_id)
+        actor = require_actor(services, request, "submit")
+        read_own(services, actor, submission_id)
         try:
             act(submission_id, who=actor.name)
         except NotAllowedError as error:
             raise ProblemError("not-now", str(error)) from None
-        return submission_document(services, see(services, actor, submission_id))
+        return submission_document(services, read_visible(services, actor, submission_id))
 
     @router.delete("/submissions/{submission_id}", responses=refusals)
     def withdraw(request: Request, submission_id: SubmissionId) -> SubmissionDocument:

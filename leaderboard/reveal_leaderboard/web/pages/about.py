@@ -18,7 +18,7 @@ from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
 from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.services import Services
 
 LEAD = "How scores are made, what is shown of them, and what is not."
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    build_strip(services, page)
+    build_header(services, page)
     gr.HTML(page_head("About this leaderboard", LEAD))
     shown = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
 

@@ -37,7 +37,7 @@ from reveal_leaderboard.web.pages.drawing import (
     part,
     percent,
 )  # fmt: skip
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.health import health_view, read_health
 from reveal_leaderboard.web.services import Handlers, NotAdminError, Services
 
@@ -345,7 +345,7 @@ log = logging.getLogger(__name__)
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    build_strip(services, page)
+    build_header(services, page)
     gr.HTML(page_head("Admin"))
     answer = gr.HTML(CLOSED, elem_id="answer", js_on_load=ACTIONS)
     with gr.Column(visible=False) as everything:
@@ -374,20 +374,20 @@ def build(services: Services, page: gr.Blocks) -> None:
                     more = gr.Number(1, label="More submissions", precision=0, minimum=1, maximum=100, min_width=110)
                     why_grant = gr.Textbox(label="Reason, for the team’s ledger", max_length=500, min_width=200)
                     grant = gr.Button("Grant them", min_width=120)
-    wire = _Handlers(services)
+    handlers = AdminHandlers(services)
     shown = [panels[name] for name in PANELS]
     answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, [everything, answer, team, *shown], **QUIET)
-    timer.tick(wire.live, None, [panels[name] for name in LIVE], **QUIET)
-    search.input(wire.refresh, search, shown, **QUIET)
+    page.load(handlers.open, None, [everything, answer, team, *shown], **QUIET)
+    timer.tick(handlers.live, None, [panels[name] for name in LIVE], **QUIET)
+    search.input(handlers.refresh, search, shown, **QUIET)
     for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
-        element.click(wire.act, search, [answer, *shown], **QUIET)
-    set_state.click(wire.set_state, [benchmark, state, why_state, search], [answer, *shown], **QUIET)
-    grant.click(wire.grant, [team, of, more, why_grant, search], [answer, *shown], **QUIET)
+        element.click(handlers.act, search, [answer, *shown], **QUIET)
+    set_state.click(handlers.set_state, [benchmark, state, why_state, search], [answer, *shown], **QUIET)
+    grant.click(handlers.grant, [team, of, more, why_grant, search], [answer, *shown], **QUIET)
 
 
-class _Handlers:
+class AdminHandlers:
     """What happens on the page's events; each asks anew whether an admin is there."""
 
     def __init__(self, services: Services) -> None:

@@ -19,7 +19,7 @@ from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
 from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, draw, message, page_head
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.services import Handlers, Services
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out `page`, which is the present Blocks."""
     names = services.names
-    build_strip(services, page)
+    build_header(services, page)
     films = ["rv-with-films"] if services.galleries.names else []
     opening = gr.HTML(page_head("REVEAL leaderboard", LEAD), elem_id="opening", elem_classes=films)
     with gr.Row(elem_classes="rv-controls"):
@@ -56,22 +56,27 @@ def build(services: Services, page: gr.Blocks) -> None:
     shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)
     query = gr.Textbox("", visible=False)
-    wire = _Handlers(services)
+    handlers = BoardHandlers(services)
     choices: list[Any] = [benchmark, version, columns, search, kind, organization]
     outputs = [*choices, shown, order, query, opening]
     steps = [
-        page.load(wire.open, None, outputs, **QUIET),
-        benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
+        page.load(handlers.open, None, outputs, **QUIET),
+        benchmark.input(handlers.other_board, benchmark, outputs, **QUIET),
         gr.on(
-            [c.input for c in choices[1:]], wire.show, [*choices, order], outputs, trigger_mode="always_last", **QUIET
+            [c.input for c in choices[1:]],
+            handlers.show,
+            [*choices, order],
+            outputs,
+            trigger_mode="always_last",
+            **QUIET,
         ),
-        shown.click(wire.sort, [*choices, order], outputs, **QUIET),
+        shown.click(handlers.sort, [*choices, order], outputs, **QUIET),
     ]
     for step in steps:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
-class _Handlers(Handlers):
+class BoardHandlers(Handlers):
     """What happens on the page's events; each answers with all choices, the board, order, address and opening."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:

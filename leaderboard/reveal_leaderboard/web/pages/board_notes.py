@@ -17,7 +17,7 @@ from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.release.rounding import is_of_places
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
-from reveal_leaderboard.web.pages.plots import Day, HeatRow, Mark
+from reveal_leaderboard.web.pages.plots import Day, HeatRow, PlotRow
 
 PAGE = "board.html"
 MOST_ROWS = 40
@@ -181,7 +181,7 @@ def _heat_map(
     return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 
-def _found(board: Standings, mark_of: Callable[[str], Mark | None]) -> dict[str, Mark]:
+def _found(board: Standings, mark_of: Callable[[str], PlotRow | None]) -> dict[str, PlotRow]:
     return {finding: mark for finding in board.findings if (mark := mark_of(finding)) is not None}
 
 
@@ -198,14 +198,14 @@ def _cut(entries: Sequence[Entry]) -> str:
     return f" The first {MOST_ROWS} of {len(entries)} entries of the table." if len(entries) > MOST_ROWS else ""
 
 
-def _entry_mark(entry: Entry, metric: str, finding: str) -> Mark | None:
+def _entry_mark(entry: Entry, metric: str, finding: str) -> PlotRow | None:
     figure = entry.figure(metric, finding)
     if figure is None:
         return None
-    return Mark(entry.model, figure.value, figure.low, figure.high, note=entry.team, key=entry.submission_id)
+    return PlotRow(entry.model, figure.value, figure.low, figure.high, note=entry.team, key=entry.submission_id)
 
 
-def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> Mark | None:
+def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> PlotRow | None:
     if finding == MACRO:
         value = row.macro[metric][0] if metric in row.macro else None
     else:
@@ -214,7 +214,7 @@ def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> Mark | None
         return None
     style = f", {row.prompt_style}" if row.prompt_style else ""
     kind = "human" if row.kind == "human" else "reference"
-    return Mark(f"{row.name}{style}", value, kind=kind, note=f"reference, {authors(row.citation)}")
+    return PlotRow(f"{row.name}{style}", value, kind=kind, note=f"reference, {authors(row.citation)}")
 
 
 def authors(citation: str) -> str:

@@ -26,7 +26,7 @@ from reveal_leaderboard.web.pages.drawing import (
     query_text,
     rating,
 )  # fmt: skip
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.services import Handlers, Services
 
@@ -47,7 +47,7 @@ LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     names = services.names
-    build_strip(services, page)
+    build_header(services, page)
     gr.HTML(page_head("Compare two entries", LEAD))
     with gr.Row():
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
@@ -55,19 +55,19 @@ def build(services: Services, page: gr.Blocks) -> None:
         second = gr.Dropdown([], label="Entry B", min_width=220)
     shown = gr.HTML("", elem_id="compare")  # nothing that moves when the lists above it come
     query = gr.Textbox("", visible=False)
-    wire = _Handlers(services)
+    handlers = CompareHandlers(services)
     chosen = [benchmark, first, second]
     outputs = [*chosen, shown, query]
     steps = [
-        page.load(wire.open, None, outputs, **QUIET),
-        benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
-        gr.on([first.input, second.input], wire.show, chosen, outputs, **QUIET),
+        page.load(handlers.open, None, outputs, **QUIET),
+        benchmark.input(handlers.other_board, benchmark, outputs, **QUIET),
+        gr.on([first.input, second.input], handlers.show, chosen, outputs, **QUIET),
     ]
     for step in steps:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
-class _Handlers(Handlers):
+class CompareHandlers(Handlers):
     """What happens on the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:

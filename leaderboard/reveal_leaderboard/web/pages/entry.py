@@ -16,14 +16,15 @@ import gradio as gr
 from reveal_bench.evaluation.published import ReferenceRow, read_reference_rows
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.standings import WithdrawnEntry, read_withdrawn
+from reveal_leaderboard.boards.standings import WithdrawnEntry, is_public, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS, versioned
 from reveal_leaderboard.store.store import Score, Submission
+from reveal_leaderboard.web.api.visibility import is_own
 from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
-from reveal_leaderboard.web.result_pictures import badge
+from reveal_leaderboard.web.result_images import badge
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    build_strip(services, page)
+    build_header(services, page)
     shown = gr.HTML(page_head("Entry"), elem_id="entry")
 
     def show(request: gr.Request) -> str:
@@ -72,10 +73,7 @@ def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None
 
     To others, what was hidden or held back looks like what never was; of what was withdrawn they are told that it was.
     """
-    if actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id)):
-        return True
-    is_off = submission.withdrawn_at is not None or submission.hidden_at is not None
-    return submission.status == "scored" and not is_off and any(not score.is_held for score in scores)
+    return is_own(actor, submission) or any(is_public(submission, score) for score in scores)
 
 
 def _unknown(wanted: str) -> str:
@@ -103,13 +101,13 @@ def _page(
 ) -> str:
     names = list(dict.fromkeys(score.version for score in scores))
     wanted = version if version in names else (names[-1] if names else None)
-    is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
-    events = [(e.at, e.to_status, e.why if is_own else "") for e in services.store.events_of(submission.id)]
+    own = is_own(actor, submission)
+    events = [(e.at, e.to_status, e.why if own else "") for e in services.store.events_of(submission.id)]
     synthetic = any(one.synthetic for one in services.catalogue.versions(submission.benchmark))
     human = None if synthetic else _human(submission.benchmark)
     result = _shared(services, submission, scores, wanted)
     places = services.galleries.places(submission.benchmark, title_of(submission))
-    shared: dict[str, Any] = {"is_own": is_own, "human": human, "result": result, "server": server, "places": places}
+    shared: dict[str, Any] = {"is_own": own, "human": human, "result": result, "server": server, "places": places}
     return entry_view(submission, scores, wanted, events, **shared)
 
 

@@ -17,13 +17,13 @@ from reveal_leaderboard.web.services import Services
 SCRIPT = (files("reveal_leaderboard.web.pages") / "site.js").read_text(encoding="utf-8")
 
 
-def build_strip(services: Services, page: gr.Blocks) -> None:
+def build_header(services: Services, page: gr.Blocks) -> None:
     """Lay out the line inside the present Blocks."""
-    shown = gr.HTML(draw("pieces.html", "strip_to_come"), elem_id="strip", js_on_load=SCRIPT)
+    shown = gr.HTML(draw("pieces.html", "header_to_come"), elem_id="strip", js_on_load=SCRIPT)
 
     def show(request: gr.Request) -> str:
         actor = services.actor(request)
-        return strip_view(actor, reads=_reads(services, actor))
+        return header_view(actor, reads=_reads(services, actor))
 
     page.load(show, None, shown, **QUIET)
 
@@ -33,6 +33,6 @@ def _reads(services: Services, actor: Actor | None) -> bool:
     return any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
 
 
-def strip_view(actor: Actor | None, *, reads: bool = False) -> str:
+def header_view(actor: Actor | None, *, reads: bool = False) -> str:
     """The line for this actor, or for a visitor; `reads`: with the way to the page of readers."""
-    return draw("pieces.html", "strip", actor, reads)
+    return draw("pieces.html", "header", actor, reads)

@@ -35,7 +35,7 @@ from reveal_leaderboard.web.pages.drawing import (
     part,
     sign_in,
 )  # fmt: skip
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Handlers, Services
 
@@ -44,7 +44,7 @@ NOTE = "A token lets a program act for you and one team, within its scopes, unti
 
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
     """Lay out this part; `team` is the page's choice of organization."""
-    wire = _TokenHandlers(services)
+    handlers = TokenHandlers(services)
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
     listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
@@ -54,12 +54,12 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
             days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=MAX_TOKEN_DAYS, min_width=90)
             scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
         issue = gr.Button("Issue the token")
-    page.load(wire.show, None, listed, **QUIET)
-    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **QUIET)
-    listed.click(wire.revoke, None, [answer, listed], **QUIET)
+    page.load(handlers.show, None, listed, **QUIET)
+    issue.click(handlers.issue, [team, name, days, scopes], [answer, listed], **QUIET)
+    listed.click(handlers.revoke, None, [answer, listed], **QUIET)
 
 
-class _TokenHandlers(Handlers):
+class TokenHandlers(Handlers):
     """What happens on the events of this part."""
 
     def show(self, request: gr.Request) -> str:
@@ -118,8 +118,8 @@ log = logging.getLogger(__name__)
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    wire = _Handlers(services)
-    build_strip(services, page)
+    handlers = MineHandlers(services)
+    build_header(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
     with gr.Row():
@@ -144,19 +144,19 @@ def build(services: Services, page: gr.Blocks) -> None:
     shown = [account, team, listed, ledger, members]
     answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, shown, **QUIET)
-    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **QUIET)
-    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **QUIET)
+    page.load(handlers.open, None, shown, **QUIET)
+    gr.on([team.input, benchmark.input], handlers.show, [team, benchmark], [listed, ledger, members], **QUIET)
+    timer.tick(handlers.refresh, [team, benchmark], [listed, ledger], **QUIET)
     with_answer = [answer, listed, ledger, members]
     for element in (listed, answer):
-        element.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
-    members.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
-    account.click(wire.answer, [team, benchmark], [answer, *shown], **PRIVATE)
-    invite.click(wire.invite, [team, benchmark, user_id, role], with_answer, **PRIVATE)
-    make.click(wire.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
+        element.click(handlers.act, [team, benchmark], with_answer, **PRIVATE)
+    members.click(handlers.act, [team, benchmark], with_answer, **PRIVATE)
+    account.click(handlers.answer, [team, benchmark], [answer, *shown], **PRIVATE)
+    invite.click(handlers.invite, [team, benchmark, user_id, role], with_answer, **PRIVATE)
+    make.click(handlers.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
 
 
-class _Handlers(Handlers):
+class MineHandlers(Handlers):
     """What happens on the page's events."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:

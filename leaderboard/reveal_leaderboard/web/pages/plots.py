@@ -19,7 +19,7 @@ PAGE = "plots.html"
 
 
 @dataclass(frozen=True)
-class Mark:
+class PlotRow:
     """One row of a plot.
 
     Attributes
@@ -51,7 +51,7 @@ class Mark:
         return f"{percent(self.value)} %, {percent(self.low)} to {percent(self.high)} %"
 
 
-def forest(marks: Sequence[Mark], *, metric: str, title: str, note: str = "") -> str:
+def forest(marks: Sequence[PlotRow], *, metric: str, title: str, note: str = "") -> str:
     """A row per mark: its name, value and interval on the scale of `metric`, its figures."""
     return draw(PAGE, "forest", marks, title, note, metric) if marks else ""
 
@@ -62,7 +62,7 @@ class HeatRow:
 
     name: str
     note: str
-    cells: Mapping[str, Mark]
+    cells: Mapping[str, PlotRow]
     kind: str = "submission"
     key: str = ""
 

@@ -21,7 +21,7 @@ from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
 from reveal_leaderboard.web.pages.drawing import PRIVATE, message, page_head, sign_in
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
 from reveal_leaderboard.web.services import Handlers, Services
 
@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    wire = _Handlers(services)
-    build_strip(services, page)
+    handlers = ReadHandlers(services)
+    build_header(services, page)
     gr.HTML(page_head("Read answers", LEAD))
     names = services.read_boards
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
@@ -55,13 +55,13 @@ def build(services: Services, page: gr.Blocks) -> None:
             save = gr.Button("Save and go on", variant="primary", elem_id="save")
             back = gr.Button("Change my last scores", elem_id="back")
     outputs = [told, shown, form, chosen, *radios]
-    page.load(wire.open, benchmark, outputs, **PRIVATE)
-    benchmark.input(wire.open, benchmark, outputs, **PRIVATE)
-    save.click(wire.save, [benchmark, chosen, *radios], outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
-    back.click(wire.back, benchmark, outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
+    page.load(handlers.open, benchmark, outputs, **PRIVATE)
+    benchmark.input(handlers.open, benchmark, outputs, **PRIVATE)
+    save.click(handlers.save, [benchmark, chosen, *radios], outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
+    back.click(handlers.back, benchmark, outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
 
 
-class _Handlers(Handlers):
+class ReadHandlers(Handlers):
     """What happens on the page's events."""
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.web.api.visibility import is_own
 from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, message, page_head, sign_in
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import FINAL, progress_view
 from reveal_leaderboard.web.services import Handlers, Services
 
@@ -27,16 +28,16 @@ UNKNOWN = page_head(TITLE) + draw(PAGE, "unknown")
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    wire = _Handlers(services)
-    build_strip(services, page)
+    handlers = SubmissionHandlers(services)
+    build_header(services, page)
     shown = gr.HTML(LOADING, elem_id="progress")
     asked = gr.State("")
     timer = gr.Timer(POLL_SECONDS, active=False)
-    page.load(wire.open, None, [shown, timer, asked], **PRIVATE)
-    timer.tick(wire.watch, asked, [shown, timer], **QUIET)
+    page.load(handlers.open, None, [shown, timer, asked], **PRIVATE)
+    timer.tick(handlers.watch, asked, [shown, timer], **QUIET)
 
 
-class _Handlers(Handlers):
+class SubmissionHandlers(Handlers):
     """What happens on the page's events; each asks anew who is there."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
@@ -62,9 +63,7 @@ class _Handlers(Handlers):
 
     def _own(self, asked: str, actor: Actor | None) -> Submission | None:
         submission = self.services.store.get(asked) if asked else None
-        if submission is None or actor is None or not (actor.is_admin or actor.belongs_to(submission.team_id)):
-            return None
-        return submission
+        return submission if submission is not None and is_own(actor, submission) else None
 
     def _place(self, submission: Submission) -> tuple[Entry, int] | None:
         """Its row of the board and the number of rows, if it has one."""

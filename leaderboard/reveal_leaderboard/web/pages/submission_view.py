@@ -15,7 +15,7 @@ from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.board_notes import authors, rounding
 from reveal_leaderboard.web.pages.drawing import draw, message
-from reveal_leaderboard.web.pages.plots import Mark, forest
+from reveal_leaderboard.web.pages.plots import PlotRow, forest
 from reveal_leaderboard.web.pages.rubric_view import is_rubric, render_score
 
 PAGE = "submission.html"
@@ -82,7 +82,7 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
 
     Ratings have a scale of their own, which the table draws.
     """
-    marks: list[Mark] = []
+    marks: list[PlotRow] = []
     if is_rubric(score) or not any(score.figure(metric, finding) for finding in score.shown):
         return ""
     for finding in (MACRO, *score.shown):
@@ -90,10 +90,10 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
         if figure is None:
             continue
         name = "Macro" if finding == MACRO else finding
-        marks.append(Mark(name, figure.value, figure.low, figure.high))
+        marks.append(PlotRow(name, figure.value, figure.low, figure.high))
         values = {} if human is None else human.figures.get(metric, {})
         if finding in values:
-            marks.append(Mark("human readers", values[finding], kind="human"))
+            marks.append(PlotRow("human readers", values[finding], kind="human"))
     note = "Filled dot: this entry, with its 95 % interval."
     note += " Hollow square: human readers, published." if any(mark.kind == "human" for mark in marks) else ""
     return forest(marks, metric=metric, title=f"{title} by finding, %", note=note)

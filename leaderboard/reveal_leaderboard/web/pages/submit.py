@@ -38,7 +38,7 @@ from reveal_leaderboard.web.pages.drawing import (
     part,
     sign_in,
 )
-from reveal_leaderboard.web.pages.header import build_strip
+from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import balance_view
 from reveal_leaderboard.web.services import Handlers, Services
 from reveal_leaderboard.web.submissions import NotAMemberError
@@ -200,7 +200,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     names = services.names
     manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
-    build_strip(services, page)
+    build_header(services, page)
     gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
     with gr.Row(elem_id="submit"):
         with gr.Column(min_width=320):
@@ -228,22 +228,22 @@ def build(services: Services, page: gr.Blocks) -> None:
             missing = gr.HTML(missing_view(is_clean=False, name=None, organization=None), elem_id="missing")
             answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     is_clean, more = gr.State(False), gr.State({})
-    wire = _Handlers(services)
+    handlers = SubmitHandlers(services)
     name: Any = fields[0]
     organization: Any = fields[2]
     chosen = [file, benchmark, allow_missing]
     needed = [is_clean, name, organization, benchmark]
-    page.load(wire.open, None, [report, organization, balance], **QUIET)
+    page.load(handlers.open, None, [report, organization, balance], **QUIET)
     checking = [file.change, benchmark.change, allow_missing.change]
-    gr.on(checking, wire.check, chosen, [report, is_clean], **PRIVATE)
+    gr.on(checking, handlers.check, chosen, [report, is_clean], **PRIVATE)
     gr.on(checking, lambda: "", None, answer, **QUIET)
-    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
-    described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
+    gr.on([benchmark.change, organization.change], handlers.balance, [benchmark, organization], balance, **QUIET)
+    described.change(handlers.fill, [described, *fields], [filled, more, *fields], **QUIET)
     filling = [is_clean.change, name.change, organization.change, benchmark.change]
-    gr.on(filling, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
+    gr.on(filling, handlers.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
     everything = [*chosen, more, *fields]
-    send.click(wire.ask, everything, [answer, folded, *fields], **PRIVATE)
-    answer.click(wire.answer, everything, [answer, balance], **PRIVATE)
+    send.click(handlers.ask, everything, [answer, folded, *fields], **PRIVATE)
+    answer.click(handlers.answer, everything, [answer, balance], **PRIVATE)
     answer.change(None, js=FOLLOW, **PRIVATE)
 
 
@@ -294,7 +294,7 @@ def _account(actor: Actor | None) -> str:
     return WAITING if any(one.team.waiting_since is not None for one in actor.memberships) else NO_TEAM
 
 
-class _Handlers(Handlers):
+class SubmitHandlers(Handlers):
     """What happens on the page's events; each asks anew who is there."""
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:

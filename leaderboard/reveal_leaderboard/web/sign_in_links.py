@@ -13,8 +13,8 @@ from fastapi import FastAPI, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from reveal_leaderboard.accounts.links import LINK_SESSION_SECONDS
-from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.pages.drawing import whole_page
+from reveal_leaderboard.web.sign_in_modes import Auth
 
 PATH = "/login/link"
 NO_STORE = {"Cache-Control": "no-store"}

@@ -13,9 +13,9 @@ from reveal_leaderboard.accounts.accounts import AccountDisabledError, Accounts
 from reveal_leaderboard.accounts.links import mail_address
 from reveal_leaderboard.accounts.people import NotPermittedError
 from reveal_leaderboard.store import tables
-from reveal_leaderboard.web.auth import Auth, ModeError, check_mode, open_auth
-from reveal_leaderboard.web.rate import cost_of
-from reveal_leaderboard.web.signin import add_sign_in
+from reveal_leaderboard.web.rate_limits import cost_of
+from reveal_leaderboard.web.sign_in import add_sign_in
+from reveal_leaderboard.web.sign_in_modes import Auth, ModeError, check_mode, open_auth
 from typer.testing import CliRunner
 
 from tests.leaderboard.databases import on_both

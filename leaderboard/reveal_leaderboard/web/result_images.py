@@ -1,4 +1,4 @@
-"""The pictures of a result: badge, card and figure, all of :class:`reveal_leaderboard.web.picture.Picture`.
+"""The pictures of a result: badge, card and figure, all of :class:`reveal_leaderboard.web.vector_image.Picture`.
 
 Scales run from 0 to 100 %, of coefficients from -1 to 1, of ratings from 1 to 5. Their colours are those of the light
 pages, as a picture does not know on which ground it will stand.
@@ -17,30 +17,30 @@ from reveal_leaderboard.boards.standings import Standings
 from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words, percent
-from reveal_leaderboard.web.picture import Box, Dot, Line, Picture, Words, fitted, width_of
-from reveal_leaderboard.web.shared_result import Beside, SharedResult, is_percent
+from reveal_leaderboard.web.shared_result import Comparator, SharedResult, is_percent
+from reveal_leaderboard.web.vector_image import Box, Dot, Line, VectorImage, Words, fitted, width_of
 
 INK, SOFT, GRID, BAR, TEAL, PAGE = "#16202b", "#4c5a69", "#d5dce3", "#7fb7b0", "#0b4f48", "#ffffff"
 HEIGHT, LETTERS = 20, 11  # of a badge
 MARGIN = 64
 
 
-def badge(result: SharedResult) -> Picture:
+def badge(result: SharedResult) -> VectorImage:
     """A label of benchmark and version, and the value with its interval."""
     recipe = _recipe(result, "badge")
     rank = f" · rank {result.place.replace('-', '–')}" if result.place else ""
     return _badge(f"{result.benchmark} {result.version}", f"{result.measured}{rank}", TEAL, result.spoken, recipe)
 
 
-def state_badge(left: str, state: str) -> Picture:
+def state_badge(left: str, state: str) -> VectorImage:
     """A badge of an entry without figures: that it is withdrawn, or that there is none."""
     return _badge(left, state, SOFT, f"{left}: {state}", {"drawn": "badge", "state": state})
 
 
-def _badge(left: str, right: str, colour: str, title: str, recipe: Mapping[str, Any]) -> Picture:
+def _badge(left: str, right: str, colour: str, title: str, recipe: Mapping[str, Any]) -> VectorImage:
     middle = round(width_of(left, LETTERS)) + 12
     width = middle + round(width_of(right, LETTERS)) + 12
-    drawn = Picture(width, HEIGHT, f"{left}: {right}", title, recipe, ground="#4a5561")
+    drawn = VectorImage(width, HEIGHT, f"{left}: {right}", title, recipe, ground="#4a5561")
     drawn.shapes = [
         Box(middle, 0, width - middle, HEIGHT, colour),
         Words(middle / 2, 14, left, LETTERS, PAGE, "middle"),
@@ -49,9 +49,9 @@ def _badge(left: str, right: str, colour: str, title: str, recipe: Mapping[str, 
     return drawn
 
 
-def card(result: SharedResult) -> Picture:
+def card(result: SharedResult) -> VectorImage:
     """The preview of 1200 x 630 that other sites show beside a link."""
-    drawn = Picture(1200, 630, f"{result.model}, {result.team}", result.spoken, _recipe(result, "card"))
+    drawn = VectorImage(1200, 630, f"{result.model}, {result.team}", result.spoken, _recipe(result, "card"))
     wide = drawn.width - 2 * MARGIN
     drawn.shapes = [
         Box(0, 0, drawn.width, 14, TEAL),
@@ -74,7 +74,7 @@ def card(result: SharedResult) -> Picture:
     return drawn
 
 
-def _card_scale(figure: Figure, beside: Sequence[Beside], wide: float) -> list[Box | Line | Dot | Words]:
+def _card_scale(figure: Figure, beside: Sequence[Comparator], wide: float) -> list[Box | Line | Dot | Words]:
     axis = _axis(figure)
 
     def at(value: float) -> float:
@@ -93,7 +93,7 @@ def _card_scale(figure: Figure, beside: Sequence[Beside], wide: float) -> list[B
 
 
 @dataclass(frozen=True)
-class _Row:
+class _FigureRow:
     name: str
     value: float
     low: float | None
@@ -128,7 +128,7 @@ def _axis(figure: Figure) -> _Axis:
     return _Axis(0, 1, (0, 0.25, 0.5, 0.75, 1), "%")
 
 
-def entry_figure(result: SharedResult, metric: str | None = None) -> Picture | None:
+def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage | None:
     """The findings of one metric, by default of the one that ranks; None if nothing of it is released."""
     primary = result.figure
     wanted = metric or (None if primary is None else primary.metric)
@@ -146,7 +146,7 @@ def entry_figure(result: SharedResult, metric: str | None = None) -> Picture | N
     return _plot(title, rows, _axis(shown), _recipe(result, "findings of one entry", shown))
 
 
-def board_figure(board: Standings) -> Picture | None:
+def board_figure(board: Standings) -> VectorImage | None:
     """The macro that ranks, of every entry of a board; None while there is none."""
     rows, shown = [], None
     for entry in board.entries:
@@ -165,25 +165,25 @@ def board_figure(board: Standings) -> Picture | None:
     return _plot(f"{board.title} {board.version}: macro {board.primary.in_words}", rows, _axis(shown), recipe)
 
 
-def _row(name: str, figure: Figure) -> _Row:
+def _row(name: str, figure: Figure) -> _FigureRow:
     shown = in_words(figure)
     words = with_interval(shown.value, shown.interval)
-    return _Row(name, figure.value, figure.low, figure.high, words)
+    return _FigureRow(name, figure.value, figure.low, figure.high, words)
 
 
-def _published(other: Beside) -> _Row:
-    return _Row(other.name.lower(), other.value, None, None, percent(other.value), is_published=True)
+def _published(other: Comparator) -> _FigureRow:
+    return _FigureRow(other.name.lower(), other.value, None, None, percent(other.value), is_published=True)
 
 
 WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64
 
 
-def _plot(title: str, rows: Sequence[_Row], axis: _Axis, recipe: Mapping[str, Any]) -> Picture:
+def _plot(title: str, rows: Sequence[_FigureRow], axis: _Axis, recipe: Mapping[str, Any]) -> VectorImage:
     """A row per figure on one scale, its value at the right, the recipe below."""
     bottom = TOP + STEP * len(rows)
     left = min(max(LEFT, 32 + max(width_of(row.name, 14) for row in rows)), MOST_LEFT)
     told = f"{title}. " + "; ".join(f"{row.name} {row.words}" for row in rows) + "."
-    drawn = Picture(WIDE, bottom + 62, title, told, recipe)
+    drawn = VectorImage(WIDE, bottom + 62, title, told, recipe)
     put = drawn.shapes.append
 
     def at(value: float) -> float:

@@ -17,13 +17,13 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response
 
 from reveal_leaderboard.boards.standings import UnknownVersionError, standings
-from reveal_leaderboard.web.api.access import SubmissionId, find_published, is_known, see
 from reveal_leaderboard.web.api.boards import Version
 from reveal_leaderboard.web.api.problems import PROBLEMS, ProblemError
-from reveal_leaderboard.web.picture import Picture
-from reveal_leaderboard.web.result_pictures import badge, board_figure, card, entry_figure, state_badge
+from reveal_leaderboard.web.api.visibility import SubmissionId, find_published, matches_tag, read_visible
+from reveal_leaderboard.web.result_images import badge, board_figure, card, entry_figure, state_badge
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
+from reveal_leaderboard.web.vector_image import VectorImage
 
 KEPT_SECONDS = 300
 KEPT_PNGS = 200
@@ -41,7 +41,7 @@ def picture_routes(services: Services) -> APIRouter:
 
     def shared(submission_id: str, version: str | None) -> SharedResult:
         """The result, if a visitor may see it."""
-        visible = see(services, None, submission_id, version)
+        visible = read_visible(services, None, submission_id, version)
         if visible.score is None:
             raise ProblemError("not-found", "It has no figures of that version.")
         find_published(services, visible.submission.benchmark)  # refused here if another server's
@@ -94,7 +94,7 @@ class DrawnPNGs:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._drawing = Lock()
 
-    def body(self, drawn: Picture, shown: str) -> bytes:
+    def body(self, drawn: VectorImage, shown: str) -> bytes:
         """The PNG of `drawn`; `shown` is the hash of its SVG document."""
         with self._drawing:
             body = self._kept.pop(shown, None) or drawn.to_png()
@@ -105,7 +105,7 @@ class DrawnPNGs:
 
 
 def _answer(
-    pngs: DrawnPNGs, drawn: Picture | None, form: Form, known: str | None, *, status: int = 200, name: str = ""
+    pngs: DrawnPNGs, drawn: VectorImage | None, form: Form, known: str | None, *, status: int = 200, name: str = ""
 ) -> Response:
     """A picture; one that is the same as the one kept is answered by 304."""
     if drawn is None:
@@ -118,7 +118,7 @@ def _answer(
         "Cache-Control": f"public, max-age={KEPT_SECONDS}",
         "Cross-Origin-Resource-Policy": "cross-origin",  # other sites show it
     }
-    if status == 200 and is_known(tag, known):
+    if status == 200 and matches_tag(tag, known):
         return Response(status_code=304, headers=headers)
     body = svg if form == "svg" else pngs.body(drawn, shown)
     if name:

@@ -1,7 +1,7 @@
 """Small pictures made of boxes, lines and text, as SVG and as PNG alike, with the recipe of what is drawn in the file.
 
 An SVG bears its title, a description and the recipe (JSON) in ``<metadata>``; a PNG the same as text chunks `Title`,
-`Description` and `Recipe`. Texts are plain: `picture.html` escapes them.
+`Description` and `Recipe`. Texts are plain: `vector_image.html` escapes them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Words:
 
 
 @dataclass
-class Picture:
+class VectorImage:
     """Shapes on a ground, drawn in their order.
 
     Attributes
@@ -94,7 +94,7 @@ class Picture:
     def to_svg(self) -> bytes:
         """As an SVG document; its texts are text."""
         named = [(type(shape).__name__, shape) for shape in self.shapes]
-        return draw("picture.html", "picture", self, named, json.dumps(self.recipe, sort_keys=True)).encode()
+        return draw("vector_image.html", "picture", self, named, json.dumps(self.recipe, sort_keys=True)).encode()
 
     @property
     def data_address(self) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
-from reveal_leaderboard.web import rate
-from reveal_leaderboard.web.rate import Limits, Rate, RateLimit, cost_of
+from reveal_leaderboard.web import rate_limits
+from reveal_leaderboard.web.rate_limits import Rate, RateLimit, RequestLimits, cost_of
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -42,7 +42,7 @@ class Known:
 class Board:
     """A limited application, and what it answered last."""
 
-    limits: Limits
+    limits: RequestLimits
     clock: Clock = field(default_factory=Clock)
     known: Known = field(default_factory=Known)
 
@@ -96,7 +96,7 @@ def test_what_a_request_costs(method: str, path: str, cost: int) -> None:
 
 
 def test_an_address_empties_its_bucket_and_waits() -> None:
-    board = Board(Limits(address=Rate(3, 0.5)))
+    board = Board(RequestLimits(address=Rate(3, 0.5)))
     assert [board.ask()[0] for _ in range(4)] == [200, 200, 200, 429]
     assert board.ask() == (429, 2)  # one unit at half a unit per second
     assert board.ask(address="10.0.0.2")[0] == 200
@@ -109,7 +109,7 @@ def test_an_address_empties_its_bucket_and_waits() -> None:
 
 
 def test_dear_requests_wait_longer_and_static_files_pass() -> None:
-    board = Board(Limits(address=Rate(40, 1)))
+    board = Board(RequestLimits(address=Rate(40, 1)))
     assert [board.ask("/api/v1/submissions", method="POST")[0] for _ in range(2)] == [200, 200]
     assert board.ask("/api/v1/submissions", method="POST") == (429, 20)
     assert board.ask() == (429, 1)
@@ -118,7 +118,7 @@ def test_dear_requests_wait_longer_and_static_files_pass() -> None:
 
 
 def test_a_person_is_limited_from_every_address() -> None:
-    board = Board(Limits(address=UNLIMITED, actor=Rate(2, 1)))
+    board = Board(RequestLimits(address=UNLIMITED, actor=Rate(2, 1)))
     asked = [board.ask(cookie="user1", address=f"10.0.0.{i}")[0] for i in range(3)]
     assert asked == [200, 200, 429]
     assert board.ask(cookie="user2")[0] == 200
@@ -130,7 +130,7 @@ UPLOADS = ["/api/v1/submissions", "/gradio_api/upload"]
 
 @pytest.mark.parametrize("path", UPLOADS)
 def test_a_team_is_limited_whoever_of_it_uploads(path: str) -> None:
-    board = Board(Limits(address=UNLIMITED, actor=UNLIMITED, team=Rate(40, 0.5)))
+    board = Board(RequestLimits(address=UNLIMITED, actor=UNLIMITED, team=Rate(40, 0.5)))
 
     def upload(cookie: str) -> tuple[int, int | None]:
         return board.ask(path, method="POST", cookie=cookie)
@@ -146,7 +146,7 @@ def test_a_team_is_limited_whoever_of_it_uploads(path: str) -> None:
 
 
 def test_who_is_of_two_teams_takes_from_both_or_neither() -> None:
-    board = Board(Limits(address=UNLIMITED, actor=UNLIMITED, team=Rate(40, 0.001)))
+    board = Board(RequestLimits(address=UNLIMITED, actor=UNLIMITED, team=Rate(40, 0.001)))
 
     def upload(cookie: str) -> int:
         return board.ask("/api/v1/submissions", method="POST", cookie=cookie)[0]
@@ -159,7 +159,7 @@ def test_who_is_of_two_teams_takes_from_both_or_neither() -> None:
 
 
 def test_a_teams_limit_is_for_uploads_alone() -> None:
-    board = Board(Limits(address=UNLIMITED, actor=UNLIMITED, team=Rate(20, 0.001)))
+    board = Board(RequestLimits(address=UNLIMITED, actor=UNLIMITED, team=Rate(20, 0.001)))
     asked = [("GET", "/api/v1/submissions"), ("POST", "/gradio_api/queue/join"), ("DELETE", "/api/v1/submissions/abc")]
     assert {board.ask(path, method=method, cookie="user1 lab")[0] for method, path in asked * 20} == {200}
     assert board.ask("/api/v1/submissions/", method="POST", cookie="user1 lab")[0] == 200
@@ -167,7 +167,7 @@ def test_a_teams_limit_is_for_uploads_alone() -> None:
 
 
 def test_a_team_may_upload_more_than_one_of_it() -> None:
-    limits = Limits()
+    limits = RequestLimits()
     assert (limits.team.burst, limits.team.per_second) == (2 * limits.actor.burst, 2 * limits.actor.per_second)
     board = Board(limits)
     answers = [board.ask("/api/v1/submissions", method="POST", address=f"10.0.{i}.1", cookie=f"user{i % 3} lab")[0]
@@ -176,7 +176,7 @@ def test_a_team_may_upload_more_than_one_of_it() -> None:
 
 
 def test_an_empty_address_costs_no_look_up() -> None:
-    board = Board(Limits(address=Rate(1, 1)))
+    board = Board(RequestLimits(address=Rate(1, 1)))
     assert [board.ask(cookie="user1")[0] for _ in range(3)] == [200, 429, 429]
     assert board.known.n_asked == 1
 
@@ -194,14 +194,14 @@ def test_an_empty_address_costs_no_look_up() -> None:
     ids=range(6),
 )
 def test_what_counts_as_one_address(one: str | None, other: str, is_same: bool) -> None:
-    board = Board(Limits(address=Rate(1, 1)))
+    board = Board(RequestLimits(address=Rate(1, 1)))
     assert board.ask(address=one)[0] == 200
     assert (board.ask(address=other)[0] == 429) is is_same
 
 
 def test_memory_is_bounded_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate, "MAX_BUCKETS", 100)
-    board = Board(Limits(address=Rate(1, 0.001)))
+    monkeypatch.setattr(rate_limits, "MAX_BUCKETS", 100)
+    board = Board(RequestLimits(address=Rate(1, 0.001)))
     assert board.ask(address="192.0.2.1")[0] == 200
     for i in range(100):
         assert board.ask(address=f"10.0.0.{i}")[0] == 200
@@ -227,7 +227,7 @@ def test_requests_under_way_are_counted() -> None:
             statuses.append(message["status"])
 
     async def all_at_once() -> None:
-        app = RateLimit(slow, Known(), Limits(open_requests=2))  # type: ignore[arg-type]
+        app = RateLimit(slow, Known(), RequestLimits(open_requests=2))  # type: ignore[arg-type]
         scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("10.0.0.1", 1)}
         waiting = [asyncio.create_task(app(dict(scope), nothing, note)) for _ in range(2)]
         await asyncio.sleep(0)

@@ -1,12 +1,12 @@
-"""Who asks the API, and what that person may see.
+"""What the person who asks may see of a submission.
 
 Conventions
 -----------
-A scored submission that is neither withdrawn, nor hidden, nor held back by the ladder is public. Any other is seen by
-its team and by the board's operators only; to everybody else it is as unknown as an id that never was, unless it was
-public until its team withdrew it: then that is said, without its figures (:mod:`reveal_leaderboard.boards.standings`).
-Why something happened to a submission is told to the same few: reasons are written to a team, and may name other
-submissions.
+A scored submission is public unless it is withdrawn, hidden or held back by the ladder. Any other is seen only by its
+team and the board's operators; everyone else gets the same answer as for an id that never existed. An entry that was
+public until its team withdrew it is the exception: the answer says so, without its figures
+(:mod:`reveal_leaderboard.boards.standings`). The reasons of events are shown to its team and the operators only, since
+they are written to a team and may name other submissions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Path, Request, Security
-from fastapi.security import APIKeyCookie, HTTPBearer
+from fastapi import Path
 
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import is_public, read_withdrawn
@@ -36,18 +35,9 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/v1"
 
-SIGN_IN = [
-    Security(HTTPBearer(auto_error=False, scheme_name="token", description="from the page of your submissions")),
-    Security(APIKeyCookie(name="__Host-reveal", auto_error=False, scheme_name="session", description="after /login")),
-]
-"""The ways to say who is asking, for the description of the API; :func:`permitted` does the work."""
-
-ANYBODY: dict[str, Any] = {"security": [{}]}
-"""For routes that anybody may ask: addition to their description."""
-
 ID = r"^[0-9a-f]{1,32}$"
 SubmissionId = Annotated[str, Path(pattern=ID, examples=["9f86d081884c7d659a2feaa0"])]
-_OF_ROW = (
+_ROW_FIELDS = (
     "id", "status", "is_chosen", "benchmark", "version", "split", "allow_missing", "sha256", "created_at", "updated_at",
     "withdrawn_at", "incident",
 )  # fmt: skip
@@ -68,36 +58,9 @@ class Visible:
     is_own: bool
 
 
-def visitor(services: Services, request: Request) -> Actor | None:
-    """Who is asking; None for somebody who does not say.
-
-    Raises
-    ------
-    ProblemError
-        If a token was sent that is not good: without a word its owner would take the answer for the whole one.
-    """
-    actor = services.auth.actor(request)
-    if actor is None and "authorization" in request.headers:
-        raise ProblemError("sign-in")
-    if actor is not None and not actor.may("read"):
-        raise ProblemError("scope", "The token lacks the scope `read`.")
-    return actor
-
-
-def permitted(services: Services, request: Request, scope: str) -> Actor:
-    """Who is asking, if signed in and allowed what `scope` names.
-
-    Raises
-    ------
-    ProblemError
-        If not.
-    """
-    actor = services.auth.actor(request)
-    if actor is None:
-        raise ProblemError("sign-in")
-    if not actor.may(scope):
-        raise ProblemError("scope", f"The token lacks the scope `{scope}`.")
-    return actor
+def is_own(actor: Actor | None, submission: Submission) -> bool:
+    """Return True if `actor` is an administrator or belongs to the submission's team."""
+    return actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
 
 
 def find_published(services: Services, benchmark: str, version: str | None = None) -> Published:
@@ -124,7 +87,7 @@ def find_published(services: Services, benchmark: str, version: str | None = Non
     return found
 
 
-def see(services: Services, actor: Actor | None, submission_id: str, version: str | None = None) -> Visible:
+def read_visible(services: Services, actor: Actor | None, submission_id: str, version: str | None = None) -> Visible:
     """A submission, if `actor` may see it.
 
     Raises
@@ -135,15 +98,14 @@ def see(services: Services, actor: Actor | None, submission_id: str, version: st
     submission = services.store.get(submission_id)
     if submission is None:
         raise ProblemError("not-found")
-    is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
-    visible = look(services, submission, version, is_own=is_own)
-    if is_own or visible.is_public:
+    visible = with_score(services, submission, version, is_own=is_own(actor, submission))
+    if visible.is_own or visible.is_public:
         return visible
     gone = read_withdrawn(services.store, submission)
     raise ProblemError("not-found") if gone is None else ProblemError("withdrawn", entry=gone.to_json())
 
 
-def own(services: Services, actor: Actor, submission_id: str) -> Submission:
+def read_own(services: Services, actor: Actor, submission_id: str) -> Submission:
     """A submission, if `actor` may change it.
 
     Raises
@@ -151,18 +113,20 @@ def own(services: Services, actor: Actor, submission_id: str) -> Submission:
     ProblemError
         If it is not theirs to see, or not theirs to change.
     """
-    submission = see(services, actor, submission_id).submission
+    submission = read_visible(services, actor, submission_id).submission
     if actor.team(submission.team_id) is None:
         raise ProblemError("not-yours")
     return submission
 
 
-def is_known(tag: str, known: str | None) -> bool:
+def matches_tag(tag: str, header: str | None) -> bool:
     """Whether the header `If-None-Match` names the tag."""
-    return known is not None and tag in (one.strip().removeprefix("W/") for one in known.split(","))
+    return header is not None and tag in (name.strip().removeprefix("W/") for name in header.split(","))
 
 
-def look(services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False) -> Visible:
+def with_score(
+    services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False
+) -> Visible:
     """A submission with its score, and whether everybody may see it."""
     score = services.store.score_of(submission.id, version)
     return Visible(submission, score, is_public(submission, score), is_own)
@@ -179,7 +143,7 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
     waiting = services.queue.position(submission.id) if submission.status in ("queued", "scoring") else None
     scored = [one for one in services.store.scores_of(submission.id) if one.part == "public"]
     return {
-        **{name: getattr(submission, name) for name in _OF_ROW},
+        **{name: getattr(submission, name) for name in _ROW_FIELDS},
         "url": f"{PREFIX}/submissions/{submission.id}",
         "is_public": visible.is_public,
         "queue_position": None if waiting is None else waiting.position,

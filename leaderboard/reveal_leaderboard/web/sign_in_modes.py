@@ -35,7 +35,6 @@ Mode = Literal["local", "oidc", "links", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "links", "huggingface")
 MAX_ADDRESS = 200  # what the database has room for
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-BEARER = {"WWW-Authenticate": "Bearer"}
 FORWARDED = "reveal.forwarded"  # set in a request's scope by gate.Forwarded: it came through a proxy
 ACTOR = "reveal.actor"  # the actor, once the gate has looked it up
 

@@ -15,9 +15,9 @@ from PIL import Image
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.app import build_app
 from reveal_leaderboard.web.link_preview import Preview
-from reveal_leaderboard.web.picture import Picture
-from reveal_leaderboard.web.result_pictures import card, entry_figure
-from reveal_leaderboard.web.shared_result import Beside, SharedResult
+from reveal_leaderboard.web.result_images import card, entry_figure
+from reveal_leaderboard.web.shared_result import Comparator, SharedResult
+from reveal_leaderboard.web.vector_image import VectorImage
 from starlette.testclient import TestClient
 
 from tests.leaderboard.browser.world import IMAGES, World, released
@@ -25,7 +25,7 @@ from tests.leaderboard.browser.world import IMAGES, World, released
 SVG = "{http://www.w3.org/2000/svg}"
 RESULT = SharedResult(
     "abc", "Net 2", "Team", IMAGES, "CheXlocalize", "1.0.0", "holdout", released(IMAGES, 0.7), "2026-11-23",
-    place="2-5", tier="B", n_ranked=8, beside=(Beside("Chance", "chance", 0.14, "a paper"),), receipt="f" * 64,
+    place="2-5", tier="B", n_ranked=8, beside=(Comparator("Chance", "chance", 0.14, "a paper"),), receipt="f" * 64,
 )  # fmt: skip
 
 
@@ -170,13 +170,13 @@ def test_a_stranger_who_asks_again_does_not_have_it_drawn_again(
 ) -> None:
     """Drawing a PNG takes a processor a tenth of a second, whoever asks."""
     drawn: list[str] = []
-    draw = Picture.to_png
+    draw = VectorImage.to_png
 
-    def to_png(picture: Picture) -> bytes:
+    def to_png(picture: VectorImage) -> bytes:
         drawn.append(picture.title)
         return draw(picture)
 
-    monkeypatch.setattr(Picture, "to_png", to_png)
+    monkeypatch.setattr(VectorImage, "to_png", to_png)
     asked = [client.get(f"/card/{scored.id}.png", params={"version": "1.0.0", "again": k}) for k in range(3)]
     assert len({answer.content for answer in asked}) == 1
     assert len(drawn) <= 1  # by an earlier test, perhaps

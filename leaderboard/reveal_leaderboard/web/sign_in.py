@@ -39,9 +39,9 @@ from joserfc.jwk import KeySet
 from reveal_leaderboard.accounts.accounts import AccountDisabledError
 from reveal_leaderboard.accounts.credentials import SESSION_SECONDS
 from reveal_leaderboard.settings import is_loopback
-from reveal_leaderboard.web.auth import Auth, Provider
-from reveal_leaderboard.web.links import add_links, how_to_sign_in
 from reveal_leaderboard.web.pages.drawing import whole_page
+from reveal_leaderboard.web.sign_in_links import add_links, how_to_sign_in
+from reveal_leaderboard.web.sign_in_modes import Auth, Provider
 
 PENDING_SECONDS = 600
 MAX_PATH = 500

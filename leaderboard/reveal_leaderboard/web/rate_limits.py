@@ -29,8 +29,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reveal_leaderboard.store.buckets import Rate, SharedBuckets
-from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.middleware import SAFE_METHODS, Gate, send_problem
+from reveal_leaderboard.web.sign_in_modes import Auth
 
 MAX_BUCKETS = 50_000
 STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """How much an address and an actor may ask for, and a team upload; `open_requests` at once from one address.
 
     A hospital's people share an address, and a page keeps a request open until its events are answered: hence the
@@ -93,13 +93,13 @@ class RateLimit(Gate):
         self,
         app: ASGIApp,
         auth: Auth,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         *,
         shared: SharedBuckets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(app)
-        self.auth, self.limits = auth, limits or Limits()
+        self.auth, self.limits = auth, limits or RequestLimits()
         self._shared, self._clock, self._swept = shared, clock, clock()
         self._buckets = _Buckets(clock)
         self._open: Counter[str] = Counter()

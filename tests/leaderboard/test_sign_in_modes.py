@@ -14,11 +14,11 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.store.database import connect
-from reveal_leaderboard.web.api.access import permitted
+from reveal_leaderboard.web.api.authentication import require_actor
 from reveal_leaderboard.web.api.problems import add_problems
-from reveal_leaderboard.web.auth import Auth, ModeError, Provider, check_mode, open_auth, provider_from
 from reveal_leaderboard.web.middleware import Forwarded
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.sign_in_modes import Auth, ModeError, Provider, check_mode, open_auth, provider_from
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 
@@ -183,19 +183,19 @@ def browser(world: World) -> TestClient:
 
     @app.get("/mine")
     def mine(request: Request) -> str:
-        return permitted(services, request, "read").name
+        return require_actor(services, request, "read").name
 
     @app.post("/submit")
     def submit(request: Request) -> str:
-        return permitted(services, request, "submit").name
+        return require_actor(services, request, "submit").name
 
     @app.post("/admin")
     def admin(request: Request) -> str:
-        return permitted(services, request, "admin").name
+        return require_actor(services, request, "admin").name
 
     @app.get("/team")
     def team(request: Request) -> bool:
-        return permitted(services, request, "read").team(world.lab.id) is not None
+        return require_actor(services, request, "read").team(world.lab.id) is not None
 
     add_problems(app)
     return TestClient(app, base_url=HERE)

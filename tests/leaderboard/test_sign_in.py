@@ -18,8 +18,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.testclient import TestClient
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
-from reveal_leaderboard.web.auth import Auth, open_auth
-from reveal_leaderboard.web.signin import Claims, Pending, add_sign_in, own_path, shown_name
+from reveal_leaderboard.web.sign_in import Claims, Pending, add_sign_in, own_path, shown_name
+from reveal_leaderboard.web.sign_in_modes import Auth, open_auth
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider

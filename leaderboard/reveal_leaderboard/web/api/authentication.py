@@ -1,0 +1,67 @@
+"""Decides who may call a route: 401 without a valid session or token, 403 for a token without the scope.
+
+:class:`reveal_leaderboard.web.sign_in_modes.Auth` finds the actor of a request; the answer to a missing one is decided
+here, also for uploads from the pages. What an actor may see of a submission is decided in :mod:`.visibility`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request, Security
+from fastapi.security import APIKeyCookie, HTTPBearer
+from starlette.types import Send
+
+from reveal_leaderboard.web.api.problems import ProblemError
+from reveal_leaderboard.web.middleware import send_problem
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.accounts.people import Actor
+    from reveal_leaderboard.web.services import Services
+
+SIGN_IN = [
+    Security(HTTPBearer(auto_error=False, scheme_name="token", description="from the page of your submissions")),
+    Security(APIKeyCookie(name="__Host-reveal", auto_error=False, scheme_name="session", description="after /login")),
+]
+"""Accepted credentials, for the description of the API; :func:`require_actor` checks them."""
+
+ANYBODY: dict[str, Any] = {"security": [{}]}
+"""Addition to the description of routes that need no credentials."""
+
+
+def require_actor(services: Services, request: Request, scope: str) -> Actor:
+    """Return the signed-in actor of a request.
+
+    Raises
+    ------
+    ProblemError
+        "sign-in" (401) without a valid session or token, "scope" (403) if the actor lacks `scope`.
+    """
+    return _check(services.auth.actor(request), scope)
+
+
+def find_visitor(services: Services, request: Request) -> Actor | None:
+    """Return the actor of a request that needs none; None for a visitor without a token.
+
+    Raises
+    ------
+    ProblemError
+        If a token was sent that is not valid: its owner would take a visitor's answer for the complete one.
+    """
+    actor = services.auth.actor(request)
+    if actor is None and "authorization" not in request.headers:
+        return None
+    return _check(actor, "read")
+
+
+def _check(actor: Actor | None, scope: str) -> Actor:
+    if actor is None:
+        raise ProblemError("sign-in")
+    if not actor.may(scope):
+        raise ProblemError("scope", f"The token lacks the scope `{scope}`.")
+    return actor
+
+
+async def refuse_anonymous_upload(send: Send) -> None:
+    """Answer 401 to an upload from a page by a visitor who is not signed in."""
+    await send_problem(send, 401, "Sign in to upload a file.", {"WWW-Authenticate": "Bearer"})
