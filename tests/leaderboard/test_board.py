@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reveal_leaderboard.boards.standings import Entry, Standings, board_metrics
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
+from reveal_leaderboard.web.pages.first_sentences import board_opening
 
 from reveal_bench.benchmarks import BENCHMARKS
 from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, released
@@ -87,7 +88,7 @@ def test_chance_stands_in_the_head_the_first_sentence_and_on_every_bar() -> None
     markup = render(board)
     assert "mean over findings chance 12 ↑ higher is better" in text_of(markup)
     assert markup.count('<u style="left:12%"></u>') == len(BOARD.entries)
-    first = text_of(board_notes.opening(board))
+    first = text_of(board_opening(board))
     assert first.count("204 held-out images of 150 patients") == first.count("Chance: 12 %.") == 1
     assert "<u " not in render(BOARD)
 

@@ -192,7 +192,7 @@ def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
 
 
 def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
-    handlers = mine._TokenHandlers(world.services)
+    handlers = mine.TokenHandlers(world.services)
     told, listed = handlers.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
     (secret,) = texts_in(told, "code")
     assert world.accounts.token_actor(secret).user.name == "Ada"
@@ -208,7 +208,7 @@ def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
 @pytest.mark.parametrize("team", ["south", "none"])
 def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
     team_id = world.south.id if team == "south" else None
-    told, _ = mine._TokenHandlers(world.services).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
+    told, _ = mine.TokenHandlers(world.services).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
     assert "No token was created" in told
     assert world.accounts.tokens_of(world.ada) == []
 

@@ -147,7 +147,7 @@ def test_an_administrator_revokes_one_token_with_a_reason_that_its_owner_reads(w
     shown = panels(world)["tokens"]
     assert "cluster" not in shown
     assert "laptop" in shown
-    assert "seen in a public notebook" in tokens._TokenHandlers(world.services).show(asking(world, world.ada))
+    assert "seen in a public notebook" in tokens.TokenHandlers(world.services).show(asking(world, world.ada))
 
 
 def test_texts_of_people_are_escaped_for_administrators_too() -> None:

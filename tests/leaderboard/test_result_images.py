@@ -25,7 +25,7 @@ from tests.leaderboard.browser.world import IMAGES, World, released
 SVG = "{http://www.w3.org/2000/svg}"
 RESULT = SharedResult(
     "abc", "Net 2", "Team", IMAGES, "CheXlocalize", "1.0.0", "holdout", released(IMAGES, 0.7), "2026-11-23",
-    place="2-5", tier="B", n_ranked=8, beside=(Comparator("Chance", "chance", 0.14, "a paper"),), receipt="f" * 64,
+    place="2-5", tier="B", n_ranked=8, comparators=(Comparator("Chance", "chance", 0.14, "a paper"),), receipt="f" * 64,
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ from reveal_leaderboard.web.middleware import (
     send_problem,
 )
 from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submission, submit
+from reveal_leaderboard.web.pages.first_sentences import OPENINGS
 from reveal_leaderboard.web.rate_limits import RateLimit, RequestLimits
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.sign_in import add_sign_in
@@ -138,18 +139,18 @@ POLL_SECONDS = 0.05
 MAX_UPLOAD_BYTES = 200 * 1000 * 1000
 SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
 MONO_FONTS = ["ui-monospace", "monospace"]
-MAIN_PAGE = "Board"
-PAGES = (
-    ("Submit", "/submit", submit),
-    ("My submissions", "/mine", mine),
-    ("Compare", "/compare", compare),
-    ("About", "/about", about),
-    ("Entry", "/entry", entry),
-    ("Submission", "/submission", submission),
-    ("Admin", "/admin", admin),
-    ("Read", "/read", read),
-)
-UNLISTED = ("Entry", "Submission", "Admin", "Read")
+MAIN_PAGE = OPENINGS["/"].name
+PAGES = {
+    "/submit": submit,
+    "/mine": mine,
+    "/compare": compare,
+    "/about": about,
+    "/entry": entry,
+    "/submission": submission,
+    "/admin": admin,
+    "/read": read,
+}
+UNLISTED = ("/entry", "/submission", "/admin", "/read")
 
 
 @dataclass(frozen=True)
@@ -256,8 +257,8 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
         with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
             Navbar(further, main_page_name=MAIN_PAGE)
             board.build(services, pages)
-        for name, path, module in PAGES:
-            with pages.route(name, path, show_in_navbar=name not in UNLISTED) as page:
+        for path, module in PAGES.items():
+            with pages.route(OPENINGS[path].name, path, show_in_navbar=path not in UNLISTED) as page:
                 Navbar(further, main_page_name=MAIN_PAGE)
                 module.build(services, page)
         pages.queue(default_concurrency_limit=4, max_size=64)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Container
 from pathlib import PurePath
 from typing import Any
@@ -29,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.web.api.authentication import refuse_anonymous_upload
 from reveal_leaderboard.web.middleware import Gate, gathered, send_problem
+from reveal_leaderboard.web.recent import Recent
 from reveal_leaderboard.web.sign_in_modes import Auth
 
 API = "/gradio_api/"
@@ -176,41 +176,34 @@ OTHERS = "This session belongs to someone else, or you have signed in or out sin
 
 
 class _SessionOwners:
-    """Whose each session hash is; the ones used longest ago are forgotten first."""
+    """The owner of each session hash."""
 
     def __init__(self) -> None:
-        self._owner_of: OrderedDict[str, str] = OrderedDict()
+        self._owner_of: Recent[str, str] = Recent(MAX_KNOWN)
 
     def claim(self, session: str, owner: str) -> bool:
-        """Whether the session is the owner's: because it was, or is now."""
+        """Return True if the session belongs to `owner`, who becomes the owner of a new one."""
         if not HASH.fullmatch(session) or self._owner_of.get(session, NOBODY) not in (NOBODY, owner):
             return False
-        _remember(self._owner_of, session, owner)
+        self._owner_of.put(session, owner)
         return True
 
 
 class _UploadedFiles:
-    """Who uploaded what, and under which made-up name; Gradio keeps the same bytes of two people under one path."""
+    """Uploaded files by generated name and owner; Gradio keeps identical uploads of two people under one path."""
 
     def __init__(self) -> None:
-        self._path_of: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._path_of: Recent[tuple[str, str], str] = Recent(MAX_KNOWN)
 
     def add(self, path: str, owner: str) -> str:
-        """A new name for an uploaded file, its own at the end as pages show it."""
+        """Return a new name for an uploaded file, which ends in its own name as pages show it."""
         name = f"{secrets.token_urlsafe(16)}/{PurePath(path).name}"
-        _remember(self._path_of, (name, owner), path)
+        self._path_of.put((name, owner), path)
         return name
 
     def path_of(self, name: str, owner: str) -> str | None:
-        """Where the owner's file of that name lies; None if it is not theirs."""
+        """Return the path of the owner's file of that name; None if it is not theirs."""
         return self._path_of.get((name, owner))
-
-
-def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    while len(known) > MAX_KNOWN:
-        known.popitem(last=False)
 
 
 def _is_closed(method: str, path: str) -> bool:

@@ -23,10 +23,11 @@ from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import read_withdrawn, standings
 from reveal_leaderboard.web.api.visibility import with_score
 from reveal_leaderboard.web.middleware import Gate, gathered
-from reveal_leaderboard.web.pages import board_notes, entry
-from reveal_leaderboard.web.pages.board import N_FILMS
+from reveal_leaderboard.web.pages import entry
+from reveal_leaderboard.web.pages.board import N_THUMBNAILS
 from reveal_leaderboard.web.pages.board_view import render
 from reveal_leaderboard.web.pages.drawing import query_text
+from reveal_leaderboard.web.pages.first_sentences import OPENINGS, SITE, board_opening, entry_opening
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.shared_result import read_shared
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Submission
     from reveal_leaderboard.web.services import Services
 
-SITE = "REVEAL leaderboard"
 ENTRY = "/entry"
 GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')
 TITLE, HEAD, BODY = (re.compile(tag) for tag in (rb"<title>[^<]*</title>", rb"<head[^>]*>", rb"<body[^>]*>"))
@@ -81,10 +81,6 @@ EARLY_LAYOUT = (
     "@media (max-width:640px){main{padding:3.8rem .8rem}.rv-site{padding:.6rem .8rem}#opening+*{margin-top:11rem}}"
 )
 DARK = re.compile(r"\.dark (\{[^}]*\})")
-TITLES = {
-    "/submit": "Submit", "/mine": "My submissions", "/compare": "Compare", "/about": "About", "/admin": "Admin",
-    "/read": "Read answers", "/submission": "Submission",
-}  # fmt: skip
 WHAT_IT_IS = (
     "Models that read chest radiographs, ranked on cases that nobody but the scoring worker sees, with 95 % intervals."
 )
@@ -159,7 +155,7 @@ class LinkPreviews(Gate):
             is_first = not set(request.query_params) - {"benchmark"}  # else the page shows the board otherwise
             return preview if is_first else replace(preview, is_early=False)
         if path.rstrip("/") != ENTRY:
-            return Preview(path, f"{TITLES[path]} · {SITE}" if path in TITLES else SITE)
+            return Preview(path, f"{OPENINGS[path].name} · {SITE}" if path in OPENINGS else SITE)
         wanted, version = request.query_params.get("id", "")[:64], request.query_params.get("version")
         submission = self.services.store.get(wanted)
         if submission is None:
@@ -179,7 +175,7 @@ class LinkPreviews(Gate):
         except UnknownBenchmarkError:  # its version that is shown is another server's
             return Preview("/")
         galleries = self.services.galleries
-        opening = board_notes.opening(board, galleries.strip(board.benchmark, N_FILMS))
+        opening = board_opening(board, galleries.strip(board.benchmark, N_THUMBNAILS))
         words = " ".join(Markup(opening).striptags().split())
         table = render_board(board) if board.scored_by == "readers" else render(board)
         address = f"/?{query_text({'benchmark': board.benchmark})}"
@@ -198,7 +194,7 @@ class LinkPreviews(Gate):
         except UnknownBenchmarkError:  # the same
             return Preview(ENTRY, status=404)
         title = f"{result.model}, {result.team} · {SITE}"
-        first = entry.opening(submission, visible.score.version, result)
+        first = entry_opening(submission, visible.score.version, result)
         return Preview(result.path, title, result.spoken, result.card, first=first, is_early=True)
 
 

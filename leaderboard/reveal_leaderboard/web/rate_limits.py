@@ -20,7 +20,7 @@ import ipaddress
 import logging
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.web.middleware import SAFE_METHODS, Gate, send_problem
+from reveal_leaderboard.web.recent import Recent
 from reveal_leaderboard.web.sign_in_modes import Auth
 
 MAX_BUCKETS = 50_000
@@ -161,7 +162,7 @@ class _Buckets:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._left: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
 
     def wait(self, rates: dict[str, Rate], cost: float) -> float:
         """Seconds until every bucket holds `cost`; 0 if they do now."""
@@ -171,10 +172,7 @@ class _Buckets:
         if not cost:
             return
         for key, rate in rates.items():
-            self._left[key] = (self._now_in(key, rate) - cost, self._clock())
-            self._left.move_to_end(key)
-        while len(self._left) > MAX_BUCKETS:
-            self._left.popitem(last=False)
+            self._left.put(key, (self._now_in(key, rate) - cost, self._clock()))
 
     def _now_in(self, key: str, rate: Rate) -> float:
         if key not in self._left:

@@ -1,4 +1,4 @@
-"""The pictures of a result: badge, card and figure, all of :class:`reveal_leaderboard.web.vector_image.Picture`.
+"""The pictures of a result: badge, card and figure, all of :class:`reveal_leaderboard.web.vector_image.VectorImage`.
 
 Scales run from 0 to 100 %, of coefficients from -1 to 1, of ratings from 1 to 5. Their colours are those of the light
 pages, as a picture does not know on which ground it will stand.
@@ -67,14 +67,14 @@ def card(result: SharedResult) -> VectorImage:
         if result.interval:
             drawn.shapes.append(Words(after, 352, f"95 % interval {result.interval}", 30, SOFT))
         drawn.shapes.append(Words(after, 310, f"Macro {result.metric}", 30, INK))
-        drawn.shapes += _card_scale(figure, result.beside, wide)
+        drawn.shapes += _card_scale(figure, result.comparators, wide)
     if result.ranked:
         drawn.shapes.append(Words(MARGIN, 588, result.ranked, 34, INK, is_bold=True))
     drawn.shapes.append(Words(drawn.width - MARGIN, 588, f"scored {result.scored_on}", 24, SOFT, "end"))
     return drawn
 
 
-def _card_scale(figure: Figure, beside: Sequence[Comparator], wide: float) -> list[Box | Line | Dot | Words]:
+def _card_scale(figure: Figure, comparators: Sequence[Comparator], wide: float) -> list[Box | Line | Dot | Words]:
     axis = _axis(figure)
 
     def at(value: float) -> float:
@@ -84,7 +84,7 @@ def _card_scale(figure: Figure, beside: Sequence[Comparator], wide: float) -> li
     for k, tick in enumerate(axis.ticks):
         anchor = _end(k, len(axis.ticks))
         shapes += [Line(at(tick), 420, at(tick), 440, GRID, 3), Words(at(tick), 476, axis.say(tick), 22, SOFT, anchor)]
-    for other in beside:
+    for other in comparators:
         shapes += [Dot(at(other.value), 430, 11, INK, is_hollow=True)]
         shapes += [Words(at(other.value), 404, other.name, 22, SOFT, "middle")]
     if figure.low is not None and figure.high is not None:
@@ -139,7 +139,7 @@ def entry_figure(result: SharedResult, metric: str | None = None) -> VectorImage
             shown = shown or figure
             rows.append(_row("Macro" if finding == MACRO else finding, figure))
             if finding == MACRO and primary is not None and wanted == primary.metric:
-                rows += [_published(other) for other in result.beside]
+                rows += [_published(other) for other in result.comparators]
     if shown is None:
         return None
     title = f"{result.model}, {result.team}: {METRICS[shown.metric].title} by finding"

@@ -89,10 +89,3 @@ class Services:
         if actor is None or not actor.is_admin:
             raise NotAdminError("only an admin may do this")
         return actor
-
-
-class Handlers:
-    """What happens on the events of a page, or of a part of one."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services

@@ -47,7 +47,7 @@ class SharedResult:
     place : its rank or range of ranks, such as "2-5"; empty for an entry that has none
     n_ranked : how many entries have a place
     figure : the macro that ranks; None if it is not released
-    beside : of that macro, what chance has on this holdout, and published values measured on the same data
+    comparators : of that macro, what chance has on this holdout, and published values measured on the same data
     receipt : SHA-256 of the receipt, empty if there is none
     scored_on : UTC day
     """
@@ -64,7 +64,7 @@ class SharedResult:
     place: str = ""
     tier: str = ""
     n_ranked: int = 0
-    beside: tuple[Comparator, ...] = ()
+    comparators: tuple[Comparator, ...] = ()
     receipt: str = ""
 
     @property
@@ -197,7 +197,7 @@ def read_shared(services: Services, submission: Submission, score: Score) -> Sha
         place="" if entry is None or entry.rank_low is None else entry.place,
         tier="" if entry is None else entry.tier or "",
         n_ranked=_n_ranked(board.entries),
-        beside=_beside(board, primary_figure(released)),
+        comparators=_comparators(board, primary_figure(released)),
         receipt="" if receipt is None else str(receipt["hash"]),
     )
 
@@ -206,7 +206,7 @@ def _n_ranked(entries: tuple[Entry, ...]) -> int:
     return sum(entry.rank_low is not None for entry in entries)
 
 
-def _beside(board: Standings, figure: Figure | None) -> tuple[Comparator, ...]:
+def _comparators(board: Standings, figure: Figure | None) -> tuple[Comparator, ...]:
     """What chance has in the same macro, and what human readers reach (or chance, elsewhere), where a paper says so."""
     if figure is None:
         return ()

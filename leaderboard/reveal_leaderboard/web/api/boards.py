@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -37,6 +36,7 @@ from reveal_leaderboard.web.api.documents import (
 )
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.api.visibility import ID, Visible, find_published, matches_tag, read_visible
+from reveal_leaderboard.web.recent import Recent
 from reveal_leaderboard.web.services import Services
 
 PARQUET = "application/vnd.apache.parquet"
@@ -121,7 +121,7 @@ class _Boards:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._kept: OrderedDict[tuple[str, ...], tuple[object, bytes]] = OrderedDict()
+        self._kept: Recent[tuple[str, ...], tuple[object, bytes]] = Recent(KEPT_BOARDS)
         self._lock = threading.Lock()
 
     def get(self, published: Published, version: str, format: str) -> bytes:
@@ -134,10 +134,7 @@ class _Boards:
             return found[1]
         body = self._make(published, version, format)
         with self._lock:
-            self._kept[key] = (state, body)
-            self._kept.move_to_end(key)
-            while len(self._kept) > KEPT_BOARDS:
-                self._kept.popitem(last=False)
+            self._kept.put(key, (state, body))
         return body
 
     def _state(self) -> object:

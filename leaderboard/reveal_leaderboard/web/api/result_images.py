@@ -9,7 +9,6 @@ that never was. They may be kept for `KEPT_SECONDS`, so a withdrawn entry's pict
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from threading import Lock
 from typing import Annotated, Literal
 
@@ -20,6 +19,7 @@ from reveal_leaderboard.boards.standings import UnknownVersionError, standings
 from reveal_leaderboard.web.api.boards import Version
 from reveal_leaderboard.web.api.problems import PROBLEMS, ProblemError
 from reveal_leaderboard.web.api.visibility import SubmissionId, find_published, matches_tag, read_visible
+from reveal_leaderboard.web.recent import Recent
 from reveal_leaderboard.web.result_images import badge, board_figure, card, entry_figure, state_badge
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
@@ -91,16 +91,14 @@ class DrawnPNGs:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._kept: Recent[str, bytes] = Recent(KEPT_PNGS)
         self._drawing = Lock()
 
     def body(self, drawn: VectorImage, shown: str) -> bytes:
         """The PNG of `drawn`; `shown` is the hash of its SVG document."""
         with self._drawing:
-            body = self._kept.pop(shown, None) or drawn.to_png()
-            self._kept[shown] = body
-            if len(self._kept) > KEPT_PNGS:
-                self._kept.popitem(last=False)
+            body = self._kept.get(shown) or drawn.to_png()
+            self._kept.put(shown, body)
             return body
 
 

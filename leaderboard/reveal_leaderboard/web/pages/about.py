@@ -17,11 +17,12 @@ from reveal_leaderboard.boards.standings import board_metrics
 from reveal_leaderboard.settings import BenchmarkSettings, Quota
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, average_only, in_points, rounding
-from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head
+from reveal_leaderboard.web.pages.drawing import QUIET, draw, message
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import Handlers, unavailable
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.services import Services
 
-LEAD = "How scores are made, what is shown of them, and what is not."
 HOW = (
     ("A file is checked first", "The check knows only what is asked, never an answer. So it may say everything about "
      "your file, line by line, and checking is free."),
@@ -64,27 +65,31 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     build_header(services, page)
-    gr.HTML(page_head("About this leaderboard", LEAD))
+    gr.HTML(opening("/about"))
     shown = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
+    page.load(AboutHandlers(services).show, None, shown, **QUIET)
 
-    def show() -> str:
+
+class AboutHandlers(Handlers):
+    """Handlers of the page's events."""
+
+    def show(self) -> str:
+        """Return the page below its heading."""
         try:
-            return _page(services)
+            return self._page()
         except Exception:
             log.exception("the page About could not be drawn")
-            return message("bad", "The policy cannot be read now.", "Please reload the page in a moment.")
+            return unavailable("The policy")
 
-    page.load(show, None, shown, **QUIET)
-
-
-def _page(services: Services) -> str:
-    published = [services.catalogue.current(name) for name in services.names]
-    with services.store.read() as connection:
-        states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
-        confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
-    settings = {one.name: services.settings.of(one.name) for one in published}
-    toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
-    return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
+    def _page(self) -> str:
+        services = self.services
+        published = [services.catalogue.current(name) for name in services.names]
+        with services.store.read() as connection:
+            states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
+            confinement = sorted({worker.confinement for worker in services.queue.alive(connection)})
+        settings = {one.name: services.settings.of(one.name) for one in published}
+        toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
+        return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
 
 
 def about_view(

@@ -33,24 +33,25 @@ from reveal_leaderboard.web.pages.drawing import (
     SHOW_ANSWER,
     draw,
     message,
-    page_head,
     part,
     percent,
 )  # fmt: skip
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import Click, Handlers, attempt
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.health import health_view, read_health
-from reveal_leaderboard.web.services import Handlers, NotAdminError, Services
+from reveal_leaderboard.web.services import NotAdminError, Services
 
 PAGE = "admin.html"
 ROWS_SHOWN = 200
 REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
 
 
-class Acts:
-    """The acts on `services`; `do` runs one for whoever sent the event."""
+class Acts(Handlers):
+    """The acts; `do` runs one for the sender of the event."""
 
     def __init__(self, services: Services) -> None:
-        self.services = services
+        super().__init__(services)
         self._by_name: dict[str, Callable[[Actor, str, str], str]] = {
             "refresh": self._refresh,
             "switch": self._ask_switch,
@@ -69,19 +70,14 @@ class Acts:
             "no-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=False),
         }
 
-    def do(self, request: gr.Request, act: str, subject: str, why: str = "") -> str:
-        """Run the act `act` on `subject`; whatever goes wrong is a message, and nothing is half done."""
-        return self.told(request, lambda actor: self._by_name[act](actor, subject, why) if act in self._by_name else "")
+    def do(self, request: gr.Request, click: Click) -> str:
+        """Run an act; an error becomes a message, and nothing is half done."""
+        act = self._by_name.get(click.act)
+        return "" if act is None else self._attempt(request, lambda actor: act(actor, click.subject, click.why))
 
-    def told(self, request: gr.Request, do: Callable[[Actor], str]) -> str:
-        """What `do` answers for an admin, or why it was not done."""
-        try:
-            return do(self.services.admin(request))
-        except REFUSALS as error:
-            return message("bad", "Not done.", str(error.args[0]) if error.args else str(error))
-        except Exception:
-            log.exception("an act of the admin page failed")
-            return message("bad", "Not done.", "The error is in the server’s log.")
+    def _attempt(self, request: gr.Request, do: Callable[[Actor], str]) -> str:
+        """Return what `do` answers to an admin, or why it was not done."""
+        return attempt(lambda: do(self.services.admin(request)), REFUSALS)
 
     def set_state(self, request: gr.Request, benchmark: str, state: str, why: str) -> str:
         """Open, pause or close a board."""
@@ -93,7 +89,7 @@ class Acts:
                 boards.set_state(connection, benchmark, state, who=actor.name, why=why.strip()[:500])
             return message("good", f"The board of {benchmark} is {state} now.")
 
-        return self.told(request, do)
+        return self._attempt(request, do)
 
     def grant(self, request: gr.Request, team_id: str, benchmark: str, n: int, why: str) -> str:
         """Give a team more scored submissions."""
@@ -109,7 +105,7 @@ class Acts:
                 "good", f"{team.name} has {count_text(n, 'more scored submission')} on {benchmark} {version}."
             )
 
-        return self.told(request, do)
+        return self._attempt(request, do)
 
     # Versions -------------------------------------------------------------------------------------------------------
 
@@ -346,7 +342,7 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     build_header(services, page)
-    gr.HTML(page_head("Admin"))
+    gr.HTML(opening("/admin"))
     answer = gr.HTML(CLOSED, elem_id="answer", js_on_load=ACTIONS)
     with gr.Column(visible=False) as everything:
         panels: dict[str, gr.HTML] = {}
@@ -387,11 +383,12 @@ def build(services: Services, page: gr.Blocks) -> None:
     grant.click(handlers.grant, [team, of, more, why_grant, search], [answer, *shown], **QUIET)
 
 
-class AdminHandlers:
+class AdminHandlers(Handlers):
     """What happens on the page's events; each asks anew whether an admin is there."""
 
     def __init__(self, services: Services) -> None:
-        self.services, self.acts, self.panels = services, Acts(services), Panels(services)
+        super().__init__(services)
+        self.acts, self.panels = Acts(services), Panels(services)
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Everything for an admin, nothing for anybody else."""
@@ -416,10 +413,7 @@ class AdminHandlers:
 
     def act(self, request: gr.Request, event: gr.EventData, search: str | None) -> tuple[Any, ...]:
         """A click on one of the page's own buttons, with the reason written beside it."""
-        data = event._data if isinstance(event._data, dict) else {}
-        act, subject, why = (str(data.get(name, ""))[:most] for name, most in (("act", 50), ("id", 200), ("why", 500)))
-        told = self.acts.do(request, act, subject, why)
-        return told, *self._panels(request, search)
+        return self.acts.do(request, Click.of(event)), *self._panels(request, search)
 
     def set_state(
         self, request: gr.Request, benchmark: str, state: str, why: str | None, search: str | None

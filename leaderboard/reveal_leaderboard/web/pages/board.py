@@ -6,7 +6,6 @@ The choice of benchmark, version, columns, rows and order stands in the page's a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +17,17 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
-from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, draw, message, page_head
+from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, draw, message
+from reveal_leaderboard.web.pages.first_sentences import board_opening, opening
+from reveal_leaderboard.web.pages.handlers import Click, Handlers, unavailable
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import render_board
-from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.services import Services
 
 SEARCH, BOARD = 3, 6  # their places in an answer
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")
-LEAD = "Findings on chest radiographs, scored against holdouts whose references this server cannot open."
-N_FILMS = 6
+N_THUMBNAILS = 6
 FILTERS = draw("pieces.html", "filters")
 # On a phone all choices but the first are folded away, so that the board is seen; wider pages do not show the button.
 FOLD = """const button = element.querySelector('button');
@@ -44,7 +44,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     names = services.names
     build_header(services, page)
     films = ["rv-with-films"] if services.galleries.names else []
-    opening = gr.HTML(page_head("REVEAL leaderboard", LEAD), elem_id="opening", elem_classes=films)
+    first = gr.HTML(opening("/"), elem_id="opening", elem_classes=films)
     with gr.Row(elem_classes="rv-controls"):
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160, scale=2)
         version = gr.Dropdown([], label="Version", min_width=120)
@@ -58,7 +58,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     query = gr.Textbox("", visible=False)
     handlers = BoardHandlers(services)
     choices: list[Any] = [benchmark, version, columns, search, kind, organization]
-    outputs = [*choices, shown, order, query, opening]
+    outputs = [*choices, shown, order, query, first]
     steps = [
         page.load(handlers.open, None, outputs, **QUIET),
         benchmark.input(handlers.other_board, benchmark, outputs, **QUIET),
@@ -99,8 +99,7 @@ class BoardHandlers(Handlers):
     def sort(self, event: gr.EventData, *choices: str | None) -> tuple[Any, ...]:
         """The same rows in another order."""
         view = _view(*choices[2:])
-        data: Mapping[str, Any] = event._data if isinstance(event._data, Mapping) else {}
-        column = str(data.get("id", ""))[:100]
+        column = Click.of(event).subject[:100]
         return _but_search(self._answer(str(choices[0]), choices[1], view.sorted_by(column) if column else view))
 
     def _answer(self, benchmark: str, version: str | None, view: View) -> tuple[Any, ...]:
@@ -109,7 +108,7 @@ class BoardHandlers(Handlers):
             view = _known(view, board)
             table = render_board if board.scored_by == "readers" else render
             shown = self._closed(benchmark) + table(board, view) + self._moves(board)
-            opening = board_notes.opening(board, self.services.galleries.strip(benchmark, N_FILMS))
+            first = board_opening(board, self.services.galleries.strip(benchmark, N_THUMBNAILS))
         except UnknownBenchmarkError as error:
             return (
                 *[gr.skip()] * 6,
@@ -120,9 +119,8 @@ class BoardHandlers(Handlers):
             )
         except Exception:
             log.exception("the board of %s could not be drawn", benchmark)
-            sorry = message("bad", "The board cannot be read now.", "Please reload the page in a moment.")
-            return (*[gr.skip()] * 6, sorry, gr.skip(), gr.skip(), gr.skip())
-        return (*self._choices(board, view), shown, _order(view), drawing.query_text(_query(board, view)), opening)
+            return (*[gr.skip()] * 6, unavailable("The board"), gr.skip(), gr.skip(), gr.skip())
+        return (*self._choices(board, view), shown, _order(view), drawing.query_text(_query(board, view)), first)
 
     def _standings(self, benchmark: str, version: str | None) -> Standings:
         """The board of the version asked for; of the present one if the board never showed that."""

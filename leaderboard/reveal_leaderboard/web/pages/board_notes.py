@@ -10,42 +10,22 @@ from typing import Any
 from markupsafe import Markup
 
 from reveal_bench.evaluation.published import ReferenceRow
-from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.release.rounding import is_of_places
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
+from reveal_leaderboard.web.pages.first_sentences import REFERENCE_KINDS_SHOWN
 from reveal_leaderboard.web.pages.plots import Day, HeatRow, PlotRow
 
 PAGE = "board.html"
 MOST_ROWS = 40
-BESIDE = ("human", "chance")  # kinds of published rows that stand beside the entries wherever there is little room
 RANK_SENTENCE = (
     "Entries with the same letter do not differ significantly on this many patients, so they share a place and a "
     "range: with 95 % confidence, for all entries at once, the true rank lies within it. The order within a tier means "
     "nothing."
 )
-
-
-def opening(board: Standings, films: Sequence[tuple[str, str, str]] = ()) -> str:
-    """What is ranked, who leads and how sure that is; `films` are (address, thumbnail, alternative text) of cases."""
-    kind = KINDS[board.kind]
-    placed = [entry for entry in board.entries if entry.rank is not None]
-    first = [entry for entry in placed if entry.tier == placed[0].tier]
-    figure = first[0].figure(board.primary.name) if first else None
-    beside = references_of(board, board.primary.name)
-    question = re.split(r"(?<=[?.]) ", kind.display.question)[0]
-    return draw(PAGE, "opening", board, question, kind.items, first, figure, beside, films)
-
-
-def references_of(board: Standings, metric: str) -> list[tuple[str, float]]:
-    """What a macro of this benchmark is held against, (name, value): chance on this holdout, and what papers print."""
-    chance = [("Chance", board.chance[metric])] if metric in board.chance else []
-    kinds = [kind for kind in BESIDE if not (chance and kind == "chance")] if board.comparable else []
-    rows = [row for row in board.references if row.kind in kinds and metric in row.macro]
-    return [*chance, *((row.name, row.macro[metric][0]) for row in rows)]
 
 
 def synthetic(board: Standings) -> str:
@@ -173,7 +153,7 @@ def _heat_map(
     table += [
         HeatRow(r.name, "reference", _found(board, partial(_reference_mark, r, metric.name)), kind=r.kind)
         for r in rows
-        if r.kind in BESIDE
+        if r.kind in REFERENCE_KINDS_SHOWN
     ]
     if not any(row.cells for row in table if row.kind == "submission"):
         return ""

@@ -21,19 +21,16 @@ from reveal_leaderboard.web.pages.drawing import (
     REMEMBER,
     draw,
     message,
-    page_head,
     percent,
     query_text,
     rating,
 )  # fmt: skip
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import Handlers, unavailable
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import TITLES
-from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.services import Services
 
-LEAD = (
-    "Differences of the figures shown for both entries, with intervals computed from those of the two: a comparison "
-    "reveals nothing new about the held-out labels."
-)
 CHOOSE = message("info", "Choose two entries.", "Their differences are then shown per finding.")
 NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the current version."
 
@@ -48,7 +45,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     names = services.names
     build_header(services, page)
-    gr.HTML(page_head("Compare two entries", LEAD))
+    gr.HTML(opening("/compare"))
     with gr.Row():
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
         first = gr.Dropdown([], label="Entry A", min_width=220)
@@ -97,8 +94,7 @@ class CompareHandlers(Handlers):
             markup = self._compared(benchmark, entries, a, b)
         except Exception:
             log.exception("a comparison could not be drawn")
-            sorry = message("bad", "The entries cannot be read now.", "Please reload the page in a moment.")
-            return gr.skip(), gr.skip(), gr.skip(), sorry, gr.skip()
+            return gr.skip(), gr.skip(), gr.skip(), unavailable("The entries"), gr.skip()
         choices = [(_named(entry), entry.submission_id) for entry in entries.values()]
         a, b = (wanted if wanted in entries else "" for wanted in (a, b))
         query = query_text({"benchmark": benchmark, "a": a or None, "b": b or None})

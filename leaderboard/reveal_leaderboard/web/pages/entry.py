@@ -21,7 +21,9 @@ from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS, versioned
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.api.visibility import is_own
-from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
+from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, part
+from reveal_leaderboard.web.pages.first_sentences import entry_opening, entry_title, opening
+from reveal_leaderboard.web.pages.handlers import Handlers, unavailable
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
 from reveal_leaderboard.web.result_images import badge
@@ -42,30 +44,33 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     build_header(services, page)
-    shown = gr.HTML(page_head("Entry"), elem_id="entry")
+    shown = gr.HTML(opening("/entry"), elem_id="entry")
+    page.load(EntryHandlers(services).show, None, shown, **PRIVATE)
 
-    def show(request: gr.Request) -> str:
-        asked = request.query_params
-        wanted, version = str(asked.get("id", ""))[:64], asked.get("version")
+
+class EntryHandlers(Handlers):
+    """Handlers of the page's events."""
+
+    def show(self, request: gr.Request) -> str:
+        """Return the entry that the address names."""
+        services, query = self.services, request.query_params
+        entry_id, version = str(query.get("id", ""))[:64], query.get("version")
         try:
-            submission = services.store.get(wanted)
+            submission = services.store.get(entry_id)
             actor = services.actor(request)
             scores = [] if submission is None else services.store.scores_of(submission.id)
             if submission is None:
-                return _unknown(wanted)
+                return _unknown(entry_id)
             if not may_see(submission, scores, actor):
-                gone = read_withdrawn(services.store, submission)
-                return _unknown(wanted) if gone is None else withdrawn_view(gone)
-            return _page(
-                services, submission, scores, None if version is None else str(version), actor, _server(request)
-            )
+                withdrawn = read_withdrawn(services.store, submission)
+                return _unknown(entry_id) if withdrawn is None else withdrawn_view(withdrawn)
+            version = None if version is None else str(version)
+            return _page(services, submission, scores, version, actor, _server(request))
         except UnknownBenchmarkError:
-            return _unknown(wanted)
+            return _unknown(entry_id)
         except Exception:
             log.exception("an entry could not be drawn")
-            return page_head("Entry") + message("bad", "The entry cannot be read now.", "Please reload in a moment.")
-
-    page.load(show, None, shown, **PRIVATE)
+            return opening("/entry") + unavailable("The entry")
 
 
 def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
@@ -106,7 +111,7 @@ def _page(
     synthetic = any(one.synthetic for one in services.catalogue.versions(submission.benchmark))
     human = None if synthetic else _human(submission.benchmark)
     result = _shared(services, submission, scores, wanted)
-    places = services.galleries.places(submission.benchmark, title_of(submission))
+    places = services.galleries.places(submission.benchmark, entry_title(submission))
     shared: dict[str, Any] = {"is_own": own, "human": human, "result": result, "server": server, "places": places}
     return entry_view(submission, scores, wanted, events, **shared)
 
@@ -149,7 +154,7 @@ def entry_view(
     server : address of the board, such as "https://board.example.org"
     places : of released cases, see :meth:`reveal_bench.viewer.serving.Galleries.places`
     """
-    parts = [opening(submission, version, result), _state(submission, is_own=is_own)]
+    parts = [entry_opening(submission, version, result), _state(submission, is_own=is_own)]
     public = [score for score in scores if score.part == "public"]
     score = next((s for s in public if s.version == version), None)
     if score is not None:
@@ -167,17 +172,6 @@ def entry_view(
     steps = [(STATES.get(status, status), at, why) for at, status, why in events]
     parts.append(draw(PAGE, "history", steps))
     return "".join(parts)
-
-
-def title_of(submission: Submission) -> str:
-    """What an entry is called: its model and its team."""
-    return f"{submission.model_name}, {submission.team}"
-
-
-def opening(submission: Submission, version: str | None, result: SharedResult | None) -> str:
-    """What the page says first: whose entry it is, and its place and figure where they may travel."""
-    head = page_head(title_of(submission), markup=draw(PAGE, "lead", submission, version or submission.version))
-    return head if result is None else head + draw(PAGE, "headline", result)
 
 
 def _state(submission: Submission, *, is_own: bool) -> str:

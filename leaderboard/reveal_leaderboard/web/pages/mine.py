@@ -7,7 +7,6 @@ stands nowhere else: not in a state, not in the list.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -31,13 +30,14 @@ from reveal_leaderboard.web.pages.drawing import (
     draw,
     message,
     note,
-    page_head,
     part,
     sign_in,
 )  # fmt: skip
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import Click, Handlers, attempt
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
-from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.services import Services
 
 NOTE = "A token lets a program act for you and one team, within its scopes, until it expires."
 
@@ -73,12 +73,16 @@ class TokenHandlers(Handlers):
         actor = self.services.actor(request)
         if actor is None or actor.via == "token":
             return message("bad", "No token was created.", "You are not signed in."), self._listed(actor)
-        team = _team(actor, team_id)
-        if team is None:
+        membership = _membership(actor, team_id)
+        if membership is None:
             return message("bad", "No token was created.", "Choose a team of yours above."), self._listed(actor)
         try:
             token, secret = self.services.accounts.issue_token(
-                actor.user, team, name=name or "", scopes=[str(scope) for scope in scopes], days=int(days or 0)
+                actor.user,
+                membership.team,
+                name=name or "",
+                scopes=[str(scope) for scope in scopes],
+                days=int(days or 0),
             )
         except TokenError as error:
             return message("bad", "No token was created.", str(error)), self._listed(actor)
@@ -87,10 +91,10 @@ class TokenHandlers(Handlers):
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
         """End a token; whose it is, is checked where it is written."""
         actor = self.services.actor(request)
-        data = event._data if isinstance(event._data, dict) else {}
-        if actor is None or data.get("act") != "revoke":
+        click = Click.of(event)
+        if actor is None or click.act != "revoke":
             return "", self._listed(actor)
-        done = self.services.accounts.revoke_token(str(data.get("id", ""))[:64], who=actor.name)
+        done = self.services.accounts.revoke_token(click.subject, who=actor.name)
         told = message("good", "The token is revoked.") if done else message("info", "There is no such valid token.")
         return told, self._listed(actor)
 
@@ -104,23 +108,17 @@ class TokenHandlers(Handlers):
         )
 
 
-def _team(actor: Actor, team_id: str | None) -> Team | None:
-    return next((m.team for m in actor.memberships if m.team.id == team_id), None)
-
-
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
 SIGN_IN = sign_in("/mine")
 NO_TEAM = message("info", "You belong to no team yet.", "Create one below, or ask an owner to invite you.")
-
-log = logging.getLogger(__name__)
 
 
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     handlers = MineHandlers(services)
     build_header(services, page)
-    gr.HTML(page_head("My submissions"))
+    gr.HTML(opening("/mine"))
     account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
     with gr.Row():
         team = gr.Dropdown([], label="Team", min_width=200)
@@ -178,33 +176,31 @@ class MineHandlers(Handlers):
         self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str
     ) -> tuple[str, str, str, str]:
         """A click on one of the page's own buttons."""
-        data = event._data if isinstance(event._data, dict) else {}
-        act, subject = str(data.get("act", "")), str(data.get("id", ""))[:64]
+        click = Click.of(event)
         actor = self.services.actor(request)
-        does: dict[str, Callable[[Actor, str], str]] = {
+        actions: dict[str, Callable[[Actor, str], str]] = {
             "withdraw": self._ask,
             "withdraw-now": self._withdraw,
             "choose": self._choose,
             "remove": lambda who, user_id: self._remove(who, team_id, user_id),
             "uninvite": lambda who, invitation_id: self._uninvite(who, team_id, invitation_id),
         }
-        told = self._told(actor, lambda who: does[act](who, subject) if act in does else "")
+        told = self._attempt(actor, lambda who: actions[click.act](who, click.subject) if click.act in actions else "")
         return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def answer(self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
         """A click on what an invitation offers: the actor's own is accepted or declined."""
-        data = event._data if isinstance(event._data, dict) else {}
-        act, invitation_id = str(data.get("act", "")), str(data.get("id", ""))[:64]
+        click = Click.of(event)
 
         def do(actor: Actor) -> str:
-            if act not in ("accept", "decline"):
+            if click.act not in ("accept", "decline"):
                 return ""
             with self.services.store.write() as connection:
-                team = getattr(invitations, act)(connection, invitation_id, actor.user)
-            done = "You belong to" if act == "accept" else "You declined to join"
+                team = getattr(invitations, click.act)(connection, click.subject, actor.user)
+            done = "You belong to" if click.act == "accept" else "You declined to join"
             return message("good", f"{done} {team.name}.")
 
-        told = self._told(self.services.actor(request), do)
+        told = self._attempt(self.services.actor(request), do)
         return told, *self._page(self.services.actor(request), team_id, benchmark)
 
     def invite(
@@ -226,7 +222,7 @@ class MineHandlers(Handlers):
             accepts = f"It stands on their page “My submissions” for {INVITATION_DAYS} days, to accept or decline."
             return message("good", f"{user.name} is invited to {team.name} as {role}.", accepts)
 
-        told = self._told(self.services.actor(request), do)
+        told = self._attempt(self.services.actor(request), do)
         return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def make_team(self, request: gr.Request, name: str | None, benchmark: str) -> tuple[Any, ...]:
@@ -238,22 +234,14 @@ class MineHandlers(Handlers):
             waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
             return message("good", f"The team {team.name} was created; you are its owner.", waits)
 
-        told = self._told(self.services.actor(request), do)
+        told = self._attempt(self.services.actor(request), do)
         return told, *self._page(self.services.actor(request), None, benchmark)
 
     # What the handlers do -------------------------------------------------------------------------------------------
 
-    def _told(self, actor: Actor | None, do: Callable[[Actor], str]) -> str:
-        """What `do` answers, or the reason why it was not done."""
-        if actor is None:
-            return SIGN_IN
-        try:
-            return do(actor)
-        except REFUSALS as error:
-            return message("bad", "Not done.", str(error))
-        except Exception:
-            log.exception("an action of the page of submissions failed")
-            return message("bad", "Not done.", "The error is on our side and is in the server’s log.")
+    def _attempt(self, actor: Actor | None, do: Callable[[Actor], str]) -> str:
+        """Return the answer of `do`, or the reason why it was not done."""
+        return SIGN_IN if actor is None else attempt(lambda: do(actor), REFUSALS)
 
     def _own(self, actor: Actor, submission_id: str) -> Submission:
         """A submission of a team for which the actor may submit."""

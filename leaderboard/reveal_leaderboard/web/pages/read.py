@@ -20,19 +20,20 @@ from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
-from reveal_leaderboard.web.pages.drawing import PRIVATE, message, page_head, sign_in
+from reveal_leaderboard.web.pages.drawing import PRIVATE, message, sign_in
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import OUR_ERROR, Handlers
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
-from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.services import Services
 
-LEAD = "Score each answer on its own, by the definitions of the scale. You do not see whose answer it is."
 SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
     "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
 )
 NOTHING_LEFT = message("good", "Nothing is left for you to read.", "Later answers will appear here.")
 NO_BOARD = message("info", "No board here is scored by readers.")
-FAULT = message("bad", "Not saved.", "The error is on our side and is in the server’s log.")
+FAULT = message("bad", "Not saved.", OUR_ERROR)
 # After an answer was saved the next one is read from its start: the heading of the task gets the focus.
 TO_THE_TASK = "() => setTimeout(() => document.getElementById('task')?.focus(), 150)"
 
@@ -43,7 +44,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     handlers = ReadHandlers(services)
     build_header(services, page)
-    gr.HTML(page_head("Read answers", LEAD))
+    gr.HTML(opening("/read"))
     names = services.read_boards
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
     told = gr.HTML("", elem_id="answer")

@@ -15,15 +15,17 @@ from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.api.visibility import is_own
 from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, message, page_head, sign_in
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import Handlers
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import FINAL, progress_view
-from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.services import Services
 
 PAGE = "submission.html"
 POLL_SECONDS = 1.0
-TITLE = "Your submission"
-LOADING = page_head(TITLE) + message("busy", "Reading the submission …")
-UNKNOWN = page_head(TITLE) + draw(PAGE, "unknown")
+OPENING = opening("/submission")
+LOADING = OPENING + message("busy", "Reading the submission …")
+UNKNOWN = OPENING + draw(PAGE, "unknown")
 
 
 def build(services: Services, page: gr.Blocks) -> None:
@@ -51,7 +53,7 @@ class SubmissionHandlers(Handlers):
         submission = self._own(asked, actor)
         if submission is None:
             way = sign_in(f"/submission?id={asked}" if asked else "/submit")
-            return (page_head(TITLE) + way if actor is None else UNKNOWN), gr.Timer(active=False)
+            return (OPENING + way if actor is None else UNKNOWN), gr.Timer(active=False)
         is_on = submission.status not in FINAL
         place = None if is_on else self._place(submission)
         waiting = self.services.queue.position(submission.id) if is_on else None

@@ -34,13 +34,14 @@ from reveal_leaderboard.web.pages.drawing import (
     link,
     message,
     note,
-    page_head,
     part,
     sign_in,
 )
+from reveal_leaderboard.web.pages.first_sentences import opening
+from reveal_leaderboard.web.pages.handlers import OUR_ERROR, Click, Handlers
 from reveal_leaderboard.web.pages.header import build_header
 from reveal_leaderboard.web.pages.submission_view import balance_view
-from reveal_leaderboard.web.services import Handlers, Services
+from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.submissions import NotAMemberError
 
 PAGE = "submit.html"
@@ -169,7 +170,6 @@ def lint_view(report: Lint) -> str:
     return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, statistics_in_words(report.statistics))
 
 
-LEAD = "A file is checked as soon as it is dropped, as often as you like; only a released score is charged. "
 FORMATS = (
     "JSON lines. Labels with probabilities may also be CSV, and places CSV, Parquet, CheXlocalize or COCO JSON. "
     "What the check finds appears here."
@@ -201,7 +201,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     names = services.names
     manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
     build_header(services, page)
-    gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
+    gr.HTML(opening("/submit", markup=manifest))
     with gr.Row(elem_id="submit"):
         with gr.Column(min_width=320):
             gr.HTML(part("1. The file"))
@@ -406,8 +406,7 @@ class SubmitHandlers(Handlers):
         self, request: gr.Request, event: gr.EventData, path: str | None, benchmark: str, *rest: Any
     ) -> tuple[Any, Any]:
         """What was answered to the question: send it, or not."""
-        data = event._data if isinstance(event._data, dict) else {}
-        if data.get("act") != "send":
+        if Click.of(event).act != "send":
             return "", gr.skip()
         organization = rest[2 + list(FIELDS).index("organization")]
         shown = self.send(request, path, benchmark, *rest)
@@ -449,4 +448,4 @@ class SubmitHandlers(Handlers):
 
 
 def _our_fault(what: str) -> str:
-    return message("bad", what, "The error is on our side and is in the server’s log. Please try again.")
+    return message("bad", what, f"{OUR_ERROR} Try again.")
