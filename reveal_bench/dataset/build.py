@@ -45,7 +45,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,6 +60,7 @@ from reveal_bench.dataset.holdout import (
     check_apart,
     check_name,
     patients_before,
+    patients_overwritten,
     shuffled_place,
 )
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
@@ -273,7 +274,8 @@ def build_folder(
         With every problem of every split, after all were read. What was finished is kept beside `out`, and the same
         call goes on from there.
     ValueError
-        If an argument breaks its rule.
+        If an argument breaks its rule, or a patient of folders that are overwritten would change sides without
+        `previous` being named.
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
@@ -292,6 +294,7 @@ def build_folder(
         for name, place in (("out", public), ("holdout", private)):
             if place is not None:
                 check_name(place.target, what=name, overwrite=overwrite)
+        division = replace(division, overwritten=patients_overwritten(out, holdout))
         is_divided = {split: private is not None and split == holdout_split for split in records}
         drop_unused(public.parts, {split for split in records if not is_divided[split]})
         asked = asks or benchmark.asks

@@ -93,6 +93,7 @@ class Division:
     best_of : draws, of which the best balanced is taken; the first is that of the seed alone
     is_given : the records come divided, as the splits "released" and "holdout"
     retire : who was private before may then be released
+    overwritten : patients that were private, and that were released, in the folders that are replaced
     """
 
     fraction: float
@@ -102,6 +103,7 @@ class Division:
     best_of: int = 1
     is_given: bool = False
     retire: bool = False
+    overwritten: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     def check(self, spools: Mapping[str, Spool]) -> None:
         """Refuse patients of whom none was in the earlier version, and given halves with one on the wrong side.
@@ -142,10 +144,36 @@ class Division:
         patients : of every row
         columns : what makes halves alike, of the same rows
         n_released : rows at the beginning that are not; of records that come divided
+
+        Raises
+        ------
+        ValueError
+            If a patient of the folders that are replaced would change sides.
         """
         if self.is_given:
             return best_draw([np.arange(len(patients)) >= n_released], columns)
-        return best_draw((self._drawn(patients, number) for number in range(1, self.best_of + 1)), columns)
+        draws = best_draw((self._drawn(patients, number) for number in range(1, self.best_of + 1)), columns)
+        self._check_overwritten(dict(zip(patients, draws.is_holdout.tolist(), strict=True)))
+        return draws
+
+    def _check_overwritten(self, is_private: Mapping[str, bool]) -> None:
+        private, released = self.overwritten
+        if not private or self.private_before:
+            return
+        remedy = "or remove the old folders to draw a new holdout"
+        if not is_private.keys() & (private | released):
+            rule = "must replace folders that have a patient in common with this build: use their key (`id_key`), "
+            raise ArgumentError("overwrite", rule + remedy, "no such patient", ("id_key",))
+        n_withdrawn = sum(is_private.get(patient, False) for patient in released)
+        n_unveiled = sum(not is_private.get(patient, True) for patient in private)
+        if n_withdrawn or n_unveiled:
+            rule = (
+                "must leave the patients of the old folders released or private: use their `seed`, or name them as "
+                f"`previous` and `previous_holdout`, {remedy}"
+            )
+            value = f"seed {self.seed}, with which {n_unveiled:,} private patients would be released and "
+            value += f"{n_withdrawn:,} released ones become private"
+            raise ArgumentError("overwrite", rule, value, ("seed", "previous", "previous_holdout"))
 
     def _drawn(self, patients: Sequence[str], number: int) -> BoolArray:
         private = divide_patients(
@@ -158,8 +186,8 @@ class Division:
         return np.array([patient in private for patient in patients])
 
 
-def patients_of(folder: Path) -> frozenset[str]:
-    """Patients with references in a dataset folder.
+def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[str]:
+    """Patients with references in a dataset folder, or in some of its splits.
 
     Raises
     ------
@@ -168,7 +196,7 @@ def patients_of(folder: Path) -> frozenset[str]:
     """
     import pyarrow.parquet as pq
 
-    splits = read_folder_info(folder).splits
+    splits = read_folder_info(folder).splits if splits is None else splits
     shards = [
         shard for kind in KINDS.values() for split in splits for shard in split_shards(folder, kind.config, split)
     ]
@@ -179,6 +207,16 @@ def patients_of(folder: Path) -> frozenset[str]:
         for shard in shards
         for patient in pq.read_table(shard, columns=["patient_id"])["patient_id"].to_pylist()
     )
+
+
+def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str], frozenset[str]]:
+    """Patients that are private, and that are released, in folders about to be replaced; none without a holdout."""
+    if holdout is None:
+        return frozenset(), frozenset()
+    try:
+        return patients_of(holdout, (HOLDOUT,)), patients_of(out, (RELEASED,))
+    except ValueError:
+        return frozenset(), frozenset()
 
 
 def patients_before(

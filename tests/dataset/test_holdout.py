@@ -64,6 +64,26 @@ def test_nobody_changes_sides_when_the_earlier_halves_are_given():
         divide_patients("ab", fraction=0.5, seed=0, released_before="ab")
 
 
+def test_overwriting_moves_no_patient(tmp_path, benchmark, record):
+    """Another seed, or another key of the ids, is refused over a holdout, unless the old halves are named."""
+    records = [record(i) for i in range(12)]
+    out, private = tmp_path / "out", tmp_path / "private"
+
+    def write(records, **options):
+        folders = {"out": out, "holdout": private, "overwrite": True}
+        build_folder({"test": records}, benchmark=benchmark, pixels="withhold", **folders, **options)
+        return {r.patient_id for r in read_localization(private, "holdout")}
+
+    first = write(records, seed=1)
+    with pytest.raises(ValueError, match=r"must leave the patients .* got seed 2, with which \d private"):
+        write(records, seed=2)
+    others = [replace(one, patient_id=f"other-{i}") for i, one in enumerate(records)]
+    with pytest.raises(ValueError, match=r"`overwrite` must replace folders that have a patient in common"):
+        write(others, seed=1)
+    assert write(records, seed=1, version="1.0.1") == first
+    assert write(records, seed=2, previous=out, previous_holdout=private) == first
+
+
 def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):
     records = [record(i) for i in range(12)]
     first = {"out": tmp_path / "1", "holdout": tmp_path / "1p"}

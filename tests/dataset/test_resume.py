@@ -265,7 +265,7 @@ def test_killed_at_the_renames(tmp_path, monkeypatch, n_renames, overwrite):
     pictures = write_pictures(tmp_path / "pictures", 6)
     build(pictures, tmp_path / "whole")
     if overwrite:
-        build(pictures, tmp_path / "out", seed=5)
+        build(pictures, tmp_path / "out", version="0.9.0")
     renamed = []
 
     def rename(path: Path, target: Path) -> Path:
@@ -292,7 +292,7 @@ def test_killed_at_the_renames(tmp_path, monkeypatch, n_renames, overwrite):
 
 def test_a_failed_rename_puts_everything_back(tmp_path, monkeypatch):
     pictures = write_pictures(tmp_path / "pictures", 6)
-    build(pictures, tmp_path / "out", seed=5)
+    build(pictures, tmp_path / "out", version="0.9.0")
     before = {name: tree(tmp_path / name) for name in ("out", "out-private")}
     original = Path.rename
 
@@ -310,7 +310,7 @@ def test_a_failed_rename_puts_everything_back(tmp_path, monkeypatch):
 def test_killed_while_clearing_up_the_finished_folders_stand(tmp_path, monkeypatch):
     """What a later build may not delete: complete folders whose parts were still being removed."""
     pictures = write_pictures(tmp_path / "pictures", 6)
-    build(pictures, tmp_path / "out", seed=5)
+    build(pictures, tmp_path / "out", version="0.9.0")
     original = shutil.rmtree
 
     def killed(path: Path, **options: object) -> None:
