@@ -48,7 +48,7 @@ class Source:
     holdout_split : str
         Split that a holdout is taken from.
     options : tuple of str
-        Keyword arguments of its `read`, see :class:`reveal_bench.sources.source.Builder`.
+        Keyword arguments of its `read`, see :class:`reveal_bench.sources.source.SourceModule`.
     styles : dict from a style of ``reveal-bench phantom`` to "module:function" of :mod:`reveal_bench.phantom`
     """
 

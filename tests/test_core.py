@@ -32,10 +32,10 @@ from reveal_bench.evaluation.baselines import chance_baseline
 from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.evaluation.score import lint_file, score_file
 from reveal_bench.kinds import KINDS
-from reveal_bench.sources import detect_builder
+from reveal_bench.sources import detect_source
 
 root, work = map(Path, sys.argv[1:])
-source = detect_builder(root)
+source = detect_source(root)
 records = source.read(root, pixels="withhold")
 out, vault = work / "data", work / "vault"
 benchmark = BENCHMARKS[source.benchmark]

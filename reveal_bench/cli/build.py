@@ -19,13 +19,13 @@ from reveal_bench.cli.output import Seed
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
-    from reveal_bench.sources import Builder, Problem, Reading
+    from reveal_bench.sources import Problem, SourceData, SourceModule
     from reveal_bench.sources.source import Records
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
 SourceName = Annotated[
     str | None,
-    typer.Option(help="Builder to use, found from the files by default: a style of `phantom` or its source."),
+    typer.Option(help="Source of the download, found from the files by default: a style of `phantom` or its source."),
 ]
 Mapping = Annotated[Path | None, typer.Option(help="YAML file that says what each column means.", exists=True)]
 Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
@@ -111,11 +111,11 @@ def inspect(
     include_secondary: Secondary = None,
     workers: Workers = None,
 ) -> None:
-    """Show what a download holds, which builder fits, and what does not match."""
-    builder = _builder(root, source, mapping)
+    """Show what a download holds, which source fits, and what does not match."""
+    module = _source_module(root, source, mapping)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
-    found = builder.inspect(root, **_options(builder, **given, workers=cores(workers)))
-    typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
+    found = module.inspect(root, **_options(module, **given, workers=cores(workers)))
+    typer.echo(f"{root}: {found.source}" + (" (synthetic)" if found.synthetic else ""))
     width = max((len(name) for name in (*found.files, *found.counts)), default=0)
     for role, path in found.files.items():
         typer.echo(f"  {role:<{width}}  {path}")
@@ -207,14 +207,14 @@ def build(
     from reveal_bench.sources import BuildError
 
     root, pictures = seen_by(engine, root), None if pictures is None else seen_by(engine, pictures)
-    builder = _builder(root, source, mapping)
-    of_task(BENCHMARKS[builder.benchmark], task)  # before all is read
+    module = _source_module(root, source, mapping)
+    of_task(BENCHMARKS[module.benchmark], task)  # before all is read
     if card is not None:
-        own = with_card(BENCHMARKS[builder.benchmark], card)
+        own = with_card(BENCHMARKS[module.benchmark], card)
         render_citation(own, version=version, synthetic=False)
         describe_origin(own, synthetic=False)
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
-    options = _options(builder, **given, workers=cores(workers))
+    options = _options(module, **given, workers=cores(workers))
     _check_private("--log", log, out, holdout)
     _check_private("--id-table", id_table, out, holdout)
     is_new = id_table is None or not (id_table.exists() or id_table in (log, id_key))
@@ -225,22 +225,24 @@ def build(
             raise ValueError(f"--log must not be the file of --id-key, got {log}")
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
     if id_key is not None:
-        if "id_key" not in builder.options:
-            raise ValueError(f"--id-key is not for {builder.name}: its ids are public already")
+        if "id_key" not in module.options:
+            raise ValueError(f"--id-key is not for {module.name}: its ids are public already")
         options["id_key"] = _read_key(id_key, out)
     build_log = BuildLog()
-    reading = None
+    source_data = None
     try:
-        reading = builder.read(root, pixels=images, keep_going=keep_going, **options)
-        if id_table is not None and not reading.ids:
+        source_data = module.read(root, pixels=images, keep_going=keep_going, **options)
+        if id_table is not None and not source_data.ids:
             raise ValueError(
                 "--id-table is for datasets whose ids are made with --id-key; here they are public already"
             )
-        benchmark = of_task(reading.benchmark or BENCHMARKS[builder.benchmark], task)
+        benchmark = of_task(source_data.benchmark or BENCHMARKS[module.benchmark], task)
         benchmark = benchmark if card is None else with_card(benchmark, card)
-        reading.warnings += [reading.unfused] if fuse is None and reading.unfused else []
-        own_holdout = HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
-        splits, benchmark = (reading.splits, benchmark) if fuse is None else _fused(reading, benchmark, fuse, fuse_iou)
+        source_data.warnings += [source_data.unfused] if fuse is None and source_data.unfused else []
+        own_holdout = HOLDOUT if HOLDOUT in source_data.splits else module.holdout_split or "test"
+        splits, benchmark = (
+            (source_data.splits, benchmark) if fuse is None else _fused(source_data, benchmark, fuse, fuse_iou)
+        )
         with (
             tasks_of(
                 engine, storage, executor, "build", target=out, workers=cores(workers), task_size=task_size
@@ -262,23 +264,23 @@ def build(
                 previous=previous,
                 previous_holdout=previous_holdout,
                 seed=seed,
-                synthetic=reading.synthetic,
+                synthetic=source_data.synthetic,
                 overwrite=overwrite,
                 keep_going=keep_going,
                 workers=cores(workers),
-                extras=reading.extras,
+                extras=source_data.extras,
                 log=build_log,
                 progress=progress,
                 engine=None if tasks is None else TaskBuild(tasks),
             )
     except BuildError as error:
-        _write_log(log, error.problems, reading)
-        terminal.warn(error.warnings if reading is None else reading.warnings)
+        _write_log(log, error.problems, source_data)
+        terminal.warn(error.warnings if source_data is None else source_data.warnings)
         raise BuildError(error.problems, hint=KEEP_GOING) from None
-    _write_log(log, build_log.left_out, reading)
+    _write_log(log, build_log.left_out, source_data)
     if id_table is not None:
-        _write_ids(id_table, reading)
-    _tell(reading, build_log)
+        _write_ids(id_table, source_data)
+    _tell(source_data, build_log)
     for split, facts in info.splits.items():
         place = f"references only in {holdout}" if facts["references"] == "private" else "public"
         sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
@@ -290,7 +292,7 @@ def build(
     typer.echo(f"wrote {out}{load}")
 
 
-def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
+def _fused(source_data: SourceData, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
     """Every split with readers' boxes fused, and the benchmark whose card says so."""
     from reveal_bench.kinds import KINDS
     from reveal_bench.sources.source import Records
@@ -301,20 +303,20 @@ def _fused(reading: Reading, benchmark: Benchmark, how: str, iou: float) -> tupl
     def made(records: Any) -> Records:
         return Records(lambda: kind.data.fused(records, how, iou)[0], len(records))
 
-    return {split: made(records) for split, records in reading.splits.items()}, replace(benchmark, note=note)
+    return {split: made(records) for split, records in source_data.splits.items()}, replace(benchmark, note=note)
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
 
 
-def _builder(root: Path, source: str | None, mapping: Path | None) -> Builder:
-    from reveal_bench.sources import BUILDERS, detect_builder
+def _source_module(root: Path, source: str | None, mapping: Path | None) -> SourceModule:
+    from reveal_bench.sources import SOURCE_MODULES, detect_source
 
     if source is None:
-        return detect_builder(root, mapping)
-    if source not in BUILDERS:
-        raise ValueError(f"`--source` must be one of {', '.join(BUILDERS)}, got {source!r}")
-    return BUILDERS[source]
+        return detect_source(root, mapping)
+    if source not in SOURCE_MODULES:
+        raise ValueError(f"`--source` must be one of {', '.join(SOURCE_MODULES)}, got {source!r}")
+    return SOURCE_MODULES[source]
 
 
 def cores(workers: int | None) -> int:
@@ -331,18 +333,18 @@ def _check_private(option: str, path: Path | None, out: Path, holdout: Path | No
             raise ValueError(f"{option} must not lie in {folder}, got {path}")
 
 
-def _options(builder: Builder, **given: Any) -> dict[str, Any]:
-    """Those of the given options that the builder takes.
+def _options(module: SourceModule, **given: Any) -> dict[str, Any]:
+    """Return the given options that the source takes.
 
     Raises
     ------
     ValueError
-        If an option was given that means nothing to the builder.
+        If an option was given that means nothing to the source.
     """
     for name, value in given.items():
-        if value is not None and name not in builder.options and name != "workers":
-            raise ValueError(f"--{name.replace('_', '-')} is not an option of the source {builder.name}")
-    return {name: value for name, value in given.items() if value is not None and name in builder.options}
+        if value is not None and name not in module.options and name != "workers":
+            raise ValueError(f"--{name.replace('_', '-')} is not an option of the source {module.name}")
+    return {name: value for name, value in given.items() if value is not None and name in module.options}
 
 
 def _read_key(path: Path, out: Path) -> bytes:
@@ -363,28 +365,28 @@ def _asks(text: str | None) -> Any:
     return text
 
 
-def _tell(reading: Reading, build_log: Any) -> None:
+def _tell(source_data: SourceData, build_log: Any) -> None:
     if build_log.resumed:
         typer.echo(f"{build_log.resumed:,} records were finished by an earlier run", err=True)
-    aside = [f"set aside: {file}: {reason}" for file, reason in reading.set_aside]
+    aside = [f"set aside: {file}: {reason}" for file, reason in source_data.set_aside]
     if len(aside) > SHOWN:
         aside[SHOWN:] = [f"set aside: {len(aside) - SHOWN:,} more files (--log lists all of them)"]
-    terminal.warn([*reading.warnings, *aside, *(f"left out: {problem}" for problem in build_log.left_out)])
+    terminal.warn([*source_data.warnings, *aside, *(f"left out: {problem}" for problem in build_log.left_out)])
 
 
-def _write_log(path: Path | None, problems: Iterable[Problem], reading: Reading | None) -> None:
+def _write_log(path: Path | None, problems: Iterable[Problem], source_data: SourceData | None) -> None:
     if path is None:
         return
     entries = [{"what": "problem", **asdict(problem)} for problem in problems]
-    if reading is not None:
-        entries += [{"what": "set aside", "file": file, "rule": reason} for file, reason in reading.set_aside]
-        entries += [{"what": "warning", "rule": warning} for warning in reading.warnings]
+    if source_data is not None:
+        entries += [{"what": "set aside", "file": file, "rule": reason} for file, reason in source_data.set_aside]
+        entries += [{"what": "warning", "rule": warning} for warning in source_data.warnings]
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
 
-def _write_ids(path: Path, reading: Reading) -> None:
+def _write_ids(path: Path, source_data: SourceData) -> None:
     """What was made of which identifier of the download."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "own_id", "id"])
-        table.writerows([kind, own, made] for (kind, own), made in sorted(reading.ids.items()))
+        table.writerows([kind, own, made] for (kind, own), made in sorted(source_data.ids.items()))

@@ -23,7 +23,7 @@ from reveal_bench.cli.output import AsJson, Folder
 from reveal_bench.words import count_text
 
 if TYPE_CHECKING:
-    from reveal_bench.dataset.hub import Publication, Published
+    from reveal_bench.dataset.hub import Publication, PublishResult
     from reveal_bench.sources import Problem
 
 LINES_SHOWN = 50
@@ -220,7 +220,7 @@ def _ask(yes: bool) -> None:
     typer.confirm("Publish?", abort=True)
 
 
-def _send(publication: Publication, token: str | None, message: str | None) -> Published:
+def _send(publication: Publication, token: str | None, message: str | None) -> PublishResult:
     from reveal_bench.dataset import hub
 
     with terminal.progress("uploading") as progress:

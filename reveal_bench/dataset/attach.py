@@ -35,7 +35,7 @@ from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.preview import PREVIEW
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.dataset.validate_rows import is_name_of
-from reveal_bench.kinds.images import Developed, PictureFile
+from reveal_bench.kinds.images import PictureFile, PublishedPicture
 from reveal_bench.kinds.rows import Row, of_any_length
 from reveal_bench.sources.pictures import GREY_OF_16_BITS, develop
 from reveal_bench.sources.source import BuildError, Problem
@@ -119,7 +119,7 @@ def _checked(file: PictureFile, facts: Row) -> Found | Problem:
     return _of_size(file, facts, made, is_verified=source is not None or pixels is not None)
 
 
-def _of_size(file: PictureFile, facts: Row, made: Developed, *, is_verified: bool) -> Found | Problem:
+def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verified: bool) -> Found | Problem:
     height, width = made.size
     if facts["width"] is not None and (width, height) != (facts["width"], facts["height"]):
         rule = f"must be {facts['width']} x {facts['height']} pixels"

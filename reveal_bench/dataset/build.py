@@ -181,7 +181,7 @@ _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keep
 Progress = Callable[[str, int, int | None, int], None]
 
 
-class Engine(Protocol):
+class BuildEngine(Protocol):
     """Who makes rows and writes shards: this machine (:class:`Spool`, :class:`ShardWriter`), or others in their place.
 
     Rows that leave a spool need not hold the bytes of their pictures, if the writer knows where to find them.
@@ -238,7 +238,7 @@ def build_folder(
     log: BuildLog | None = None,
     max_shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
-    engine: Engine | None = None,
+    engine: BuildEngine | None = None,
 ) -> FolderInfo:
     """Write a dataset folder, and the private folder of its holdout if one is asked for.
 
@@ -437,7 +437,7 @@ class _Intake:
                 record = next(stream)
             except StopIteration:
                 return
-            except BuildError as error:  # a builder's own, at the end of its records
+            except BuildError as error:  # the source's own, at the end of its records
                 self.problems.extend(error.problems)
                 return
             problem = self._problem(record, split)

@@ -26,7 +26,7 @@ TAG_PX = 17
 
 
 @dataclass
-class Drawing:
+class FindingDrawing:
     """What one reader (or several of one kind) drew for one finding, in pixels of the full picture.
 
     Attributes
@@ -56,7 +56,7 @@ class Drawing:
 
 
 def draw_layer(
-    drawings: Sequence[Drawing], size: tuple[int, int], full: tuple[int, int], *, fill: int = FILL_ALPHA
+    drawings: Sequence[FindingDrawing], size: tuple[int, int], full: tuple[int, int], *, fill: int = FILL_ALPHA
 ) -> PILImage.Image:
     """Transparent RGBA picture of `size` (width, height) with the drawings of a radiograph of size `full`.
 
@@ -76,7 +76,7 @@ def draw_layer(
 
 
 def _drawn(
-    canvas: PILImage.Image, drawing: Drawing, size: tuple[int, int], full: tuple[int, int], fill: int
+    canvas: PILImage.Image, drawing: FindingDrawing, size: tuple[int, int], full: tuple[int, int], fill: int
 ) -> PILImage.Image:
     from PIL import Image, ImageColor, ImageDraw
 
@@ -118,7 +118,9 @@ def _outline(mask: BoolMask, fill: int) -> PILImage.Image:
     return Image.fromarray(alpha.astype(np.uint8))
 
 
-def _tag(canvas: PILImage.Image, drawing: Drawing, tags: list[tuple[float, float]], full: tuple[int, int]) -> None:
+def _tag(
+    canvas: PILImage.Image, drawing: FindingDrawing, tags: list[tuple[float, float]], full: tuple[int, int]
+) -> None:
     """The finding's number inside its mask or box, or beside its point; beside the `tags` that are there already."""
     from PIL import ImageDraw, ImageFont
 
@@ -138,7 +140,7 @@ def _tag(canvas: PILImage.Image, drawing: Drawing, tags: list[tuple[float, float
     )  # fmt: skip
 
 
-def _tag_place(drawing: Drawing, size: tuple[int, int], full: tuple[int, int]) -> tuple[float, float]:
+def _tag_place(drawing: FindingDrawing, size: tuple[int, int], full: tuple[int, int]) -> tuple[float, float]:
     fx, fy = size[0] / full[0], size[1] / full[1]
     if drawing.rles:
         deepest = pack_masks(drawing.rles[:1]).deepest_xy([0])[0]

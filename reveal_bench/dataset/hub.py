@@ -38,7 +38,7 @@ __all__ = [
     "ParentMovedError",
     "Publication",
     "PublishRefusedError",
-    "Published",
+    "PublishResult",
     "check_holdout_token",
     "find_token",
     "hub_errors",
@@ -216,7 +216,7 @@ GROUP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishResult:
     """What was published, and where.
 
     Attributes
@@ -255,7 +255,7 @@ def publish(
     parent: str | None = None,
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
-) -> Published:
+) -> PublishResult:
     """Check a public dataset folder and publish it.
 
     Parameters
@@ -308,7 +308,7 @@ def publish_holdout(
     parent: str | None = None,
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
-) -> Published:
+) -> PublishResult:
     """Check the private folder of a holdout and publish it to a private repository, which is made if missing.
 
     Parameters
@@ -378,7 +378,7 @@ def send(
     parent: str | None = None,
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
-) -> Published:
+) -> PublishResult:
     """Publish what :func:`prepare` or :func:`prepare_holdout` checked; stages 2 to 5 of the module's list.
 
     Raises
@@ -423,8 +423,8 @@ def send(
 
 def _published(
     repository: Repository, publication: Publication, commit: str, *, n_uploaded: int = 0, n_removed: int = 0
-) -> Published:
-    return Published(
+) -> PublishResult:
+    return PublishResult(
         repo_id=publication.repo_id,
         commit=commit,
         tag=publication.tag,

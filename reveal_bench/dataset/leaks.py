@@ -39,7 +39,7 @@ from reveal_bench.dataset.tables import (
     read_table,
     tables_of,
 )
-from reveal_bench.dataset.validate_rows import Pictures
+from reveal_bench.dataset.validate_rows import PictureChecks
 from reveal_bench.kinds.rows import Row
 from reveal_bench.masks import empty_rle
 from reveal_bench.sources.source import Problem
@@ -170,7 +170,7 @@ class _Secrets:
         return {**self.files, **self.pixels, **self.masks, **texts}
 
 
-def find_leaks(folder: Path, holdout: Path | None, *, pictures: Pictures | None = None) -> list[Problem]:
+def find_leaks(folder: Path, holdout: Path | None, *, pictures: PictureChecks | None = None) -> list[Problem]:
     """Everything of the holdout's references found in the public folder.
 
     Parameters
@@ -218,7 +218,7 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
                 secrets.add_extra(row, row[key])
 
 
-def _picture_leaks(pictures: Pictures, secrets: _Secrets) -> Iterator[Problem]:
+def _picture_leaks(pictures: PictureChecks, secrets: _Secrets) -> Iterator[Problem]:
     """Pictures of the holdout among those that were decoded: by their pixels, and by their file's bytes."""
     for what, places, known in (("pixels", pictures.places, secrets.pixels), ("file", pictures.files, secrets.files)):
         for digest, (_, image_id, file) in places.items():

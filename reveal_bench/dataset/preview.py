@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reveal_bench.arguments import Problem
-from reveal_bench.dataset.drawings import Drawing, draw_layer
+from reveal_bench.dataset.drawings import FindingDrawing, draw_layer
 from reveal_bench.kinds.cases import REFERENCE, Case
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.kind import AnyKind
@@ -139,7 +139,7 @@ def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> 
         return
 
 
-def _reference_text(case: Case, is_prior: bool, drawings: Sequence[Drawing]) -> str:
+def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawing]) -> str:
     """The numbers of the picture with their findings, and what else the reference says, a line each."""
     lines = ["Earlier image"] if is_prior else []
     lines += [f"{drawing.number} {drawing.finding}" for drawing in drawings]
@@ -147,12 +147,12 @@ def _reference_text(case: Case, is_prior: bool, drawings: Sequence[Drawing]) -> 
     return "\n".join(lines) or "no reference drawn"
 
 
-def _drawings(case: Case, number: int) -> list[Drawing]:
+def _drawings(case: Case, number: int) -> list[FindingDrawing]:
     """The reference on one image of a case: one drawing per finding."""
-    drawings: dict[str, Drawing] = {}
+    drawings: dict[str, FindingDrawing] = {}
     for mark in case.marks.get(REFERENCE, ()):
         if mark.film == number:
-            new = Drawing(len(drawings) + 1, mark.group, REFERENCE, is_reference=True)
+            new = FindingDrawing(len(drawings) + 1, mark.group, REFERENCE, is_reference=True)
             drawing = drawings.setdefault(mark.group, new)
             drawing.rles += mark.masks
             drawing.boxes += mark.boxes
@@ -160,7 +160,7 @@ def _drawings(case: Case, number: int) -> list[Drawing]:
     return list(drawings.values())
 
 
-def _drawn(data: bytes, full: tuple[int, int], drawings: list[Drawing]) -> bytes:
+def _drawn(data: bytes, full: tuple[int, int], drawings: list[FindingDrawing]) -> bytes:
     """A radiograph of size `full` (width, height) as a small JPEG without metadata, with outlines on it."""
     from PIL import Image
 

@@ -35,7 +35,7 @@ from reveal_bench.dicom import PIPELINE
 from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_rows
-from reveal_bench.kinds.images import Developed
+from reveal_bench.kinds.images import PublishedPicture
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.rows import Row, length_faults
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
@@ -50,7 +50,7 @@ IN_FLIGHT = 3
 
 
 @dataclass(frozen=True)
-class Made:
+class RowResult:
     """What became of one record: a row with the rows of its side table, or a problem."""
 
     digest: str
@@ -62,7 +62,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class BuildOf:
+class BuildContext:
     """What every record of a build has in common."""
 
     benchmark: Benchmark
@@ -99,10 +99,10 @@ class RowPool:
 
     def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
         self.workers = workers
-        self.build = BuildOf(benchmark, asks, embed)
+        self.build = BuildContext(benchmark, asks, embed)
         self._threads: ThreadPoolExecutor | None = None
-        self._started: list[Worker] = []
-        self._idle: list[Worker] = []
+        self._started: list[WorkerProcess] = []
+        self._idle: list[WorkerProcess] = []
         self._ended = False
 
     def __enter__(self) -> RowPool:
@@ -122,13 +122,13 @@ class RowPool:
         """See :func:`record_digest`."""
         return record_digest(record, self.build)
 
-    def make(self, records: Iterable[Record]) -> Iterator[Made]:
+    def make(self, records: Iterable[Record]) -> Iterator[RowResult]:
         """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
         if self._threads is None:
             for record in records:
                 yield _make(record, self.build)
             return
-        pending: deque[Future[Made]] = deque()
+        pending: deque[Future[RowResult]] = deque()
         for record in records:
             pending.append(self._threads.submit(self._make_in_a_worker, record))
             if len(pending) >= IN_FLIGHT * self.workers:
@@ -136,7 +136,7 @@ class RowPool:
         while pending:
             yield pending.popleft().result()
 
-    def _make_in_a_worker(self, record: Record) -> Made:
+    def _make_in_a_worker(self, record: Record) -> RowResult:
         """Ask a worker, and another one if that dies, which may have been killed from outside.
 
         If the second dies too, the record's file is what kills it.
@@ -149,9 +149,9 @@ class RowPool:
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = Worker(partial(_make, build=self.build))
+                worker = WorkerProcess(partial(_make, build=self.build))
                 self._started.append(worker)
-            made: Made | Exception | None = worker.ask(record)
+            made: RowResult | Exception | None = worker.ask(record)
             if made is not None:
                 self._idle.append(worker)
                 if isinstance(made, Exception):
@@ -161,10 +161,10 @@ class RowPool:
         shown = next((picture.shown for picture in kind.data.pictures(record) if picture is not None), kind.config)
         rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
         problem = Problem(shown, kind.data.key_of(record), "picture", rule, got)
-        return Made(self.digest(record), kind.data.key_of(record), problem=problem)
+        return RowResult(self.digest(record), kind.data.key_of(record), problem=problem)
 
 
-class Worker:
+class WorkerProcess:
     """A process that gives `answer` to one question at a time, asked by one thread at a time.
 
     It alone holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the middle of
@@ -209,7 +209,7 @@ def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
         return
 
 
-def record_digest(record: Record, build: BuildOf) -> str:
+def record_digest(record: Record, build: BuildContext) -> str:
     """A hash of everything a row depends on: the record, the state of its files, and what is built of it."""
     states = []
     for picture in build.kind.data.pictures(record):
@@ -224,16 +224,16 @@ def record_digest(record: Record, build: BuildOf) -> str:
     return hashlib.sha256(repr((record, states, pixels, build)).encode()).hexdigest()
 
 
-def _make(record: Record, build: BuildOf) -> Made:
+def _make(record: Record, build: BuildContext) -> RowResult:
     kind = build.kind
     digest, key = record_digest(record, build), kind.data.key_of(record)
-    developed: list[Developed | None] = []
+    developed: list[PublishedPicture | None] = []
     for picture in kind.data.pictures(record):
         try:
             found = None if picture is None else develop(picture)
         except ValueError as error:
             place = picture.shown if picture is not None else key
-            return Made(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
+            return RowResult(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
         developed.append(found if build.embed or found is None else found.withheld())
     if not build.embed:
         record = kind.data.without_image_bytes(record)
@@ -241,10 +241,10 @@ def _make(record: Record, build: BuildOf) -> Made:
         row = kind.table.row(record, build.benchmark, developed)
         side_rows = kind.table.side_rows(record, build.benchmark)
     except ValueError as error:
-        return Made(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
+        return RowResult(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
     for fault in length_faults(row):
-        return Made(digest, key, problem=Problem(kind.config, key, *fault))
-    return Made(digest, key, kind.questions.asked(record, build.benchmark, build.asks), row, side_rows)
+        return RowResult(digest, key, problem=Problem(kind.config, key, *fault))
+    return RowResult(digest, key, kind.questions.asked(record, build.benchmark, build.asks), row, side_rows)
 
 
 PART_RECORDS = 32
@@ -272,10 +272,10 @@ class Spool:
         self.n_resumed = 0
         folder.mkdir(parents=True, exist_ok=True)
 
-    def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[Made | None]:
+    def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
         """Make what is not there yet; yields after each record: what was made, or None if it was there."""
         stream: Iterator[Record] = iter(records)
-        batch: list[Made] = []
+        batch: list[RowResult] = []
         n_parts = 0
         while (part := self._read(n_parts)) is not None:
             upcoming = list(islice(stream, len(part)))
@@ -340,7 +340,7 @@ class Spool:
             if not path.name[:6].isdigit() or int(path.name[:6]) >= number:
                 path.unlink()
 
-    def write(self, number: int, batch: Sequence[Made]) -> None:
+    def write(self, number: int, batch: Sequence[RowResult]) -> None:
         """Write a part."""
         good = [made for made in batch if made.row is not None]
         self.problems += [made.problem for made in batch if made.problem is not None]

@@ -46,7 +46,7 @@ from reveal_bench.dataset.validate_card import (
 )
 from reveal_bench.dataset.validate_rows import (
     DrawnMasks,
-    Pictures,
+    PictureChecks,
     id_faults,
     quantity_faults,
     value_faults,
@@ -285,7 +285,7 @@ class _Check:
     warnings: list[Problem]
     progress: Progress | None
     reader: Reader
-    pictures: Pictures = field(default_factory=Pictures)
+    pictures: PictureChecks = field(default_factory=PictureChecks)
     home: dict[tuple[str, str], str] = field(default_factory=dict)
     told: set[tuple[str, str, str]] = field(default_factory=set)
     keys: dict[str, set[str]] = field(default_factory=dict)

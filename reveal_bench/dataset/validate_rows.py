@@ -153,7 +153,7 @@ def look_at_picture(picture: Row) -> SeenPicture:
 
 
 @dataclass
-class Pictures:
+class PictureChecks:
     """Checks pictures as their rows go by, and remembers them by their pixels.
 
     Attributes

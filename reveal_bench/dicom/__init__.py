@@ -20,13 +20,13 @@ from reveal_bench.lazy import getter
 if TYPE_CHECKING:
     from reveal_bench.dicom.files import DicomError, DicomFile
     from reveal_bench.dicom.header import Header, read_header
-    from reveal_bench.dicom.pixels import PIPELINE, Developed, develop_dicom
+    from reveal_bench.dicom.pixels import PIPELINE, DicomPng, develop_dicom
     from reveal_bench.dicom.scan import Scan, deid_warnings, find_duplicates, scan_tree, set_aside
     from reveal_bench.dicom.write import write_dicom
 
 __all__ = [
     "PIPELINE",
-    "Developed",
+    "DicomPng",
     "DicomError",
     "DicomFile",
     "Header",
@@ -42,7 +42,7 @@ __all__ = [
 
 _HOME = {
     "PIPELINE": "pixels",
-    "Developed": "pixels",
+    "DicomPng": "pixels",
     "DicomError": "files",
     "DicomFile": "files",
     "Header": "header",

@@ -3,8 +3,8 @@
 Where preamble and meta header are missing the data set is read as it stands: explicit VR if its first element shows
 one, else Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
 
-:class:`Facts` reads single values tolerantly: a value of the wrong kind is not a value, and nothing ever raises. Text
-is decoded from the raw bytes, so pydicom's conversions (which stop at a decimal string of letters) play no part.
+:class:`HeaderValues` reads single values tolerantly: a value of the wrong kind is not a value, and nothing ever raises.
+Text is decoded from the raw bytes, so pydicom's conversions (which stop at a decimal string of letters) play no part.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ _TEXT_VRS = {
 }  # fmt: skip
 
 
-class Facts:
+class HeaderValues:
     """The values of `dataset`, by keyword."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -207,7 +207,7 @@ class Facts:
     def items(self, sequence: str, keyword: str) -> list[str]:
         """The value of `keyword` in every item of a sequence that has one."""
         try:
-            found = [Facts(item).text(keyword) for item in self._dataset.get(sequence) or ()]
+            found = [HeaderValues(item).text(keyword) for item in self._dataset.get(sequence) or ()]
         except Exception:  # a damaged sequence, or one that is none
             return []
         return [text for text in found if text]

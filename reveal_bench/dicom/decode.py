@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.dicom.dataset import Facts
+from reveal_bench.dicom.dataset import HeaderValues
 from reveal_bench.dicom.files import DicomError
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def frame_size(dataset: Dataset) -> tuple[int, int]:
     DicomError
         If the header says that it is none, or that it is too large.
     """
-    facts = Facts(dataset)
+    facts = HeaderValues(dataset)
     photometric, samples = facts.word("PhotometricInterpretation"), facts.integer("SamplesPerPixel")
     frames = facts.integer("NumberOfFrames")
     rows, columns, allocated = (facts.integer(key) for key in ("Rows", "Columns", "BitsAllocated"))
@@ -341,7 +341,7 @@ def frame_size(dataset: Dataset) -> tuple[int, int]:
 
 
 def _allocated(dataset: Dataset) -> int:
-    return Facts(dataset).integer("BitsAllocated") or 0  # frame_size has refused all but 8 and 16
+    return HeaderValues(dataset).integer("BitsAllocated") or 0  # frame_size has refused all but 8 and 16
 
 
 def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:

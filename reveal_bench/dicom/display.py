@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.dicom.dataset import Facts
+from reveal_bench.dicom.dataset import HeaderValues
 from reveal_bench.dicom.files import DicomError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Display:
+class DisplaySettings:
     """How stored values are shown.
 
     Without `voi` the full range of the stored bits (after `modality`) spans black to white: not the range of the
@@ -93,12 +93,12 @@ class Display:
         return float(low), float(high)
 
 
-def grey_table(display: Display, *, container_bits: int) -> npt.NDArray[np.uint8]:
+def grey_table(display: DisplaySettings, *, container_bits: int) -> npt.NDArray[np.uint8]:
     """Grey level of every bit pattern of a pixel.
 
     Parameters
     ----------
-    display : Display
+    display : DisplaySettings
     container_bits : int
         BitsAllocated: 8 or 16.
 
@@ -109,7 +109,7 @@ def grey_table(display: Display, *, container_bits: int) -> npt.NDArray[np.uint8
 
     Examples
     --------
-    >>> grey_table(Display(8, is_signed=False, voi=Window(128, 256)), container_bits=8)[[0, 100, 255]].tolist()
+    >>> grey_table(DisplaySettings(8, is_signed=False, voi=Window(128, 256)), container_bits=8)[[0, 100, 255]].tolist()
     [0, 100, 255]
     """
     low, high = display.modality_range
@@ -125,7 +125,7 @@ def grey_table(display: Display, *, container_bits: int) -> npt.NDArray[np.uint8
     return np.rint(shown * 255).astype(np.uint8)
 
 
-def _stored_values(display: Display, container_bits: int) -> Floats:
+def _stored_values(display: DisplaySettings, container_bits: int) -> Floats:
     """The value of each pattern: its low BitsStored bits, as two's complement if signed."""
     patterns = np.arange(1 << container_bits) & ((1 << display.bits_stored) - 1)
     if display.is_signed:
@@ -174,7 +174,7 @@ _FUNCTIONS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 class Plan:
     """`display`, its `steps` in words, and `warnings` about what the file says."""
 
-    display: Display
+    display: DisplaySettings
     steps: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -187,20 +187,20 @@ def plan_display(dataset: Dataset) -> Plan:
     DicomError
         If an element that decides on the display is missing or unusable.
     """
-    facts = Facts(dataset)
+    facts = HeaderValues(dataset)
     warnings: list[str] = []
     bits, is_signed = _bits(facts, warnings)
     modality, modality_step = _modality(dataset, facts, is_signed, warnings)
-    low, _ = Display(bits, is_signed, modality).modality_range
+    low, _ = DisplaySettings(bits, is_signed, modality).modality_range
     voi, voi_step = _voi(dataset, facts, low < 0, warnings)
     is_inverted = _is_inverted(facts, warnings)
     if facts.word("PresentationIntentType") == "FOR PROCESSING":
         warnings.append("FOR PROCESSING: raw detector values, not yet processed for display")
     steps = [modality_step, voi_step, *(["invert (MONOCHROME1)"] if is_inverted else []), "8 bit"]
-    return Plan(Display(bits, is_signed, modality, voi, is_inverted), tuple(steps), tuple(warnings))
+    return Plan(DisplaySettings(bits, is_signed, modality, voi, is_inverted), tuple(steps), tuple(warnings))
 
 
-def _bits(facts: Facts, warnings: list[str]) -> tuple[int, bool]:
+def _bits(facts: HeaderValues, warnings: list[str]) -> tuple[int, bool]:
     bits, high, sign = (facts.integer(key) for key in ("BitsStored", "HighBit", "PixelRepresentation"))
     if bits is None or not 1 <= bits <= 16:
         raise DicomError(f"BitsStored must lie in [1, 16], got {bits}")
@@ -216,7 +216,7 @@ def _bits(facts: Facts, warnings: list[str]) -> tuple[int, bool]:
     return bits, bool(sign)
 
 
-def _is_inverted(facts: Facts, warnings: list[str]) -> bool:
+def _is_inverted(facts: HeaderValues, warnings: list[str]) -> bool:
     photometric, shape = facts.word("PhotometricInterpretation"), facts.word("PresentationLUTShape")
     is_inverted = photometric == "MONOCHROME1"
     if shape is not None and (shape == "INVERSE") != is_inverted:
@@ -225,7 +225,9 @@ def _is_inverted(facts: Facts, warnings: list[str]) -> bool:
     return is_inverted
 
 
-def _modality(dataset: Dataset, facts: Facts, is_signed: bool, warnings: list[str]) -> tuple[Rescale | Lut | None, str]:
+def _modality(
+    dataset: Dataset, facts: HeaderValues, is_signed: bool, warnings: list[str]
+) -> tuple[Rescale | Lut | None, str]:
     tables = _items(dataset, "ModalityLUTSequence")
     if tables:
         return _lut(tables[0], "ModalityLUTSequence", is_signed), "modality lut"
@@ -240,7 +242,9 @@ def _modality(dataset: Dataset, facts: Facts, is_signed: bool, warnings: list[st
     return Rescale(slope, intercept), "modality slope/intercept"
 
 
-def _voi(dataset: Dataset, facts: Facts, is_signed: bool, warnings: list[str]) -> tuple[Window | Lut | None, str]:
+def _voi(
+    dataset: Dataset, facts: HeaderValues, is_signed: bool, warnings: list[str]
+) -> tuple[Window | Lut | None, str]:
     tables = _items(dataset, "VOILUTSequence")
     if tables:
         lut = _lut(tables[0], "VOILUTSequence", is_signed)
@@ -263,7 +267,7 @@ def _voi(dataset: Dataset, facts: Facts, is_signed: bool, warnings: list[str]) -
     return Window(center, width, function), f"voi window 1 of {len(facts.texts('WindowCenter'))} {function}"
 
 
-def _number(facts: Facts, keyword: str) -> float | None:
+def _number(facts: HeaderValues, keyword: str) -> float | None:
     """The first value; None if absent or empty."""
     texts = facts.texts(keyword)
     if not texts or not texts[0]:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reveal_bench.dicom.dataset import Facts, quiet_pydicom, read_dataset, transfer_syntax
+from reveal_bench.dicom.dataset import HeaderValues, quiet_pydicom, read_dataset, transfer_syntax
 from reveal_bench.dicom.files import DicomFile
 
 VIEWS = ("AP", "PA", "LATERAL", "UNKNOWN")
@@ -261,10 +261,10 @@ def read_header(file: Path | DicomFile) -> Header:
     """
     with quiet_pydicom(), DicomFile.of(file).open() as stream:
         dataset, has_pixels = read_dataset(stream, WHITELIST, pixels=False)
-        return _header(Facts(dataset), transfer_syntax(dataset), has_pixels)
+        return _header(HeaderValues(dataset), transfer_syntax(dataset), has_pixels)
 
 
-def _header(facts: Facts, syntax: str, has_pixels: bool) -> Header:
+def _header(facts: HeaderValues, syntax: str, has_pixels: bool) -> Header:
     spacing_mm, spacing_source = _spacing(facts)
     position = facts.text("ViewPosition")
     maker, model = (_device_text(facts.text(keyword)) for keyword in ("Manufacturer", "ManufacturerModelName"))
@@ -330,7 +330,7 @@ def _device_text(text: str | None) -> str | None:
     return text if is_fit else None
 
 
-def _spacing(facts: Facts) -> tuple[tuple[float, float] | None, str]:
+def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
     """PixelSpacing if both numbers are positive, else ImagerPixelSpacing, else nothing."""
     for keyword, source in (("PixelSpacing", "pixel_spacing"), ("ImagerPixelSpacing", "imager_pixel_spacing")):
         numbers = facts.numbers(keyword)
@@ -339,7 +339,7 @@ def _spacing(facts: Facts) -> tuple[tuple[float, float] | None, str]:
     return None, "none"
 
 
-def _exposure_mas(facts: Facts) -> float | None:
+def _exposure_mas(facts: HeaderValues) -> float | None:
     """Exposure is in whole mAs; ExposureInuAs refines it, or stands in for it, and is left aside if it contradicts."""
     whole, micro = facts.positive("Exposure"), facts.positive("ExposureInuAs")
     if micro is not None and (whole is None or abs(micro / 1000 - whole) <= 1):
@@ -347,13 +347,13 @@ def _exposure_mas(facts: Facts) -> float | None:
     return whole
 
 
-def _distance_mm(facts: Facts) -> float | None:
+def _distance_mm(facts: HeaderValues) -> float | None:
     distance = facts.positive("DistanceSourceToDetector")
     low, high = PLAUSIBLE_DISTANCE_MM
     return distance if distance is not None and low <= distance <= high else None
 
 
-def _exposure_key(facts: Facts) -> str | None:
+def _exposure_key(facts: HeaderValues) -> str | None:
     event = facts.text("IrradiationEventUID")
     if event:
         return event

@@ -26,7 +26,7 @@ PIPELINE = "dicom-v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Developed:
+class DicomPng:
     """A developed picture.
 
     Attributes
@@ -54,7 +54,7 @@ class Developed:
     warnings: tuple[str, ...] = ()
 
 
-def develop_dicom(file: Path | DicomFile) -> Developed:
+def develop_dicom(file: Path | DicomFile) -> DicomPng:
     """Develop a single-frame grey picture.
 
     Raises
@@ -81,7 +81,7 @@ def develop_dicom(file: Path | DicomFile) -> Developed:
         patterns, decoder = decoding.decode(dataset, transfer_syntax(dataset), size)
     levels = np.take(grey_table(plan.display, container_bits=8 * patterns.dtype.itemsize), patterns)
     data, encoder = encode_png(levels)
-    return Developed(
+    return DicomPng(
         data,
         size,
         hashlib.sha256(source).hexdigest(),

@@ -36,7 +36,7 @@ class PictureFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Developed:
+class PublishedPicture:
     """A picture as it is published.
 
     Attributes
@@ -55,7 +55,7 @@ class Developed:
     pixel_sha256: str
     pipeline: str
 
-    def withheld(self) -> Developed:
+    def withheld(self) -> PublishedPicture:
         """The same without its bytes; hashes and pipeline still tell how to make them again."""
         return replace(self, data=None)
 
@@ -106,7 +106,9 @@ def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
     )
 
 
-def developed_images(images: Sequence[StudyImage], developed: Sequence[Developed | None]) -> tuple[StudyImage, ...]:
+def developed_images(
+    images: Sequence[StudyImage], developed: Sequence[PublishedPicture | None]
+) -> tuple[StudyImage, ...]:
     """Images with what was found out when their pictures were read."""
     known = []
     for image, picture in zip(images, developed, strict=True):

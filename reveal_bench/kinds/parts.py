@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.arrays import Codec, Marks
     from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.images import PictureFile, PublishedPicture
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Curves, Disclosure, Rows
@@ -163,7 +163,7 @@ class Table(Protocol[RecordT_contra]):
         return {}
 
     @abstractmethod
-    def row(self, record: RecordT_contra, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+    def row(self, record: RecordT_contra, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]) -> Row:
         """Return the row of `record` with its developed images."""
 
     @abstractmethod

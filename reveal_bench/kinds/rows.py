@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyImage
+from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PublishedPicture, StudyImage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +126,7 @@ def of_any_length(feature: Any) -> Any:
     return List(of_any_length(feature.feature)) if isinstance(feature, List) else feature
 
 
-def image_cell(picture: Developed | None) -> Row | None:
+def image_cell(picture: PublishedPicture | None) -> Row | None:
     """A picture as the `Image` feature takes it, None where its pixels are withheld."""
     return None if picture is None or picture.data is None else {"bytes": picture.data, "path": picture.name}
 

@@ -4,7 +4,7 @@ The source's own layout is not public; ``layout="dicom"`` is a plain tree of DIC
 such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center. Everything is
 synthetic, and ``SYNTHETIC.txt`` says so. ::
 
-    labels.csv  mapping.yaml    what a builder reads: one row per study, and what its columns mean
+    labels.csv  mapping.yaml    what the source reads: one row per study, and what its columns mean
     images/...                  DICOM files; folder names say nothing about studies
     reports/<study uid>.txt     reports in prose; reports.csv has them with the true labels
     votes.csv                   three readers per study on the suggested labels

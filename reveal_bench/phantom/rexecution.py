@@ -175,7 +175,7 @@ class _Visit:
 
 
 @dataclass
-class _Tables:
+class _RexecutionTables:
     """The tables of the tree and the rows of the task file, while they grow."""
 
     metadata: list[dict[str, Any]] = field(default_factory=list)
@@ -216,7 +216,7 @@ def write_rexecution(
     inner = TREE_OF_WGET if traps else TREE
     out = start_folder(out, NOTICE, inner)
     tree = out / inner
-    tables = _Tables()
+    tables = _RexecutionTables()
     for j, films_of_study in zip(range(n_tasks), _studies(seed), strict=False):
         _write_task(tree, tables, j, films_of_study, seed, long_side, traps=traps)
         if progress is not None:
@@ -239,7 +239,7 @@ def _studies(seed: int) -> Iterator[list[Film]]:
 
 
 def _write_task(
-    tree: Path, tables: _Tables, j: int, shots: list[Film], seed: int, long_side: int, *, traps: bool
+    tree: Path, tables: _RexecutionTables, j: int, shots: list[Film], seed: int, long_side: int, *, traps: bool
 ) -> None:
     rng = np.random.default_rng([seed, 2, j])
     category, temporal = _category(j, seed)
@@ -294,7 +294,7 @@ def _area_of(finding: str, visit: _Visit) -> float:
     return sum(area(contour) for contour in visit.drawn[0][1].contours.get(finding, ()))
 
 
-def _write_visit(tree: Path, tables: _Tables, visit: _Visit, long_side: int, *, traps: bool) -> None:
+def _write_visit(tree: Path, tables: _RexecutionTables, visit: _Visit, long_side: int, *, traps: bool) -> None:
     from PIL import Image, ImageOps
 
     for film, (anatomy, drawn), dicom_id in zip(visit.films, visit.drawn, visit.dicom_ids, strict=True):
@@ -404,7 +404,7 @@ def _boxes(topic: Topic, visit: _Visit, long_side: int) -> list[dict[str, Any]]:
     return boxes
 
 
-def _add_studies_without_pictures(tables: _Tables, n_tasks: int, seed: int, long_side: int) -> None:
+def _add_studies_without_pictures(tables: _RexecutionTables, n_tasks: int, seed: int, long_side: int) -> None:
     """Studies that the metadata knows and whose pictures nobody downloaded."""
     for j in range(n_tasks, n_tasks + max(3, n_tasks // 10)):
         visit = _visit([], [], j, 0, seed)
@@ -414,7 +414,7 @@ def _add_studies_without_pictures(tables: _Tables, n_tasks: int, seed: int, long
         tables.metadata.append(dict(zip(METADATA, values, strict=True)))
 
 
-def _write_tree_tables(tree: Path, tables: _Tables, *, traps: bool) -> None:
+def _write_tree_tables(tree: Path, tables: _RexecutionTables, *, traps: bool) -> None:
     metadata = sorted(tables.metadata, key=lambda row: (row["subject_id"], row["study_id"], row["dicom_id"]))
     drawn = {row["study_id"] for row in tables.labels}
     labels = sorted(tables.labels, key=lambda row: (row["subject_id"], row["study_id"]))

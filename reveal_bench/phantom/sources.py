@@ -1,11 +1,11 @@
 """Synthetic downloads of the further localization sources, each in the layout of the real one.
 
 Names, columns, id styles and traps are the real ones, films and boxes are drawn. What a real download lacks and its
-builder takes as ``pictures`` (MS-CXR, ChestX-Det) goes to the folder ``pictures`` beside it.
+source takes as ``pictures`` (MS-CXR, ChestX-Det) goes to the folder ``pictures`` beside it.
 
 Each function is ``write(out, n_images, *, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all).
 The frames of NIH ChestX-ray14, and of the three sets made of them (ChestX-Det, RSNA, SIIM-ACR), are 1024 x 1024 pixels,
-as the builders demand: a smaller `long_side` is drawn faster and brought to that.
+as the sources demand: a smaller `long_side` is drawn faster and brought to that.
 """
 
 from __future__ import annotations

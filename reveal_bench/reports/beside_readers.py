@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.dataset.drawings import Drawing
+from reveal_bench.dataset.drawings import FindingDrawing
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.relative_decrease import excludes_zero, in_printed_order
 from reveal_bench.evaluation.shapes import FEATURES, Shape
@@ -323,13 +323,15 @@ def films_of(
         record, pair = by_image[one.image_id], (one.image_id, one.finding)
         reference = record.reference(one.finding)
         drawn = [
-            Drawing(1, one.finding, "reference", True, rles=[reference.rle] if reference and reference.rle else [])
+            FindingDrawing(
+                1, one.finding, "reference", True, rles=[reference.rle] if reference and reference.rle else []
+            )
         ]
         for number, (name, given) in enumerate(answers, start=2):
             answer = given.get(pair)
             if answer is not None:
                 masks = [] if answer.mask is None else [answer.mask]
-                drawn.append(Drawing(number, one.finding, name, False, rles=masks, points=list(answer.points)))
+                drawn.append(FindingDrawing(number, one.finding, name, False, rles=masks, points=list(answer.points)))
         film = make_film(pictures.get(one.image_id), record.width, record.height, drawn)
         names = list(systems)
         caption = f"IoU {100 * one.model:.0f} % of {names[0]}, {100 * one.human:.0f} % of {names[1]}"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.dataset.drawings import Drawing, draw_layer
+from reveal_bench.dataset.drawings import FindingDrawing, draw_layer
 from reveal_bench.dataset.tables import DatasetFolder, TableFile
 from reveal_bench.kinds.findings.records import AGREEMENTS
 from reveal_bench.kinds.images import VIEWS
@@ -49,15 +49,15 @@ def view_in_words(view: str) -> str:
     return view if view in ("AP", "PA") else view.lower()
 
 
-def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[Drawing]:
+def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDrawing]:
     """Drawings of a localization row, in the order of the findings, the ground truth first."""
     codes = sorted({entry["label"] for entry in (*row["annotations"], *row["points"])})
     numbers = {code: n for n, code in enumerate(codes, start=1)}
-    drawings: dict[tuple[int, int], Drawing] = {}
+    drawings: dict[tuple[int, int], FindingDrawing] = {}
 
-    def drawing(code: int, reader: int) -> Drawing:
+    def drawing(code: int, reader: int) -> FindingDrawing:
         is_reference = READERS[reader] == "ground_truth"
-        new = Drawing(numbers[code], findings[code], READER_NAMES[READERS[reader]], is_reference)
+        new = FindingDrawing(numbers[code], findings[code], READER_NAMES[READERS[reader]], is_reference)
         return drawings.setdefault((code, reader), new)
 
     for annotation in row["annotations"]:
@@ -73,7 +73,7 @@ def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[Drawing]:
     return [drawings[key] for key in sorted(drawings)]
 
 
-def make_film(data: bytes | None, width: int, height: int, drawings: Sequence[Drawing]) -> Film:
+def make_film(data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing]) -> Film:
     """A picture no larger than SIDE_PX, and the layer with the drawings."""
     from PIL import Image
 
@@ -199,9 +199,9 @@ def _study(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Exampl
 
 
 def _task(row: Row, _: Sequence[str], subjects: Sequence[str]) -> Example:
-    by_image: dict[str | None, list[Drawing]] = {}
+    by_image: dict[str | None, list[FindingDrawing]] = {}
     for n, box in enumerate(row["reference_boxes"], start=1):
-        drawing = Drawing(n, box["label"], "reference", True, boxes=[box["bbox_xywh"]])
+        drawing = FindingDrawing(n, box["label"], "reference", True, boxes=[box["bbox_xywh"]])
         by_image.setdefault(box["image_id"], []).append(drawing)
     films = [
         *_plain_films(row["images"], row["image_facts"], "radiograph", by_image),
@@ -217,7 +217,7 @@ def _plain_films(
     pictures: Sequence[Any],
     facts: Sequence[Row],
     word: str,
-    drawings: dict[str | None, list[Drawing]] | None = None,
+    drawings: dict[str | None, list[FindingDrawing]] | None = None,
 ) -> Iterator[Shown]:
     for picture, entry in zip(pictures, facts, strict=True):
         drawn = (drawings or {}).get(entry["image_id"], [])
@@ -232,9 +232,9 @@ def _bytes(picture: Any) -> bytes | None:
     return None if picture is None else picture["bytes"]
 
 
-def legend_of(drawings: Sequence[Drawing]) -> list[tuple[str, str, bool]]:
+def legend_of(drawings: Sequence[FindingDrawing]) -> list[tuple[str, str, bool]]:
     """One line per finding: its colour, its number and who drew what, and whether it has a reference."""
-    by_number: dict[int, list[Drawing]] = {}
+    by_number: dict[int, list[FindingDrawing]] = {}
     for drawing in drawings:
         by_number.setdefault(drawing.number, []).append(drawing)
     lines = []

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.layout import SHARD_BYTES, ShardWriter, row_bytes
-from reveal_bench.dataset.row_pool import BuildOf, Made, RowPool, Spool
+from reveal_bench.dataset.row_pool import BuildContext, RowPool, RowResult, Spool
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import Done, TaskEngine
@@ -60,7 +60,7 @@ def pictures_of(row: Row) -> Iterator[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class PictureReference:
     """Where the bytes of a picture are: `size` bytes from `start` in a piece, with their CRC-32."""
 
     piece: str
@@ -73,7 +73,7 @@ class Reference:
         return json.dumps([self.piece, self.start, self.size, self.crc32]).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Reference:
+    def from_bytes(cls, data: bytes) -> PictureReference:
         """The reference that stands there."""
         return cls(*json.loads(data))
 
@@ -85,7 +85,7 @@ class Reference:
 class RowsTask:
     """What a task makes rows of."""
 
-    build: BuildOf
+    build: BuildContext
     records: Sequence[Record]
     schema: pa.Schema
     side_schema: pa.Schema | None
@@ -129,7 +129,7 @@ def _take_out(row: Row, file: Any, piece: str) -> None:
     """Put the pictures of a row into a file, and references in their places."""
     for picture in pictures_of(row):
         data = picture["bytes"]
-        picture["bytes"] = Reference(piece, file.tell(), len(data), zlib.crc32(data)).to_bytes()
+        picture["bytes"] = PictureReference(piece, file.tell(), len(data), zlib.crc32(data)).to_bytes()
         file.write(data)
 
 
@@ -140,7 +140,7 @@ class TaskSpool(Spool):
         super().__init__(*given)
         self._tasks = tasks
 
-    def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[Made | None]:
+    def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
         """Have made what is not there yet; yields as often as there are records."""
         self._drop_from(0)
         sizes: list[int] = []
@@ -151,7 +151,7 @@ class TaskSpool(Spool):
                 if not name.endswith(".pictures"):
                     number = name.rpartition("/")[2]
                     self._tasks.storage.fetch(name, self.folder / f"0{number}")
-            failed = [Made("", "", problem=Problem(**problem)) for problem in one.told["problems"]]
+            failed = [RowResult("", "", problem=Problem(**problem)) for problem in one.told["problems"]]
             yield from [*failed, *[None] * (sizes[one.number] - len(failed))]
         for _, one in sorted(done.items()):
             self.keys += one.told["keys"]
@@ -192,7 +192,7 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
         pictures = PictureReader(place.storage)
         for row in read_rows(rows):  # their pictures are references
             for picture in pictures_of(row):
-                picture["bytes"] = pictures.read(Reference.from_bytes(picture["bytes"]))
+                picture["bytes"] = pictures.read(PictureReference.from_bytes(picture["bytes"]))
             shards.add(row)
         place.keep(shards.close()[0], ".parquet")
     return {"n_bytes": shards.n_bytes}
@@ -205,7 +205,7 @@ class PictureReader:
         self._storage = storage
         self._piece, self._start, self._data = "", 0, b""
 
-    def read(self, reference: Reference) -> bytes:
+    def read(self, reference: PictureReference) -> bytes:
         """The bytes of a picture.
 
         Raises
@@ -264,4 +264,4 @@ class TaskShardWriter(ShardWriter):
     def _size_of(self, row: Row) -> int:
         """The size of the row with its pictures."""
         told = [picture["bytes"] for picture in pictures_of(row)]
-        return row_bytes(row) + sum(Reference.from_bytes(data).size - len(data) for data in told)
+        return row_bytes(row) + sum(PictureReference.from_bytes(data).size - len(data) for data in told)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.dataset.row_pool import Worker
+from reveal_bench.dataset.row_pool import WorkerProcess
 from reveal_bench.scale.storage import Storage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
@@ -90,7 +90,7 @@ class TaskEngine:
         if executor is None and find_spec("datatrove") is None:
             raise ImportError("--engine datatrove needs datatrove: pip install 'reveal-bench[scale]'")
         self.storage, self.task_size = Storage(storage), task_size
-        self._idle: list[Worker] = []
+        self._idle: list[WorkerProcess] = []
         self._make = executor
         self._patience = 0.0 if executor is None else patience
         self._workers = workers

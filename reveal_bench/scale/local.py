@@ -14,7 +14,7 @@ from typing import Any
 
 from datatrove.executor.local import LocalPipelineExecutor
 
-from reveal_bench.dataset.row_pool import Worker
+from reveal_bench.dataset.row_pool import WorkerProcess
 from reveal_bench.scale.tasks import RunTask, TaskError
 
 ATTEMPTS = 3
@@ -39,11 +39,11 @@ class WatchedExecutor(LocalPipelineExecutor):
     idle : processes that wait for tasks; those that are started wait there for the next stage
     """
 
-    def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[Worker]) -> None:
+    def __init__(self, step: RunTask, tasks: int, logs: str, *, workers: int, idle: list[WorkerProcess]) -> None:
         super().__init__([step], tasks=tasks, workers=workers, logging_dir=logs)
         self._given = (step, tasks, logs)
         self._idle = idle
-        self._busy: list[Worker] = []
+        self._busy: list[WorkerProcess] = []
         self._ranks: SimpleQueue[int] = SimpleQueue()
         self._ended = False
 
@@ -87,7 +87,7 @@ class WatchedExecutor(LocalPipelineExecutor):
             try:
                 worker = self._idle.pop()
             except IndexError:
-                worker = Worker(run_rank, daemon=False)  # it may start processes, too
+                worker = WorkerProcess(run_rank, daemon=False)  # it may start processes, too
             self._busy.append(worker)
             said = worker.ask((*self._given, rank))
             self._busy.remove(worker)

@@ -1,8 +1,8 @@
 """Raw download -> records -> dataset folder.
 
-:data:`BUILDERS` lists the sources that are understood, one for each row of :data:`reveal_bench.benchmarks.SOURCES`;
-:func:`detect_builder` finds which of them a folder is. Each reads its download into records, and
-:func:`reveal_bench.dataset.build.build_folder` writes those.
+:data:`SOURCE_MODULES` lists the sources that are understood, one for each row of
+:data:`reveal_bench.benchmarks.SOURCES`; :func:`detect_source` finds which of them a folder is. Each reads its download
+into records, and :func:`reveal_bench.dataset.build.build_folder` writes those.
 
 To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENCHMARKS`, for a new benchmark its card
 ``dataset_cards/<benchmark>.md``, a function of :mod:`reveal_bench.phantom` that writes its layout, and a section of
@@ -20,48 +20,49 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import SOURCES
 from reveal_bench.dicom.files import is_dicom
 from reveal_bench.sources.own_boxes_files import is_of_boxes
-from reveal_bench.sources.source import Builder, BuildError, Inspection, Problem, Reading
+from reveal_bench.sources.source import BuildError, Inspection, Problem, SourceData, SourceModule
 
-__all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]
+__all__ = ["SOURCE_MODULES", "BuildError", "SourceModule", "Inspection", "Problem", "SourceData", "detect_source"]
 
-_LOOKED_AT = 200  # files of a folder that no builder knows
+_LOOKED_AT = 200  # files of a folder that no source recognises
 _DICOM_START = 140  # bytes that tell
 
 
-def _builder(name: str) -> Builder:
+def _source_module(name: str) -> SourceModule:
     source, benchmark = SOURCES[name]
     module = import_module(f"reveal_bench.sources.{name.replace('-', '_')}")
-    return Builder(
+    return SourceModule(
         name, benchmark.name, source.holdout_split, module.detect, module.inspect, module.read, source.options
     )
 
 
-BUILDERS: dict[str, Builder] = {name: _builder(name) for name in SOURCES}
+SOURCE_MODULES: dict[str, SourceModule] = {name: _source_module(name) for name in SOURCES}
 """Name of a source -> the functions that read it."""
 
 
-def detect_builder(root: Path, mapping: Path | None = None) -> Builder:
-    """The builder whose download `root` is; a `mapping` of boxes that lies elsewhere tells, too.
+def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
+    """Return the source whose download `root` is; a `mapping` of boxes elsewhere also decides it.
 
     Raises
     ------
     ValueError
-        If `root` does not exist, or no builder recognises it.
+        If `root` does not exist, or no source recognises it.
     """
     root = Path(root)
     if not root.exists():
         raise ArgumentError("root", "must exist", root)
     if mapping is not None and is_of_boxes(mapping):
-        return BUILDERS["own-boxes"]
-    confidence = {name: builder.detect(root) for name, builder in BUILDERS.items()}
+        return SOURCE_MODULES["own-boxes"]
+    confidence = {name: source.detect(root) for name, source in SOURCE_MODULES.items()}
     best = max(confidence, key=lambda name: confidence[name])
     if confidence[best] <= 0:
         film = _first_dicom(root)
         if film is not None:
             rule = "must hold a table of labels beside its DICOM files (CSV, TSV, Excel or JSON, a row per study)"
             raise ArgumentError("root", rule, f"{film} and no table")
-        raise ArgumentError("root", f"must be a download of one of {', '.join(BUILDERS)}, recognised none in {root}")
-    return BUILDERS[best]
+        names = ", ".join(SOURCE_MODULES)
+        raise ArgumentError("root", f"must be a download of one of {names}, recognised none in {root}")
+    return SOURCE_MODULES[best]
 
 
 def _first_dicom(root: Path) -> Path | None:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.sources.boxes import Faults, PictureFolder, PictureKind, count_warnings, is_synthetic
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading, Record
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Record, SourceData
 
 Parsed = TypeVar("Parsed")
 """What the tables of a source say, in a form of its own."""
@@ -114,7 +114,7 @@ class BoxSource(Generic[Parsed]):
         keep_going: bool = False,
         pictures: Path | None = None,
         workers: int = 1,
-    ) -> Reading:
+    ) -> SourceData:
         """Records per split, and the extra tables of the source.
 
         Parameters
@@ -140,7 +140,7 @@ class BoxSource(Generic[Parsed]):
         warnings[:0] = [] if synthetic else count_warnings(self.count(parsed), self.published)
         build = BoxBuild(root, files, parsed, faults, warnings, pixels, keep_going, pictures, workers)
         splits, extras = self.make(build)
-        return Reading(splits, warnings, extras, synthetic=synthetic)
+        return SourceData(splits, warnings, extras, synthetic=synthetic)
 
     def _files(self, root: Path) -> dict[str, Path]:
         files = self.find(root)

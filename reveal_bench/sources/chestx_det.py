@@ -49,7 +49,7 @@ KEYS = {"file_name", "syms", "boxes", "polygons"}
 Entry = dict[str, Any]
 
 
-def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, Records], list[Extra]]:
+def _make(build: BoxBuild[_SplitEntries]) -> tuple[dict[str, Records], list[Extra]]:
     parsed, faults = build.parsed, build.faults
     films = build.films([".png"])
     images: dict[str, PictureFile | None] = {}
@@ -68,7 +68,7 @@ def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, Records], list[Extra]]:
 
 
 @dataclass
-class _Parsed:
+class _SplitEntries:
     """Well-formed `entries` by split: (image id, 1-based number, entry); `first_of` has where an image stands first."""
 
     entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Parsed:
     first_of: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Parsed:
+    def of(cls, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _SplitEntries:
         parsed = cls()
         for role, path in files.items():
             parsed._add(role.removeprefix("annotations_"), path, faults)
@@ -182,7 +182,7 @@ SOURCE = BoxSource(
     needs="ChestX_Det_test.json",
     published=PUBLISHED,
     find=lambda root: find_files(root, FILES),
-    parse=_Parsed.of,
+    parse=_SplitEntries.of,
     count=lambda parsed: parsed.counts,
     make=_make,
 )

@@ -43,7 +43,7 @@ from reveal_bench.sources.chexlocalize_files import (
     FOLDERS,
     LABELS,
     PARTIAL,
-    Download,
+    ChexlocalizeDownload,
     LabelRow,
     Masks,
     Size,
@@ -58,7 +58,7 @@ from reveal_bench.sources.chexlocalize_files import (
     study_of,
 )
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records, finish
+from reveal_bench.sources.source import Inspection, Pixels, Problem, Records, SourceData, finish
 from reveal_bench.words import count_text
 
 SPLITS = {"validation": "val", "test": "test"}
@@ -70,7 +70,7 @@ class SplitFiles:
     """Everything parsed of one split."""
 
     name: str
-    download: Download
+    download: ChexlocalizeDownload
     label_file: str
     labels: dict[str, LabelRow] = field(default_factory=dict)
     truth: Masks = field(default_factory=Masks)
@@ -83,7 +83,7 @@ class SplitFiles:
 
 
 def parse_splits(
-    download: Download, problems: list[Problem], warnings: list[str], *, need_pictures: bool
+    download: ChexlocalizeDownload, problems: list[Problem], warnings: list[str], *, need_pictures: bool
 ) -> dict[str, SplitFiles]:
     """The splits whose files are there, each parsed as a whole."""
     splits = {}
@@ -295,7 +295,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     synthetic = is_synthetic(root, download.annotations.glob("*.json"))
     warnings += [] if synthetic else count_warnings(counts, PUBLISHED)
     return Inspection(
-        builder="chexlocalize",
+        source="chexlocalize",
         root=root,
         files={path.stem: _from(root, path, download) for path in _files(download)},
         counts=counts,
@@ -306,7 +306,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     )
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> SourceData:
     """Records per split ("validation", "test": those whose files are there) and warnings.
 
     Parameters
@@ -341,7 +341,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         if pixels == "withhold":
             n_without = len(parsed.labels.keys() - parsed.pictures.keys())
             warnings += [f"split {split!r}: {warning}" for warning in no_pictures(n_without)]
-    return Reading(
+    return SourceData(
         {split: Records(partial(_records, parsed, warnings), len(parsed.labels)) for split, parsed in splits.items()},
         warnings,
         set_aside=set_aside(download),
@@ -349,24 +349,24 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     )
 
 
-def _files(download: Download) -> list[Path]:
+def _files(download: ChexlocalizeDownload) -> list[Path]:
     labels = [download.labels(suffix) for suffix in SPLITS.values()]
     found = [*download.annotations.glob("*.json"), *labels, download.groundtruth()]
     return sorted(path for path in found if path is not None and not path.name.startswith("."))
 
 
-def _from(root: Path, path: Path, download: Download) -> str:
+def _from(root: Path, path: Path, download: ChexlocalizeDownload) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else download.shown(path)
 
 
-def _download(root: Path, pictures: Path | None) -> Download:
+def _download(root: Path, pictures: Path | None) -> ChexlocalizeDownload:
     download = find_download(root, pictures)
     if download is None:
         raise ArgumentError("root", f"must hold {ANNOTATIONS}/gt_segmentations_*.json", root)
     return download
 
 
-def _passed_over(download: Download) -> list[str]:
+def _passed_over(download: ChexlocalizeDownload) -> list[str]:
     counts = Counter(reason.split(",")[0] for _, reason in set_aside(download))
     found = {
         f"interrupted downloads ({PARTIAL}*) are ignored": counts["interrupted download"],

@@ -53,7 +53,7 @@ _REFERENCE = re.compile(r"(gt|hb)_(annotations|segmentations|salient_pt)_(val|te
 
 
 @dataclass(frozen=True)
-class Download:
+class ChexlocalizeDownload:
     """A download that was found.
 
     Attributes
@@ -105,7 +105,7 @@ class Download:
 
 
 @dataclass
-class Pictures:
+class SplitPictures:
     """The pictures of a split by image id, and what else there is to say of where they lie."""
 
     paths: dict[str, Path] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def is_small(path: Path) -> bool:
     return any(_SMALL.fullmatch(part) for part in path.parts)
 
 
-def find_download(root: Path, pictures: Path | None = None) -> Download | None:
+def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownload | None:
     """The download at `root`: there, or in chexlocalize folders below it, two at most."""
     root = Path(root)
     folder, outer = root, [root]
@@ -126,7 +126,7 @@ def find_download(root: Path, pictures: Path | None = None) -> Download | None:
             if any(place.glob("gt_*.json")):
                 own = [] if pictures is None else [Path(pictures)]
                 folder = place.parent if place.name == ANNOTATIONS else place
-                return Download(root, folder, place, tuple(dict.fromkeys([*own, folder, *reversed(outer)])))
+                return ChexlocalizeDownload(root, folder, place, tuple(dict.fromkeys([*own, folder, *reversed(outer)])))
         inner = [path for path in folders_in(folder) if path.name.casefold() == "chexlocalize"]
         if len(inner) != 1:
             return None
@@ -158,9 +158,9 @@ def study_of(image_id: str) -> str:
     return image_id.rsplit("_", 2)[0]
 
 
-def index_pictures(download: Download, split: str, problems: list[Problem]) -> Pictures:
+def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Problem]) -> SplitPictures:
     """Pictures of a split; partial downloads are passed over, CheXpert-small is refused where it is all there is."""
-    index = Pictures()
+    index = SplitPictures()
     folders = download.picture_folders(split)
     usable = [folder for folder in folders if not is_small(folder)]
     if folders and not usable:
@@ -175,7 +175,7 @@ def index_pictures(download: Download, split: str, problems: list[Problem]) -> P
     return index
 
 
-def _index_folder(download: Download, folder: Path, problems: list[Problem]) -> dict[str, Path]:
+def _index_folder(download: ChexlocalizeDownload, folder: Path, problems: list[Problem]) -> dict[str, Path]:
     pictures: dict[str, Path] = {}
     for path in sorted(folder.rglob("*.jpg")):
         if path.name.startswith("."):
@@ -192,7 +192,7 @@ def _index_folder(download: Download, folder: Path, problems: list[Problem]) -> 
     return pictures
 
 
-def set_aside(download: Download) -> list[tuple[str, str]]:
+def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
     """(path, reason) of what lies beside the references: interrupted downloads, heat maps, a model's masks."""
     aside = []
     places = dict.fromkeys([download.annotations, *download.picture_folders("val"), *download.picture_folders("test")])
@@ -206,7 +206,7 @@ def set_aside(download: Download) -> list[tuple[str, str]]:
     return aside
 
 
-def _heat_maps(download: Download, folder: Path) -> Iterator[tuple[str, str]]:
+def _heat_maps(download: ChexlocalizeDownload, folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".pkl":
             yield download.shown(path), "pickled heat map, never opened: a pickle can run code"

@@ -30,7 +30,7 @@ from reveal_bench.sources.source import (
     Inspection,
     Pixels,
     Problem,
-    Reading,
+    SourceData,
     finish,
     is_synthetic,
 )
@@ -51,7 +51,7 @@ _SEXES = {"Female": "F", "Male": "M", "Unknown": UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _StudyLabels:
     """What a table says of one study."""
 
     split: str
@@ -62,10 +62,10 @@ class _Said:
 
 
 @dataclass
-class _Tables:
+class _ChexpertTables:
     """Everything that the tables below a folder say: study -> what is true of it, and reader -> study -> labels."""
 
-    references: dict[str, _Said] = field(default_factory=dict)
+    references: dict[str, _StudyLabels] = field(default_factory=dict)
     readers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -92,7 +92,7 @@ def inspect(root: Path) -> Inspection:
     """
     found = _read_all(Path(root))
     return Inspection(
-        builder="chexpert-labels",
+        source="chexpert-labels",
         root=Path(root),
         files=found.files,
         counts=found.counts,
@@ -102,7 +102,7 @@ def inspect(root: Path) -> Inspection:
     )
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> Reading:
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> SourceData:
     """Records of every split, and what readers said as the config ``readers``.
 
     Parameters
@@ -130,7 +130,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> R
     by_readers = (
         (study_id, reader, labels) for reader, studies in found.readers.items() for study_id, labels in studies.items()
     )
-    return Reading(splits, warnings, extras=reader_labels(by_readers), synthetic=is_synthetic(Path(root)))
+    return SourceData(splits, warnings, extras=reader_labels(by_readers), synthetic=is_synthetic(Path(root)))
 
 
 def _tables_of(root: Path) -> Iterator[Path]:
@@ -144,13 +144,13 @@ def _tables_of(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _read_all(root: Path) -> _Tables:
+def _read_all(root: Path) -> _ChexpertTables:
     paths = list(_tables_of(root))
     references = [path for path in paths if root.is_file() or REFERENCES.fullmatch(path.name)]
     if not references:
         rule = "must hold a table of references, such as groundtruth.csv or test_labels.csv, or be one"
         raise ArgumentError("root", rule, ", ".join(path.name for path in paths) or root)
-    found = _Tables()
+    found = _ChexpertTables()
     for path in references:
         found.files[f"references {path.stem}"] = path.name
         found.references |= _by_study(path, found.references, found.problems)
@@ -164,9 +164,9 @@ def _read_all(root: Path) -> _Tables:
     return found
 
 
-def _by_study(path: Path, before: dict[str, _Said], problems: list[Problem]) -> dict[str, _Said]:
+def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Problem]) -> dict[str, _StudyLabels]:
     """What a table says of every study, but for those of which its rows, or the tables `before`, say two things."""
-    found: dict[str, _Said] = {}
+    found: dict[str, _StudyLabels] = {}
     contradicted = set()
     for study_id, row, said in _read_table(path, problems):
         if before.get(study_id, said) != said or found.setdefault(study_id, said) != said:
@@ -179,7 +179,7 @@ def _by_study(path: Path, before: dict[str, _Said], problems: list[Problem]) -> 
     return found
 
 
-def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _Said]]:
+def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _StudyLabels]]:
     """Rows with their study and what they say; those with a problem are left out."""
     table = scan_table(path, path.name, problems)
     if table is None:
@@ -197,7 +197,7 @@ def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, Tabl
         facts = _facts(table, row, problems)
         if len(problems) == n_before:
             split = _SPLITS.get(match["split"], match["split"])
-            yield f"{match['patient']}_{match['study']}", row, _Said(split, match["patient"], labels, *facts)
+            yield f"{match['patient']}_{match['study']}", row, _StudyLabels(split, match["patient"], labels, *facts)
 
 
 def _labels(table: InputTable, row: TableRow, columns: dict[str, str], problems: list[Problem]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ they belong to.
 
 A mapping to start from says what the columns of a table probably mean. It is never used by itself: a person reads and
 saves it. Of all tables near the root the one is taken whose rows fit the studies best; what cannot be told is written
-as ``???``, which no builder accepts.
+as ``???``, which no source accepts.
 """
 
 from __future__ import annotations

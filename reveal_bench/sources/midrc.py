@@ -42,13 +42,13 @@ from reveal_bench.sources.reveal_cxr import (
     Joining,
     Namer,
     checked_folder,
-    finish_reading,
+    collect_data,
     join,
     mapping_path,
     needs_key,
     suggestion,
 )
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic, read_json
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, SourceData, is_synthetic, read_json
 from reveal_bench.sources.study_labels import age_of
 from reveal_bench.tables import InputTable, TableRow, scan_table
 
@@ -336,7 +336,7 @@ def inspect(
         )
     counts = {**joining.counts, "cases": len(nodes.cases), "listed studies": len(nodes.studies)}
     return Inspection(
-        builder="midrc",
+        source="midrc",
         root=root,
         files={**joining.files, **{role: name for name, role in nodes.files.items()}},
         counts={**counts, "mRALE scores": len(nodes.mrale)},
@@ -355,7 +355,7 @@ def read(
     id_key: bytes | None = None,
     workers: int = 1,
     include_secondary: bool = False,
-) -> Reading:
+) -> SourceData:
     """Records of every split; parameters and errors as :func:`reveal_bench.sources.reveal_cxr.read`.
 
     Raises
@@ -382,7 +382,7 @@ def read(
     warnings += check_files(root, nodes, problems, verify=True, workers=workers)
     problems = [*joining.tree.problems, *problems, *joining.problems]
     namer = Namer(id_key)
-    reading = finish_reading(
+    source_data = collect_data(
         joining,
         problems,
         warnings,
@@ -390,12 +390,12 @@ def read(
         keep_going=keep_going,
         more_facts=lambda pair: nodes.studies.get(pair.study.uid, {}),
     )
-    records = [record for split in reading.splits.values() for record in split]
+    records = [record for split in source_data.splits.values() for record in split]
     kept = {record.study_id for record in records}
     scores = _scores(joining.joined, kept, nodes, namer)
     if scores:
-        reading.extras = [*reading.extras, Extra("mrale", _score_features, scores, key="study_id")]
-    return reading
+        source_data.extras = [*source_data.extras, Extra("mrale", _score_features, scores, key="study_id")]
+    return source_data
 
 
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:

@@ -52,7 +52,7 @@ DEEPEST, MOST_FOLDERS = 5, 2_000
 """How far :func:`find_trees` looks."""
 
 
-class Fault(NamedTuple):
+class ImageFault(NamedTuple):
     """What is wrong with an image, for the user's table to report."""
 
     field: str
@@ -144,7 +144,7 @@ def look_up_studies(
     return studies
 
 
-def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[StudyImage, ...], list[Fault]]:
+def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[StudyImage, ...], list[ImageFault]]:
     """Images of a study for a record, and what is wrong with them; reads the headers of the pictures that are there."""
     images, faults = [], []
     for image in study.images:
@@ -153,16 +153,16 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
         try:
             found = picture_size(image.path) if there else None
         except ValueError as error:
-            faults.append(Fault("picture", "must be readable", f"{error} in {image.shown}"))
+            faults.append(ImageFault("picture", "must be readable", f"{error} in {image.shown}"))
             continue
         if found is None and need_pictures:
-            faults.append(Fault("picture", "must exist when pixels are embedded", f"no {image.shown}"))
+            faults.append(ImageFault("picture", "must exist when pixels are embedded", f"no {image.shown}"))
         elif found is None and size is None:
-            faults.append(Fault("size", "must be known from metadata or picture", f"neither for {image.shown}"))
+            faults.append(ImageFault("size", "must be known from metadata or picture", f"neither for {image.shown}"))
         elif None not in (found, size) and found != size:
             rule = "must have the size of the metadata (boxes do not fit pictures that were scaled)"
             value = f"{_by(found)} instead of {_by(size)} for {image.shown}"
-            faults.append(Fault("picture", rule, value))
+            faults.append(ImageFault("picture", rule, value))
         size = size or found
         if size is not None:
             picture = PictureFile(image.path, f"{image.dicom_id}.jpg", image.shown) if there else None

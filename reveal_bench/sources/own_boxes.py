@@ -66,7 +66,7 @@ from reveal_bench.sources.own_boxes_files import (
 )
 from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.reveal_cxr import MAPPING_NAME, Namer
-from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, SourceData
 from reveal_bench.sources.study_labels import PUBLIC_ID
 
 DICOM = (".dcm", ".dicom")
@@ -123,7 +123,7 @@ class _Own:
             rule = "must be given, a secret to make ids with, or the mapping must say `ids: public`"
             raise ArgumentError("id_key", rule, "neither")
         _check_markers(found, headers, build)
-        maker = _Maker(tables.mapping, namer, faults)
+        maker = _OwnRecords(tables.mapping, namer, faults)
         made = {name: maker.record(name, tables.images[name], picture, headers.get(name))
                 for name, picture in found.items()}  # fmt: skip
         records = {name: record for name, record in made.items() if record is not None}
@@ -203,7 +203,7 @@ def read(
     mapping: Path | None = None,
     id_key: bytes | None = None,
     workers: int = 1,
-) -> Reading:
+) -> SourceData:
     """Records per split; parameters as of :meth:`reveal_bench.sources.box_source.BoxSource.read`.
 
     Parameters
@@ -220,11 +220,11 @@ def read(
     """
     own = _Own(mapping, Namer(id_key))
     how: dict[str, Any] = {"pixels": pixels, "keep_going": keep_going, "pictures": pictures, "workers": workers}
-    reading = own.source.read(root, **how)
+    source_data = own.source.read(root, **how)
     named = read_box_mapping(own.find(Path(root))["mapping"])
     unfused = UNFUSED if named.reader and not named.reference else ""
     benchmark = own_benchmark("own-boxes", named.findings)
-    return replace(reading, benchmark=benchmark, ids=own.namer.ids, unfused=unfused)
+    return replace(source_data, benchmark=benchmark, ids=own.namer.ids, unfused=unfused)
 
 
 def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]]:
@@ -250,7 +250,7 @@ def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]
 
 
 @dataclass(frozen=True)
-class _Maker:
+class _OwnRecords:
     mapping: BoxMapping
     namer: Namer
     faults: Faults

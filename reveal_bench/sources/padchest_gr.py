@@ -100,7 +100,7 @@ class Sentence:
         found = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
         return [finding for finding in PADCHEST_GR_LABELS if finding in found]
 
-    def in_pixels(self, size: tuple[int, int], study: Study, faults: Faults) -> tuple[list[Box], list[Box]]:
+    def in_pixels(self, size: tuple[int, int], study: PadchestStudy, faults: Faults) -> tuple[list[Box], list[Box]]:
         """`boxes` and `extra_boxes` in pixels of a picture of `size` (height, width), checked."""
         return (
             self._scaled("boxes", self.boxes, size, study, faults),
@@ -108,7 +108,7 @@ class Sentence:
         )
 
     def _scaled(
-        self, name: str, boxes: tuple[Corners, ...], size: tuple[int, int], study: Study, faults: Faults
+        self, name: str, boxes: tuple[Corners, ...], size: tuple[int, int], study: PadchestStudy, faults: Faults
     ) -> list[Box]:
         height, width = size
         scaled = []
@@ -124,7 +124,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class PadchestStudy:
     """One entry of the reports, with its patient and split; `number` is its 1-based place in `file`."""
 
     file: str
@@ -141,7 +141,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PngSource:
     """PNG files below a folder, or members of the zip archives below it."""
 
     films: PictureFolder | None
@@ -149,7 +149,7 @@ class Pictures:
     root: Path
 
     @classmethod
-    def below(cls, root: Path) -> Pictures:
+    def below(cls, root: Path) -> PngSource:
         """PNG files if there are any, else those in zip archives.
 
         Raises
@@ -169,7 +169,7 @@ class Pictures:
                 raise ArgumentError("pictures", rule, f"parts of one below {root}; {hint}") from None
             raise
 
-    def find(self, study: Study, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:
+    def find(self, study: PadchestStudy, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:
         """The picture of a study and its (height, width); None after noting what is wrong."""
         picture = self._picture(study, faults)
         if picture is None:
@@ -181,7 +181,7 @@ class Pictures:
             faults.add(problem, study.image_id)
             return None
 
-    def _picture(self, study: Study, faults: Faults) -> PictureFile | None:
+    def _picture(self, study: PadchestStudy, faults: Faults) -> PictureFile | None:
         name = f"{study.image_id}.png"
         if self.films is None and study.image_id in self.members:
             path, member = self.members[study.image_id]
@@ -221,7 +221,7 @@ def find_tables(root: Path) -> dict[str, Path]:
     return reports | find_files(folder, {"table": TABLE}) if reports else {}
 
 
-def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[Study]:
+def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[PadchestStudy]:
     """Entries of the reports with patient and split; each study and each image once."""
     path = files["reports"]
     n_before = len(faults.problems)
@@ -231,7 +231,7 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
     table = _read_master(files["table"], faults, warnings) if "table" in files else None
     if table is None:
         warnings.append(f"master_table.csv is missing: all studies are of the split 'test', and {NO_PATIENTS}")
-    studies: list[Study] = []
+    studies: list[PadchestStudy] = []
     first_of: dict[str, int] = {}
     for number, entry in enumerate(entries, start=1):
         study = _study(entry, number, path.name, table, faults)
@@ -259,7 +259,9 @@ def _read_master(path: Path, faults: Faults, warnings: list[str]) -> dict[str, d
     return studies
 
 
-def _study(entry: Any, number: int, file: str, table: dict[str, dict[str, str]] | None, faults: Faults) -> Study | None:
+def _study(
+    entry: Any, number: int, file: str, table: dict[str, dict[str, str]] | None, faults: Faults
+) -> PadchestStudy | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("findings"), list):
         rule = "must be an object with StudyID, ImageID and a list of findings"
         faults.add(Problem(file, number, "entry", rule, str(entry)[:80]), None)
@@ -278,14 +280,14 @@ def _study(entry: Any, number: int, file: str, table: dict[str, dict[str, str]] 
         return None
     sentences = []
     for place, raw in enumerate(entry["findings"], start=1):
-        sentence = _sentence(raw, place, faults, Study(file, number, study_id, image_id, "", "", ()))
+        sentence = _sentence(raw, place, faults, PadchestStudy(file, number, study_id, image_id, "", "", ()))
         if sentence is not None:
             sentences.append(sentence)
     split = facts["split"] if facts["split"] in SPLITS else "test"
-    return Study(file, number, study_id, image_id, facts["PatientID"], split, tuple(sentences))
+    return PadchestStudy(file, number, study_id, image_id, facts["PatientID"], split, tuple(sentences))
 
 
-def _sentence(raw: Any, number: int, faults: Faults, study: Study) -> Sentence | None:
+def _sentence(raw: Any, number: int, faults: Faults, study: PadchestStudy) -> Sentence | None:
     where = f"findings[{number}]"
     n_before = len(faults.problems)
     if not isinstance(raw, dict) or not isinstance(raw.get("abnormal"), bool):
@@ -317,7 +319,7 @@ def _sentence(raw: Any, number: int, faults: Faults, study: Study) -> Sentence |
     )
 
 
-def _texts(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faults) -> list[str]:
+def _texts(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faults: Faults) -> list[str]:
     values = raw.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         faults.add(study.problem(f"{where}.{key}", "must be a list of texts", str(values)[:80]), study.image_id)
@@ -325,7 +327,7 @@ def _texts(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faul
     return values
 
 
-def _corners(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faults) -> tuple[Corners, ...]:
+def _corners(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faults: Faults) -> tuple[Corners, ...]:
     """Boxes as they stand, each of four numbers from 0 to 1."""
     values = raw.get(key) or []
     boxes: list[Corners] = []
@@ -345,9 +347,9 @@ SECOND_READER = "2"
 """`reader_id` of the annotations made of ``extra_boxes``."""
 
 
-def _make(build: BoxBuild[list[Study]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     studies, faults = build.parsed, build.faults
-    shown = Pictures.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
+    shown = PngSource.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in SPLITS}
     rows: list[dict[str, Any]] = []
     for study in studies:
@@ -385,7 +387,7 @@ def sentence_features() -> Features:
     )
 
 
-def _sentence_row(study: Study, sentence: Sentence, boxes: list[Box], extra_boxes: list[Box]) -> dict[str, Any]:
+def _sentence_row(study: PadchestStudy, sentence: Sentence, boxes: list[Box], extra_boxes: list[Box]) -> dict[str, Any]:
     return {
         "image_id": study.image_id,
         "sentence_en": sentence.english,
@@ -399,7 +401,7 @@ def _sentence_row(study: Study, sentence: Sentence, boxes: list[Box], extra_boxe
     }
 
 
-def _counts(studies: list[Study]) -> dict[str, int]:
+def _counts(studies: list[PadchestStudy]) -> dict[str, int]:
     n_abnormal = sum(sentence.is_abnormal for study in studies for sentence in study.sentences)
     n_all = sum(len(study.sentences) for study in studies)
     return {
@@ -410,7 +412,7 @@ def _counts(studies: list[Study]) -> dict[str, int]:
     }
 
 
-def _label_warnings(studies: list[Study]) -> list[str]:
+def _label_warnings(studies: list[PadchestStudy]) -> list[str]:
     boxed = [s for study in studies for s in study.sentences if s.is_abnormal and s.boxes]
     none = Counter(label for sentence in boxed if not sentence.findings for label in sentence.labels)
     several = sum(len(sentence.findings) > 1 for sentence in boxed)
@@ -425,7 +427,7 @@ def _label_warnings(studies: list[Study]) -> list[str]:
 
 
 def _record(
-    study: Study,
+    study: PadchestStudy,
     drawn: list[tuple[Sentence, tuple[list[Box], list[Box]]]],
     picture: PictureFile,
     size: tuple[int, int],

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.kinds.images import Developed, PictureFile
+from reveal_bench.kinds.images import PictureFile, PublishedPicture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -135,7 +135,7 @@ MEMBER_BYTES = 256 << 20
 """Largest picture that is read from an archive."""
 
 
-def develop(picture: PictureFile) -> Developed:
+def develop(picture: PictureFile) -> PublishedPicture:
     """Read a picture and make what is published of it.
 
     Raises
@@ -147,7 +147,9 @@ def develop(picture: PictureFile) -> Developed:
         from reveal_bench.dicom import DicomFile, develop_dicom
 
         dicom = develop_dicom(DicomFile(picture.path, picture.member))
-        return Developed(dicom.data, picture.name, dicom.size, dicom.source_sha256, dicom.pixel_sha256, dicom.pipeline)
+        return PublishedPicture(
+            dicom.data, picture.name, dicom.size, dicom.source_sha256, dicom.pixel_sha256, dicom.pipeline
+        )
     data = _file_bytes(picture)
     if picture.kind == "png16" or (data.startswith(_PNG) and data[24:26] == GREY_OF_16_BITS):
         return _from_png16(picture, data)
@@ -156,7 +158,7 @@ def develop(picture: PictureFile) -> Developed:
     size, pixel_sha256 = _decode(published, picture.path)
     pipeline = ORIGINAL if published == data else CLEANED
     source_sha256 = hashlib.sha256(data).hexdigest()
-    return Developed(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
+    return PublishedPicture(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
 
 
 def _check_upright(data: bytes) -> None:
@@ -226,7 +228,7 @@ def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
     return grey
 
 
-def _from_png16(picture: PictureFile, data: bytes) -> Developed:
+def _from_png16(picture: PictureFile, data: bytes) -> PublishedPicture:
     from PIL import Image
 
     try:
@@ -240,7 +242,7 @@ def _from_png16(picture: PictureFile, data: bytes) -> Developed:
     Image.fromarray(grey).save(buffer, "PNG", compress_level=1)
     height, width = grey.shape
     source, pixels = hashlib.sha256(data).hexdigest(), hashlib.sha256(grey.tobytes()).hexdigest()
-    return Developed(buffer.getvalue(), picture.name, (height, width), source, pixels, PNG16)
+    return PublishedPicture(buffer.getvalue(), picture.name, (height, width), source, pixels, PNG16)
 
 
 def _reason(error: Exception, path: Path) -> str:

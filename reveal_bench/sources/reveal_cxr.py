@@ -46,7 +46,7 @@ from reveal_bench.sources.source import (
     Inspection,
     Pixels,
     Problem,
-    Reading,
+    SourceData,
     finish,
     is_synthetic,
 )
@@ -329,7 +329,7 @@ def inspect(
         warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
     counts = joining.counts
     return Inspection(
-        builder="reveal-cxr",
+        source="reveal-cxr",
         root=root,
         files=joining.files,
         counts=counts,
@@ -349,7 +349,7 @@ def read(
     id_key: bytes | None = None,
     workers: int = 1,
     include_secondary: bool = False,
-) -> Reading:
+) -> SourceData:
     """Records of every split, with what was set aside.
 
     Parameters
@@ -377,10 +377,10 @@ def read(
     joining = join(root, path, workers=workers, include_secondary=include_secondary)
     needs_key(joining.mapping, id_key)
     problems = [*joining.tree.problems, *joining.problems]
-    return finish_reading(joining, problems, list(joining.warnings), Namer(id_key), keep_going=keep_going)
+    return collect_data(joining, problems, list(joining.warnings), Namer(id_key), keep_going=keep_going)
 
 
-def finish_reading(
+def collect_data(
     joining: Joining,
     problems: list[Problem],
     warnings: list[str],
@@ -388,7 +388,7 @@ def finish_reading(
     *,
     keep_going: bool,
     more_facts: Callable[[Joined], Facts] | None = None,
-) -> Reading:
+) -> SourceData:
     """The reading of a download whose `problems` so far are known; parameters as of `make_records`.
 
     Raises
@@ -408,10 +408,10 @@ def finish_reading(
         (study_id, reader, labels)
         for pair in joining.joined
         if (study_id := namer.study_id(pair)) in kept
-        for reader, labels in pair.row.readings.items()
+        for reader, labels in pair.row.labels_by_reader.items()
     )
     terms = [] if joining.mapping.has_own_findings else [label_terms()]
-    return Reading(
+    return SourceData(
         splits,
         warnings,
         extras=[*terms, *reader_labels(said)],
@@ -521,11 +521,11 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
 def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
     """How many studies have how many readers, where these differ, and how many have no label that most gave."""
     found = []
-    counted = Counter(len(row.readings) for row in rows)
+    counted = Counter(len(row.labels_by_reader) for row in rows)
     if len(counted) > 1:
         told = ", ".join(f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items()))
         found.append(f"studies have different numbers of readers: {told}")
-    n = sum(bool(row.readings) and not row.labels and all(row.readings.values()) for row in rows)
+    n = sum(bool(row.labels_by_reader) and not row.labels and all(row.labels_by_reader.values()) for row in rows)
     if n:
         found.append(f"{n:,} studies have no label that more than half of their readers gave: all count as absent")
     return found

@@ -32,16 +32,23 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, RUBRIC, ReferenceBox, TaskRecord
 from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
 from reveal_bench.sources.boxes import is_synthetic, no_pictures
-from reveal_bench.sources.mimic_cxr_jpg import Fault, MimicStudy, find_trees, look_up_studies, study_images, tree_files
+from reveal_bench.sources.mimic_cxr_jpg import (
+    ImageFault,
+    MimicStudy,
+    find_trees,
+    look_up_studies,
+    study_images,
+    tree_files,
+)
 from reveal_bench.sources.rexecution_files import (
     SUFFIXES,
-    RatingLine,
     TaskLine,
+    TaskRatingRow,
     find_tables,
     parse_ratings,
     parse_tasks,
 )
-from reveal_bench.sources.source import SYNTHETIC_MARKER, Extra, Inspection, Pixels, Problem, Reading, finish
+from reveal_bench.sources.source import SYNTHETIC_MARKER, Extra, Inspection, Pixels, Problem, SourceData, finish
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -68,7 +75,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     tree = {f"mimic {role}": path for role, path in tree_files(found.tree).items()} if found.tree else {}
     files = {TASKS: found.task_file, RATINGS: found.rating_file, **tree}
     return Inspection(
-        builder="rexecution",
+        source="rexecution",
         root=root,
         files={role: _shown(path, root) for role, path in files.items() if path is not None},
         counts=_counts(found),
@@ -78,7 +85,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     )
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> SourceData:
     """The tasks (split "test"), their ratings and the rubric.
 
     Parameters
@@ -113,7 +120,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     if pixels == "withhold":
         n_without = len({image.image_id for images in found.images.values() for image in images if not image.picture})
         found.warnings += no_pictures(n_without)
-    return Reading(
+    return SourceData(
         {SPLIT: records},
         [*found.warnings, *_notes(found)],
         extras,
@@ -137,7 +144,7 @@ class _Found:
     rating_file: Path | None = None
     tree: Path | None = None
     tasks: list[TaskLine] = field(default_factory=list)
-    ratings: list[RatingLine] = field(default_factory=list)
+    ratings: list[TaskRatingRow] = field(default_factory=list)
     studies: dict[str, MimicStudy] = field(default_factory=dict)
     images: dict[str, tuple[StudyImage, ...]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -207,7 +214,7 @@ def _check_rated_tasks(found: _Found) -> None:
 
 def _check_studies(found: _Found, *, need_pictures: bool) -> None:
     """Look at the pictures of every study that was found, then at what each task says of its studies."""
-    faults: dict[str, list[Fault]] = {}
+    faults: dict[str, list[ImageFault]] = {}
     for study_id, study in found.studies.items():
         found.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)
     for task in found.tasks:
@@ -222,27 +229,31 @@ def _named_studies(task: TaskLine) -> list[tuple[str, str]]:
     return [(column, study_id) for column, study_id in pairs if study_id]
 
 
-def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[Fault]:
+def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[ImageFault]:
     """Whether the studies are in the tree, of one patient, and in order of time."""
     rule = "must be a study of the MIMIC-CXR-JPG tree"
-    faults = [Fault(column, rule, study_id) for column, study_id in _named_studies(task) if study_id not in studies]
+    faults = [
+        ImageFault(column, rule, study_id) for column, study_id in _named_studies(task) if study_id not in studies
+    ]
     study, prior = studies.get(task.study_id), studies.get(task.prior_study_id or "")
     if study is None:
         return faults
     if task.subject_id not in (None, study.subject_id):
         value = f"{task.subject_id}, the tree says {study.subject_id}"
-        faults.append(Fault("subject_id", "must be the study's patient", value))
+        faults.append(ImageFault("subject_id", "must be the study's patient", value))
     if prior is None or prior.study_id == study.study_id:
         return faults
     if study.subject_id != prior.subject_id:
         value = f"{prior.study_id} of {prior.subject_id} instead of {study.subject_id}"
-        faults.append(Fault("prior_study_id", "must be a study of the same patient", value))
+        faults.append(ImageFault("prior_study_id", "must be a study of the same patient", value))
     elif prior.is_before(study) is False:
-        faults.append(Fault("prior_study_id", "must be earlier than `study_id`", f"{prior.study_id}, which is not"))
+        faults.append(
+            ImageFault("prior_study_id", "must be earlier than `study_id`", f"{prior.study_id}, which is not")
+        )
     return faults
 
 
-def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[Fault]:
+def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[ImageFault]:
     """Every reference box that does not lie in an image of the task."""
     by_id = {image.image_id: image for image in images}
     faults = []
@@ -251,12 +262,12 @@ def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[Fault]:
         if image is None:
             rule = f"must name one of the {len(images)} images of the task"
             value = "none" if box.image_id is None else hint(box.image_id, by_id)
-            faults.append(Fault("reference_boxes", rule, value))
+            faults.append(ImageFault("reference_boxes", rule, value))
             continue
         x, y, width, height = box.bbox_xywh
         if min(x, y) < 0 or x + width > image.width or y + height > image.height:
             rule = f"must lie in the image of {image.width} x {image.height}"
-            faults.append(Fault("reference_boxes", rule, f"{[x, y, width, height]} of {box.label!r}"))
+            faults.append(ImageFault("reference_boxes", rule, f"{[x, y, width, height]} of {box.label!r}"))
     return faults
 
 

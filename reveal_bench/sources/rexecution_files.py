@@ -223,7 +223,7 @@ class TaskLine:
 
 
 @dataclass(frozen=True, slots=True)
-class RatingLine:
+class TaskRatingRow:
     """One row of the ratings file."""
 
     line: int
@@ -236,7 +236,7 @@ def _named(text: str, known: Mapping[str, str]) -> str:
     return f"{text!r}" + (f" (nearest: {known[near[0]]!r})" if near else "")
 
 
-class _Cells:
+class _RowCells:
     """The cells of one row; what breaks a rule is a problem of its line."""
 
     def __init__(self, file: str, row: Row, problems: list[Problem]) -> None:
@@ -347,7 +347,7 @@ def _box(entry: Any) -> ReferenceBox | None:
 def parse_tasks(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskLine]:
     """The tasks of a file, in its order; a task with a problem is among them, with blanks where it has none."""
     table = read_table(path, TASK_COLUMNS, ("task_id", "study_id", "prompt", "category"), problems, warnings)
-    tasks = [_task(_Cells(table.file, row, problems)) for row in table.rows]
+    tasks = [_task(_RowCells(table.file, row, problems)) for row in table.rows]
     _check_unique(table.file, [(task.line, (task.task_id,)) for task in tasks], "task_id", problems)
     warnings += _wrong_totals(table, tasks)
     if table.rows and "requires_boxes" not in table.columns:
@@ -355,7 +355,7 @@ def parse_tasks(path: Path, problems: list[Problem], warnings: list[str]) -> lis
     return tasks
 
 
-def _task(cells: _Cells) -> TaskLine:
+def _task(cells: _RowCells) -> TaskLine:
     prior = cells.mimic_id("prior_study_id", "s")
     temporal = cells.flag("temporal")
     if temporal and prior is None:
@@ -401,10 +401,10 @@ def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
     ]
 
 
-def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> list[RatingLine]:
+def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskRatingRow]:
     """The ratings of a file, in its order; one with a problem is among them, with blanks where it has none."""
     table = read_table(path, RATING_COLUMNS, ("task_id", "model", "reader"), problems, warnings)
-    ratings = [_rating(_Cells(table.file, row, problems)) for row in table.rows]
+    ratings = [_rating(_RowCells(table.file, row, problems)) for row in table.rows]
     keys = [(line.line, (line.rating.task_id, line.rating.model, line.rating.reader)) for line in ratings]
     _check_unique(table.file, keys, "task_id, model, reader", problems)
     for name in ("model", "reader"):
@@ -418,14 +418,14 @@ def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> l
     return ratings
 
 
-def _rating(cells: _Cells) -> RatingLine:
+def _rating(cells: _RowCells) -> TaskRatingRow:
     scores = {name: cells.number(name) for name in CRITERIA}
     rating = Rating(cells.name("task_id"), cells.name("model"), cells.name("reader"), **scores)
     content = cells.number("content")
     if content is not None and content != rating.content:
         expected = "blank, for one of them is" if rating.content is None else rating.content
         cells.refuse("content", f"must be the smallest of process, execution and synthesis ({expected})", content)
-    return RatingLine(cells.line, rating)
+    return TaskRatingRow(cells.line, rating)
 
 
 def _check_unique(file: str, keys: Iterable[tuple[int, tuple[str, ...]]], field: str, problems: list[Problem]) -> None:

@@ -63,7 +63,7 @@ Boxes = dict[str, list[Box]]
 
 
 @dataclass(frozen=True)
-class _Tables:
+class _RsnaTables:
     """By image: its boxes, none for an image without; its first row; its class and patient, where that is known."""
 
     boxes: Boxes
@@ -72,7 +72,7 @@ class _Tables:
     patients: dict[str, str]
 
 
-def _make(build: BoxBuild[_Tables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+def _make(build: BoxBuild[_RsnaTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables = build.parsed
     films = build.films([".dcm"], kind="dicom")
     found = films.pictures_of(tables.first_of, build.faults)
@@ -106,11 +106,11 @@ def _files(root: Path) -> dict[str, Path]:
     return found if "boxes" in found else {}
 
 
-def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Tables:
+def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _RsnaTables:
     boxes, first_of = _read_boxes(files["boxes"], faults, warnings)
     classes = _read_classes(files.get("classes"), boxes, faults, warnings)
     patients = _read_patients(files.get("patients"), boxes, faults, warnings)
-    return _Tables(boxes, first_of, classes, patients)
+    return _RsnaTables(boxes, first_of, classes, patients)
 
 
 def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, BoxRow]]:
@@ -136,7 +136,7 @@ def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes,
     return boxes, first_of
 
 
-def _counts(tables: _Tables) -> dict[str, int]:
+def _counts(tables: _RsnaTables) -> dict[str, int]:
     boxes = tables.boxes
     return {
         "images": len(boxes),

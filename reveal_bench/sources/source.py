@@ -1,17 +1,17 @@
-"""What every builder gives: problems with an address, an inspection, a reading, and the row of the BUILDERS table.
+"""What every source gives: problems with an address, an inspection, its data, and its row of SOURCE_MODULES.
 
 Conventions
 -----------
-A builder module has three functions:
+The module of a source has three functions:
 
 * ``detect(root) -> float``: how sure it is, from names alone, that `root` is its download (0 to 1);
 * ``inspect(root) -> Inspection``: what is here, counts, and what does not match, without reading pixels;
-* ``read(root, *, pixels, keep_going, **options) -> Reading``: the records of every split. Whatever can be checked
+* ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Whatever can be checked
   without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
   Records carry no pixels but a :class:`reveal_bench.kinds.images.PictureFile`: the folder writer reads
   the pictures, on all cores, and reports those that it cannot read.
 
-With ``keep_going=True`` an entry with a problem is left out, and the reading's warnings say which and why.
+With ``keep_going=True`` an entry with a problem is left out, and the warnings say which and why.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BuildError(ValueError):
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a builder finds in a folder.
+    """The contents of a folder, as far as a source recognises them.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Inspection:
     synthetic : whether the folder says that it is made up
     """
 
-    builder: str
+    source: str
     root: Path
     files: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -122,8 +122,8 @@ class Extra:
 
 
 @dataclass
-class Reading:
-    """What a builder reads of a download.
+class SourceData:
+    """The data that a source reads from a download.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Reading:
     extras : further configs
     set_aside : (path relative to the download, reason) of every file that is not part of the dataset
     synthetic : whether the download says of itself that it is made up
-    benchmark : what the records are of, where the download names its own findings; else the builder's
+    benchmark : what the records are of, where the download names its own findings; else the source's
     ids : (kind, identifier in the download) -> id, of those that were made with a secret; private
     unfused : a warning for who does not fuse readers' boxes; empty where that is not needed
     """
@@ -148,8 +148,8 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Builder:
-    """One row of BUILDERS; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
+class SourceModule:
+    """One row of SOURCE_MODULES; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
 
     `options` names the further keyword arguments that its `read` takes, and its `inspect` but for `id_key`:
 
@@ -165,7 +165,7 @@ class Builder:
     holdout_split: str | None
     detect: Callable[[Path], float]
     inspect: Callable[..., Inspection]
-    read: Callable[..., Reading]
+    read: Callable[..., SourceData]
     options: tuple[str, ...] = ()
 
 

@@ -56,8 +56,7 @@ class LabelledStudy:
     """A row of the table, or all rows of a study, understood.
 
     `key` is the study key; None where the mapping leaves a fact to the headers. `facts` has age_band, sex, race and
-    patient_class, those that the table tells of this study; `readings` what each reader said, where the table has
-    readers.
+    patient_class, as far as the table has them for this study; `labels_by_reader` is empty if the table has no readers.
     """
 
     row: int
@@ -69,7 +68,7 @@ class LabelledStudy:
     facts: dict[str, str] = field(default_factory=dict)
     patient_key: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
-    readings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    labels_by_reader: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Problem]) -> bool:
@@ -87,9 +86,9 @@ def labelled_studies(
     faulty: set[str] = set()
     spelt: dict[str, str] = {}
     for row in table.rows:
-        parser = _Row(mapping, table.file, row)
+        parser = _MappedRow(mapping, table.file, row)
         study = parser.read()
-        for reader in study.readings:
+        for reader in study.labels_by_reader:
             if (first_spelt := spelt.setdefault(folded(reader), reader)) != reader:
                 rule = "must spell each reader in one way"
                 parser.fail(mapping.rules["reader"].column or "", rule, f"{reader!r}, and {first_spelt!r} before")
@@ -101,16 +100,16 @@ def labelled_studies(
         if parser.problems:
             faulty.add(study.key)
     studies = (study for key, study in found.items() if key not in faulty)
-    return [_agreed(study, mapping.findings) if study.readings else study for study in studies], faulty
+    return [_agreed(study, mapping.findings) if study.labels_by_reader else study for study in studies], faulty
 
 
 def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
     """The study with the labels of more than half of its readers."""
-    votes = Counter(label for labels in study.readings.values() for label in labels)
-    labels = tuple(label for label in findings if 2 * votes[label] > len(study.readings))
-    if len(study.readings) != 3:
+    votes = Counter(label for labels in study.labels_by_reader.values() for label in labels)
+    labels = tuple(label for label in findings if 2 * votes[label] > len(study.labels_by_reader))
+    if len(study.labels_by_reader) != 3:
         return replace(study, labels=labels)
-    n = sum(said == labels for said in study.readings.values())
+    n = sum(said == labels for said in study.labels_by_reader.values())
     return replace(study, labels=labels, n_agree_all=n, agreement=_AGREEMENT_OF.get(n))
 
 
@@ -192,7 +191,7 @@ def image_stem(name: str) -> str:
     return path.stem if path.suffix.lower() in (".dcm", ".dicom", *SUFFIXES) else path.name
 
 
-class _Row:
+class _MappedRow:
     """One row under a mapping."""
 
     def __init__(self, mapping: StudyMapping, file: str, row: TableRow) -> None:
@@ -227,7 +226,7 @@ class _Row:
             facts={name: word for name, word in facts.items() if word is not None},
             patient_key=self._needed("patient_key", rules["patient_key"].column) if "patient_key" in rules else None,
             ids={name: self._public_id(name, column) for name, column in self.mapping.ids.items()},
-            readings={self._needed("reader", rules["reader"].column): labels} if "reader" in rules else {},
+            labels_by_reader={self._needed("reader", rules["reader"].column): labels} if "reader" in rules else {},
         )
 
     def join(self, first: LabelledStudy, study: LabelledStudy) -> None:
@@ -237,11 +236,11 @@ class _Row:
             rule = "must occur in one row only, unless the mapping names the column of its `reader`"
             self.fail(self.mapping.key_column, rule, value)
             return
-        for reader, labels in study.readings.items():
-            if reader in first.readings:
+        for reader, labels in study.labels_by_reader.items():
+            if reader in first.labels_by_reader:
                 value = f"{reader!r} again for {study.key!r}"
                 self.fail(self.mapping.rules["reader"].column or "", "must occur once for a study", value)
-            first.readings[reader] = labels
+            first.labels_by_reader[reader] = labels
         told = {name: getattr(study, name) for name in ("split", "facts", "patient_key", "ids")}
         for name, value in told.items():
             if value != getattr(first, name):

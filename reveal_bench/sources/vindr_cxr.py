@@ -85,7 +85,7 @@ KAGGLE_COLUMNS = ("image_id", "class_name", "class_id", "rad_id", *BOX)
 
 
 @dataclass(frozen=True)
-class Download:
+class VindrTables:
     """Which tables are there, by role such as "annotations_train"."""
 
     files: Mapping[str, Path]
@@ -142,7 +142,7 @@ def find_tables(root: Path) -> dict[str, Path]:
     return {}
 
 
-def read_images(download: Download, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
+def read_images(download: VindrTables, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
     """What the tables of a split say, by image, in the order of the boxes' table."""
     columns = ["image_id", "class_name", *BOX, *(["rad_id"] if split == "train" else [])]
     columns += ["class_id"] if download.kaggle else []
@@ -164,7 +164,7 @@ def read_images(download: Download, split: str, faults: Faults, warnings: list[s
     return images
 
 
-def _label(row: BoxRow, download: Download, faults: Faults) -> str | None:
+def _label(row: BoxRow, download: VindrTables, faults: Faults) -> str | None:
     """Canonical label of a row of boxes, None after noting that it is none."""
     known = (*download.findings, "No finding") if download.kaggle else LABELS
     label, shown = known_finding(row["class_name"], known)
@@ -224,17 +224,17 @@ SUFFIXES = [".dicom", ".dcm"]
 
 
 @dataclass(frozen=True)
-class _Parsed:
-    download: Download
+class _SplitTables:
+    download: VindrTables
     tables: dict[str, dict[str, ImageRows]]
 
 
-def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Parsed:
-    download = Download(files)
-    return _Parsed(download, {split: read_images(download, split, faults, warnings) for split in download.splits})
+def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _SplitTables:
+    download = VindrTables(files)
+    return _SplitTables(download, {split: read_images(download, split, faults, warnings) for split in download.splits})
 
 
-def _counts(parsed: _Parsed) -> dict[str, int]:
+def _counts(parsed: _SplitTables) -> dict[str, int]:
     counts: dict[str, int] = {}
     for split, images in parsed.tables.items():
         counts[f"{split} images"] = len(images)
@@ -243,7 +243,7 @@ def _counts(parsed: _Parsed) -> dict[str, int]:
     return counts
 
 
-def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables, faults, warnings = build.parsed.tables, build.faults, build.warnings
     _check_splits(tables, faults)
     films = PictureFolder.below(build.pictures if build.pictures is not None else build.root, SUFFIXES, kind="dicom")
@@ -252,7 +252,7 @@ def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, list[LocalizationRecord]]
     headers = dicom_headers(found, faults, workers=build.workers)
     splits: dict[str, list[LocalizationRecord]] = {}
     for split, images in tables.items():
-        maker = _Maker(build.parsed.download, split, faults)
+        maker = _SplitRecords(build.parsed.download, split, faults)
         splits[split] = [
             maker.record(image_id, rows, found[image_id], headers[image_id])
             for image_id, rows in images.items()
@@ -306,10 +306,10 @@ def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> No
                 faults.add(row.problem("image_id", "must be in one split", f"{image_id}, also in train"), image_id)
 
 
-class _Maker:
+class _SplitRecords:
     """Makes the records of one split and counts what is odd about them."""
 
-    def __init__(self, download: Download, split: str, faults: Faults) -> None:
+    def __init__(self, download: VindrTables, split: str, faults: Faults) -> None:
         self.download, self.split, self.faults = download, split, faults
         self._odd: Counter[tuple[str, str]] = Counter()
 

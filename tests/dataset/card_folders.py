@@ -43,7 +43,7 @@ def png(values):
 
 
 def picture(root, i, width=12, height=10):
-    """A PNG file on disk, as a builder names it."""
+    """A PNG file on disk, as a source names it."""
     root.mkdir(parents=True, exist_ok=True)
     path = root / f"{i}.png"
     path.write_bytes(png(pixels(i, width, height)))

@@ -1,4 +1,4 @@
-"""Every config and every column that any builder writes has a meaning in the card and in Croissant."""
+"""Every config and every column that any build writes has a meaning in the card and in Croissant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reveal_bench.benchmarks import BENCHMARKS, SOURCES
 from reveal_bench.dataset.card_tables import column_meanings, config_meanings
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
-from reveal_bench.sources import BUILDERS
+from reveal_bench.sources import SOURCE_MODULES
 
 TWINS = {style: name for name, (source, _) in SOURCES.items() for style in source.styles if style != "reveal-pool"}
 """Style of a synthetic download -> the source that reads it; the pool is what a curation begins with."""
@@ -26,17 +26,17 @@ EXTRAS = {
 
 
 def test_every_builder_has_a_twin():
-    assert set(TWINS.values()) == BUILDERS.keys() - {"own-boxes"}  # whose download is anybody's
+    assert set(TWINS.values()) == SOURCE_MODULES.keys() - {"own-boxes"}  # whose download is anybody's
 
 
 @pytest.mark.parametrize("source", TWINS)
 def test_what_a_twin_is_read_as_has_a_meaning(source, twin_of):
     twin = twin_of(source)
-    builder = BUILDERS[TWINS[source]]
+    module = SOURCE_MODULES[TWINS[source]]
     pictures = {"pictures": twin / "pictures"} if (twin / "pictures").is_dir() else {}
-    secret = {"id_key": b"k" * 32} if "id_key" in builder.options else {}
-    reading = builder.read(twin, pixels="embed", keep_going=True, **pictures, **secret)
-    extras = {extra.config: set(extra.features()) for extra in reading.extras}
+    secret = {"id_key": b"k" * 32} if "id_key" in module.options else {}
+    source_data = module.read(twin, pixels="embed", keep_going=True, **pictures, **secret)
+    extras = {extra.config: set(extra.features()) for extra in source_data.extras}
     assert extras.keys() == EXTRAS.get(source, set())
     for config, columns in extras.items():
         assert config_meanings()[config].strip()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reveal_bench.dicom import Developed, DicomFile, develop_dicom, write_dicom
+from reveal_bench.dicom import DicomFile, DicomPng, develop_dicom, write_dicom
 from tests.conftest import ROOT
 
 SHARED = ROOT.parent / "shared" / "data" / "dicom"
@@ -58,13 +58,13 @@ def write(tmp_path: Path) -> Write:
     return _write
 
 
-def grey(file: Path | DicomFile) -> tuple[list[int], Developed]:
+def grey(file: Path | DicomFile) -> tuple[list[int], DicomPng]:
     """The grey levels of a developed file, row by row."""
     levels, developed = grey_bytes(file)
     return list(levels), developed
 
 
-def grey_bytes(file: Path | DicomFile) -> tuple[bytes, Developed]:
+def grey_bytes(file: Path | DicomFile) -> tuple[bytes, DicomPng]:
     """The same as one byte per pixel, as another library (Pillow) decodes the PNG."""
     import io
 

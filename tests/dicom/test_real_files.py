@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reveal_bench.dicom import Developed, DicomError, develop_dicom, read_header, set_aside
+from reveal_bench.dicom import DicomError, DicomPng, develop_dicom, read_header, set_aside
 from reveal_bench.dicom.dataset import quiet_pydicom
 from reveal_bench.dicom.decode import decode
 from reveal_bench.dicom.files import DicomFile
@@ -22,7 +22,7 @@ CHEST = "966_scrubbed.dcm"
 
 
 @functools.cache
-def developed_levels(path: Path) -> tuple[bytes, Developed]:
+def developed_levels(path: Path) -> tuple[bytes, DicomPng]:
     return grey_bytes(path)
 
 

@@ -25,7 +25,7 @@ GRID = Grid(8)
 
 @pytest.fixture(scope="module")
 def phantom(tmp_path_factory):
-    """(anatomy, records) of a download without pictures, as the builder reads it: the films that have findings."""
+    """(anatomy, records) of a download without pictures, as the source reads it: the films that have findings."""
     root = tmp_path_factory.mktemp("phantom")
     options = {"n_val": N_VAL, "seed": SEED, "long_side": SIDE}
     write_chexlocalize(root / "download", n_images=N, traps=False, pixels=False, **options)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.dataset.drawings import PALETTE, Drawing
+from reveal_bench.dataset.drawings import PALETTE, FindingDrawing
 from reveal_bench.dataset.tables import open_folder
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.reports import dataset as page
@@ -177,7 +177,7 @@ def scaled(drawing, times):
 def test_a_large_picture_is_made_smaller_with_its_drawings():
     values = np.zeros((1000, 2000), np.uint8)
     values[400:600, 800:1200] = 200
-    box = Drawing(1, "Edema", "reference", True, boxes=[(800.0, 400.0, 400.0, 200.0)])
+    box = FindingDrawing(1, "Edema", "reference", True, boxes=[(800.0, 400.0, 400.0, 200.0)])
     film = make_film(png(values), 2000, 1000, [box])
     assert (film.width, film.height) == (640, 320)
     assert film.picture.startswith("data:image/jpeg;base64,")
@@ -192,7 +192,7 @@ def test_a_lesion_of_one_pixel_stays_visible():
     mask = np.zeros((2000, 2000), bool)
     mask[1000, 1000] = True
     layer = layer_of(
-        make_film(None, 2000, 2000, [Drawing(1, "Nodule", "ground truth", True, rles=[encode_mask(mask)])])
+        make_film(None, 2000, 2000, [FindingDrawing(1, "Nodule", "ground truth", True, rles=[encode_mask(mask)])])
     )
     assert layer[..., 3].max() == 255
 

@@ -21,7 +21,7 @@ from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.scale.build import TaskBuild
 from reveal_bench.scale.engine import TaskEngine
 from reveal_bench.scale.tasks import RunTask, TaskError
-from reveal_bench.sources import detect_builder
+from reveal_bench.sources import detect_source
 from reveal_bench.sources.source import BuildError, Problem
 from tests.cli.test_score import call
 from tests.dataset.test_resume import build, studies, tree, write_pictures
@@ -184,15 +184,15 @@ def test_the_commands_through_a_bucket(twin_of: Callable[[str], Path], bucket: s
 @pytest.mark.parametrize("style", ["vindr-cxr", "reveal-cxr", "rexecution"])
 def test_every_kind_of_rows(style: str, twin_of: Callable[[str], Path], tmp_path: Path) -> None:
     """Pictures in a column of their own, in lists, of the study before; tables beside; DICOM."""
-    builder = detect_builder(twin_of(style))
-    further = {"id_key": b"k" * 32} if "id_key" in builder.options else {}
+    module = detect_source(twin_of(style))
+    further = {"id_key": b"k" * 32} if "id_key" in module.options else {}
 
     def made(out: Path, engine: TaskBuild | None) -> Path:
-        reading = builder.read(twin_of(style), pixels="embed", keep_going=True, **further)
+        source_data = module.read(twin_of(style), pixels="embed", keep_going=True, **further)
         build_folder(
-            reading.splits, out, BENCHMARKS[builder.benchmark], holdout=out.with_name(f"{out.name}-private"),
-            holdout_split="holdout" if "holdout" in reading.splits else builder.holdout_split or "test",
-            synthetic=True, keep_going=True, extras=reading.extras, engine=engine,
+            source_data.splits, out, BENCHMARKS[module.benchmark], holdout=out.with_name(f"{out.name}-private"),
+            holdout_split="holdout" if "holdout" in source_data.splits else module.holdout_split or "test",
+            synthetic=True, keep_going=True, extras=source_data.extras, engine=engine,
         )  # fmt: skip
         return out
 

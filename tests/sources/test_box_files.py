@@ -1,4 +1,4 @@
-"""What the builders of box sources share: finding files, reading tables, leaving images out."""
+"""Code shared by the sources of boxes: finding files, reading tables, leaving images out."""
 
 from __future__ import annotations
 

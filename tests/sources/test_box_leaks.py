@@ -14,7 +14,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.sources import midrc, rsna_pneumonia, siim_acr, vindr_cxr
-from reveal_bench.sources.source import Reading
+from reveal_bench.sources.source import SourceData
 from tests.sources.reveal_trees import KEY, everything
 
 TEXT = {"AE", "CS", "LO", "LT", "PN", "SH", "ST", "UC", "UT"}
@@ -64,7 +64,7 @@ def plant(root: Path) -> int:
     return n_files
 
 
-def read(source: str, twin: Path) -> tuple[str, Reading]:
+def read(source: str, twin: Path) -> tuple[str, SourceData]:
     if source == "midrc":
         return "reveal-cxr", midrc.read(twin, id_key=KEY)
     modules = {"siim-acr": siim_acr, "rsna-pneumonia": rsna_pneumonia}
@@ -95,11 +95,11 @@ def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("pixels", ["embed", "withhold"])
 def test_no_text_of_a_header_is_in_the_folder(planted: tuple[str, Path], tmp_path: Path, pixels: Any) -> None:
-    name, reading = read(*planted)
-    assert sum(len(list(records)) for records in reading.splits.values()) >= 2
+    name, source_data = read(*planted)
+    assert sum(len(list(records)) for records in source_data.splits.values()) >= 2
     build_folder(
-        reading.splits, tmp_path / "out", BENCHMARKS[name], extras=reading.extras, pixels=pixels,
-        synthetic=reading.synthetic, keep_going=True,
+        source_data.splits, tmp_path / "out", BENCHMARKS[name], extras=source_data.extras, pixels=pixels,
+        synthetic=source_data.synthetic, keep_going=True,
     )  # fmt: skip
     parquets = sorted((tmp_path / "out").rglob("*.parquet"))
     assert parquets

@@ -27,7 +27,7 @@ from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
 from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.sources import chexlocalize, midrc
-from reveal_bench.sources.source import Reading
+from reveal_bench.sources.source import SourceData
 from tests.sources.reveal_trees import KEY
 
 STYLES = {
@@ -52,10 +52,10 @@ def module_of(source: str) -> ModuleType:
     return importlib.import_module(f"reveal_bench.sources.{STYLES[source].replace('-', '_')}")
 
 
-def read_twin(source: str, root: Path) -> Reading:
+def read_twin(source: str, root: Path) -> SourceData:
     pictures = {"pictures": root / "pictures"} if (root / "pictures").is_dir() else {}
-    reading: Reading = module_of(source).read(root, pixels="embed", keep_going=True, **pictures)
-    return reading
+    source_data: SourceData = module_of(source).read(root, pixels="embed", keep_going=True, **pictures)
+    return source_data
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Built:
     """A twin, what was read of it, and the folders made of it."""
 
     twin: Path
-    reading: Reading
+    source_data: SourceData
     public: Path
     private: Path
     info: FolderInfo
@@ -76,13 +76,13 @@ def built(twin_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFacto
     everything = {}
     for source in STYLES:
         twin, public, private = twin_of(source), root / source / "public", root / source / "private"
-        reading, log = read_twin(source, twin), BuildLog()
+        source_data, log = read_twin(source, twin), BuildLog()
         benchmark = BENCHMARKS[STYLES[source]]
         info = build_folder(
-            reading.splits, public, benchmark, holdout=private, holdout_split=TEST_SPLIT.get(source, "test"),
-            extras=reading.extras, keep_going=True, synthetic=reading.synthetic, log=log,
+            source_data.splits, public, benchmark, holdout=private, holdout_split=TEST_SPLIT.get(source, "test"),
+            extras=source_data.extras, keep_going=True, synthetic=source_data.synthetic, log=log,
         )  # fmt: skip
-        everything[source] = Built(twin, reading, public, private, info, log)
+        everything[source] = Built(twin, source_data, public, private, info, log)
     return everything
 
 
@@ -91,7 +91,7 @@ def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, 
     own = built[source]
     assert module_of(source).detect(own.twin) == 1
     assert module_of(source).inspect(own.twin, pictures=None).synthetic
-    assert own.reading.synthetic
+    assert own.source_data.synthetic
     recognised = {name for name in STYLES if module_of(name).detect(own.twin)}
     assert recognised <= {source, "vindr-cxr", "vinbigdata"}
     assert own.log.left_out == []
@@ -101,8 +101,8 @@ def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, 
     assert validate_folder(own.public, holdout=own.private, load=False) == []
     assert list(mlcroissant_problems(own.public)) == []
     assert validate_folder(own.private, load=False) == []
-    assert {extra.config for extra in own.reading.extras} == EXTRAS.get(source, set())
-    n_read = sum(len(list(records)) for records in own.reading.splits.values())
+    assert {extra.config for extra in own.source_data.extras} == EXTRAS.get(source, set())
+    n_read = sum(len(list(records)) for records in own.source_data.splits.values())
     assert sum(entry["n_images"] for entry in own.info.splits.values()) == n_read
 
 
@@ -113,17 +113,17 @@ def more_built(download: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapp
     twin = root / "midrc"
     write_reveal(twin, n_studies=8, seed=3, long_side=64, layout="midrc")
     everything = {}
-    for name, place, reading in (
+    for name, place, source_data in (
         ("chexlocalize", download, chexlocalize.read(download)),
         ("reveal-cxr", twin, midrc.read(twin, id_key=KEY)),
     ):
-        assert reading.synthetic
+        assert source_data.synthetic
         public, private, log = root / name / "public", root / name / "private", BuildLog()
         info = build_folder(
-            reading.splits, public, BENCHMARKS[name], holdout=private, holdout_split="test",
-            extras=reading.extras, synthetic=reading.synthetic, log=log,
+            source_data.splits, public, BENCHMARKS[name], holdout=private, holdout_split="test",
+            extras=source_data.extras, synthetic=source_data.synthetic, log=log,
         )  # fmt: skip
-        everything[name] = Built(place, reading, public, private, info, log)
+        everything[name] = Built(place, source_data, public, private, info, log)
     return everything
 
 
@@ -171,7 +171,7 @@ print(json.dumps(found))
         assert rows["holdout_inputs/holdout"] == own.info.splits["holdout"][unit]
         assert any(fits for _, fits in public.values())
         assert all(fits for _, fits in public.values() if fits is not None)  # pictures have the size of their row
-        for extra in own.reading.extras:
+        for extra in own.source_data.extras:
             assert sum(n for name, n in rows.items() if name.startswith(f"{extra.config}/")) == len(extra.rows)
         configs = {name.split("/")[0] for name in public}
         assert configs >= {main, "holdout_inputs"}

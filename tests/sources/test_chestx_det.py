@@ -15,7 +15,7 @@ from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.masks import decode_mask
-from reveal_bench.sources import chestx_det, detect_builder
+from reveal_bench.sources import chestx_det, detect_source
 from reveal_bench.sources.source import BuildError
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "chestx_det"
@@ -52,8 +52,8 @@ def filled(polygons):
 @pytest.fixture(scope="module")
 def real_reading():
     """The published file, the masks of its first 81 images filled once."""
-    reading = chestx_det.read(REAL, pixels="withhold")
-    return replace(reading, splits={"test": list(islice(reading.splits["test"], 81))})
+    source_data = chestx_det.read(REAL, pixels="withhold")
+    return replace(source_data, splits={"test": list(islice(source_data.splits["test"], 81))})
 
 
 @needs_real
@@ -61,15 +61,17 @@ def test_the_published_file_has_the_published_counts():
     found = chestx_det.inspect(REAL)
     assert dict(found.counts) == chestx_det.PUBLISHED
     assert (list(found.problems), list(found.warnings), found.synthetic) == ([], [], False)
-    assert detect_builder(REAL).name == "chestx-det"
+    assert detect_source(REAL).name == "chestx-det"
 
 
 @pytest.mark.parametrize("source", [pytest.param("real", marks=needs_real), "twin"])
 def test_masks_are_the_union_of_a_findings_polygons(request, tmp_path, source):
     root = REAL if source == "real" else write(tmp_path, TWIN)
-    reading = request.getfixturevalue("real_reading") if source == "real" else chestx_det.read(root, pixels="withhold")
+    source_data = (
+        request.getfixturevalue("real_reading") if source == "real" else chestx_det.read(root, pixels="withhold")
+    )
     entries = {entry["file_name"]: entry for entry in json.loads((root / "ChestX_Det_test.json").read_text())}
-    records = list(reading.splits["test"])
+    records = list(source_data.splits["test"])
     assert [f"{record.image_id}.png" for record in records] == list(entries)[:81]
     for record in records:
         entry = entries[f"{record.image_id}.png"]
@@ -131,8 +133,8 @@ def test_other_counts_are_warnings(tmp_path):
     ]
     assert "SYNTHETIC" not in " ".join(path.name for path in tmp_path.iterdir())
     (tmp_path / "SYNTHETIC.txt").touch()
-    reading = chestx_det.read(tmp_path, pixels="withhold")
-    assert (reading.synthetic, len(reading.warnings)) == (True, 2)
+    source_data = chestx_det.read(tmp_path, pixels="withhold")
+    assert (source_data.synthetic, len(source_data.warnings)) == (True, 2)
 
 
 BROKEN = [
@@ -165,9 +167,9 @@ def test_all_problems_are_named_together(tmp_path):
 
 def test_keep_going_leaves_entries_out_and_says_so(tmp_path):
     good = {"file_name": "9.png", "syms": [], "boxes": [], "polygons": []}
-    reading = chestx_det.read(write(tmp_path, [*BROKEN, good]), pixels="withhold", keep_going=True)
-    assert [record.image_id for record in reading.splits["test"]] == ["9"]  # which entry of 4.png is right?
-    assert sum(warning.startswith("left out: ChestX_Det_test.json:") for warning in reading.warnings) == 9
+    source_data = chestx_det.read(write(tmp_path, [*BROKEN, good]), pixels="withhold", keep_going=True)
+    assert [record.image_id for record in source_data.splits["test"]] == ["9"]  # which entry of 4.png is right?
+    assert sum(warning.startswith("left out: ChestX_Det_test.json:") for warning in source_data.warnings) == 9
 
 
 @pytest.mark.parametrize("text", ["[", "{}", '"\xff'])
@@ -202,10 +204,10 @@ def test_pictures_pass_unchanged_and_must_fit(tmp_path):
     pictures.mkdir()
     Image.new("L", (1024, 1024), 3).save(pictures / "1.png")
     Image.new("L", (512, 512), 3).save(pictures / "2.png")
-    reading = chestx_det.read(root, pixels="embed", pictures=pictures)
-    assert [record.picture.shown for record in reading.splits["test"]] == ["1.png", "2.png"]
+    source_data = chestx_det.read(root, pixels="embed", pictures=pictures)
+    assert [record.picture.shown for record in source_data.splits["test"]] == ["1.png", "2.png"]
     log = BuildLog()
-    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["chestx-det"], keep_going=True, log=log)
+    build_folder(source_data.splits, tmp_path / "out", BENCHMARKS["chestx-det"], keep_going=True, log=log)
     (problem,) = log.left_out
     assert str(problem).endswith("the picture must have 1024 x 1024 pixels, got 512 x 512")
     shard = next((tmp_path / "out" / "localization").glob("*.parquet"))
@@ -227,7 +229,7 @@ def test_arguments(tmp_path):
     with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
         chestx_det.read(tmp_path, pixels="withhold", pictures=tmp_path)  # the user says that they are there
     with pytest.raises(ValueError, match="`root` must exist"):
-        detect_builder(tmp_path / "nothing")
+        detect_source(tmp_path / "nothing")
     (tmp_path / "ChestX_Det_test.json").unlink()
     with pytest.raises(ValueError, match="recognised none"):
-        detect_builder(tmp_path)
+        detect_source(tmp_path)

@@ -15,7 +15,7 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.records import read_localization
-from reveal_bench.sources import chexlocalize, detect_builder
+from reveal_bench.sources import chexlocalize, detect_source
 from tests.dataset.conftest import change, load
 
 INNER = "chexlocalize/chexlocalize"
@@ -23,8 +23,8 @@ INNER = "chexlocalize/chexlocalize"
 
 @pytest.fixture(scope="module")
 def everything(download):
-    reading = chexlocalize.read(download)
-    return {split: {r.image_id: r for r in found} for split, found in reading.splits.items()}, reading.warnings
+    source_data = chexlocalize.read(download)
+    return {split: {r.image_id: r for r in found} for split, found in source_data.splits.items()}, source_data.warnings
 
 
 def labels(root, split):
@@ -41,7 +41,7 @@ def rle_area(rle):
 
 def test_nested_roots_are_found(download):
     for root in (download, download / "chexlocalize", download / INNER):
-        assert detect_builder(root).name == "chexlocalize"
+        assert detect_source(root).name == "chexlocalize"
     assert chexlocalize.detect(download / INNER / "CheXpert") == 0
 
 
@@ -232,9 +232,9 @@ def test_inspection_counts(download):
 
 
 def test_a_whole_build_is_valid_and_says_synthetic(download, tmp_path):
-    reading = chexlocalize.read(download)
+    source_data = chexlocalize.read(download)
     public, private = tmp_path / "public", tmp_path / "private"
-    build_folder(reading.splits, public, BENCHMARKS["chexlocalize"], holdout=private, synthetic=True)
+    build_folder(source_data.splits, public, BENCHMARKS["chexlocalize"], holdout=private, synthetic=True)
     # loaded they are in test_box_sources
     assert validate_folder(public, holdout=private, load=False) == []
     assert validate_folder(private, load=False) == []
@@ -263,8 +263,8 @@ def test_a_build_embeds_the_files_bytes(download, tmp_path):
 
 
 def test_withheld_pixels_leave_hashes_only(download, tmp_path):
-    reading = chexlocalize.read(download, pixels="withhold")
-    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
+    source_data = chexlocalize.read(download, pixels="withhold")
+    build_folder(source_data.splits, tmp_path / "out", BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
     for record in read_localization(tmp_path / "out", "test"):
         (path,) = (download / INNER / "CheXpert" / "test").glob("/".join(record.image_id.split("_", 2)) + ".jpg")
         assert record.source_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -272,9 +272,9 @@ def test_withheld_pixels_leave_hashes_only(download, tmp_path):
 
 
 def test_records_can_be_iterated_again_and_sent_to_other_processes(download):
-    reading = chexlocalize.read(download)
-    assert len(reading.splits["test"]) == 24
-    first, second = list(reading.splits["test"]), list(reading.splits["test"])
+    source_data = chexlocalize.read(download)
+    assert len(source_data.splits["test"]) == 24
+    first, second = list(source_data.splits["test"]), list(source_data.splits["test"])
     assert first == second
     assert pickle.loads(pickle.dumps(first[0])) == first[0]
 
@@ -286,10 +286,10 @@ def test_contours_that_do_not_fill_to_their_mask_are_counted(copy):
         entry[finding][0] = [[x / 2, y] for x, y in entry[finding][0]]
 
     change(copy, "gt_annotations_val", shift)
-    reading = chexlocalize.read(copy)
+    source_data = chexlocalize.read(copy)
     for _ in range(2):  # told once
-        list(reading.splits["validation"])
-    warnings = [warning for warning in reading.warnings if "do not fill" in warning]
+        list(source_data.splits["validation"])
+    warnings = [warning for warning in source_data.warnings if "do not fill" in warning]
     compared = sum(len(entry) - 1 for entry in load(copy, "gt_annotations_val").values())
     assert len(warnings) == 1
     assert warnings[0].startswith(f"split 'validation': 1 of {compared} ground-truth contours do not fill")
@@ -298,15 +298,15 @@ def test_contours_that_do_not_fill_to_their_mask_are_counted(copy):
 def test_uncertain_labels_stay_and_blank_ones_are_unlabelled(copy):
     path = copy / "CheXpert" / "test_labels.csv"
     path.write_text(path.read_text().replace(",0.0", ",-1.0", 6).replace(",0.0", ",", 6))
-    reading = chexlocalize.read(copy)
+    source_data = chexlocalize.read(copy)
     n_before = Counter(v for row in labels(copy, "test").values() for k, v in row.items() if k != "Path")
     assert (n_before["-1.0"], n_before[""]) == (6, 6)
     findings = {"Lung Opacity" if f == "Airspace Opacity" else f for f in BENCHMARKS["chexlocalize"].findings}
     in_findings = Counter(v for row in labels(copy, "test").values() for k, v in row.items() if k in findings)
     assert in_findings["-1.0"] > 0
     n = f"{in_findings['-1.0']} uncertain label" + ("s" if in_findings["-1.0"] > 1 else "")
-    assert f"test_labels.csv: {n} (-1), kept as such: not present" in reading.warnings
-    records = list(reading.splits["test"])
+    assert f"test_labels.csv: {n} (-1), kept as such: not present" in source_data.warnings
+    records = list(source_data.splits["test"])
     statuses = Counter(status for record in records for status in record.label_status.values())
     assert (statuses[-1], statuses[None]) == (in_findings["-1.0"], in_findings[""])
     for record in records:
@@ -319,6 +319,6 @@ def test_uncertain_labels_stay_and_blank_ones_are_unlabelled(copy):
 def test_files_of_one_split_are_enough(copy):
     for path in [copy / "CheXpert" / "val_labels.csv", *copy.glob("CheXlocalize/*_val.json")]:
         path.unlink()
-    reading = chexlocalize.read(copy)
-    assert list(reading.splits) == ["test"]
-    assert reading.warnings[0].startswith("split 'validation' is missing")
+    source_data = chexlocalize.read(copy)
+    assert list(source_data.splits) == ["test"]
+    assert source_data.warnings[0].startswith("split 'validation' is missing")

@@ -43,13 +43,13 @@ def test_unreadable_pictures_are_listed_together(copy, tmp_path):
     pictures = pictures_of(copy)[:3]
     for path in pictures[:2]:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    reading = chexlocalize.read(copy)
+    source_data = chexlocalize.read(copy)
     with pytest.raises(BuildError, match="2 problems") as caught:
-        build_folder(reading.splits, tmp_path / "out", BENCHMARKS["chexlocalize"])
+        build_folder(source_data.splits, tmp_path / "out", BENCHMARKS["chexlocalize"])
     assert {p.row for p in caught.value.problems} == {_id(path) for path in pictures[:2]}
     log = BuildLog()
     info = build_folder(
-        reading.splits, tmp_path / "out", BENCHMARKS["chexlocalize"], keep_going=True, log=log, overwrite=True
+        source_data.splits, tmp_path / "out", BENCHMARKS["chexlocalize"], keep_going=True, log=log, overwrite=True
     )
     assert info.splits["test"]["n_images"] == 22
     assert len(log.left_out) == 2
@@ -59,9 +59,9 @@ def test_unreadable_pictures_are_listed_together(copy, tmp_path):
         f"CheXpert/test/{'/'.join(pictures[2].parts[-3:])}:{_id(pictures[2])}: `picture` must be readable, "
         "got not a picture"
     ]
-    reading = chexlocalize.read(copy, keep_going=True)
-    assert len(reading.splits["test"]) == 23
-    assert sum("left out" in warning for warning in reading.warnings) == 1
+    source_data = chexlocalize.read(copy, keep_going=True)
+    assert len(source_data.splits["test"]) == 23
+    assert sum("left out" in warning for warning in source_data.warnings) == 1
 
 
 def test_a_missing_picture_matters_only_when_embedded(copy):
@@ -124,8 +124,8 @@ def test_points_beside_the_picture_are_left_out_and_told(copy):
     width, height = before[image_id].width, before[image_id].height
     edge = [[width, 3], [3, 2], [width - 0.5, height - 0.5], [-0.25, 3], [5, 9999]]
     change(copy, POINTS, lambda c: c[image_id].update(Edema=edge))
-    reading = chexlocalize.read(copy)
-    records = {record.image_id: record for record in reading.splits["test"]}
+    source_data = chexlocalize.read(copy)
+    records = {record.image_id: record for record in source_data.splits["test"]}
     points = [(p.x, p.y) for p in records[image_id].points if p.finding == "Edema"]
     assert points == [(3, 2), (width - 0.5, height - 0.5)]
     size = f"in {width} x {height}"
@@ -133,7 +133,7 @@ def test_points_beside_the_picture_are_left_out_and_told(copy):
         f"{POINTS}.json: 3 points on or past the edge of the picture left out, the image stays: "
         f"Edema of {image_id} ({width}, 3) {size}; Edema of {image_id} (-0.25, 3) {size}; "
         f"Edema of {image_id} (5, 9999) {size}"
-    ) in reading.warnings
+    ) in source_data.warnings
     del before[image_id], records[image_id]
     assert records == before
 

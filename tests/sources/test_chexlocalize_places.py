@@ -121,10 +121,10 @@ def test_what_lies_in_two_places_is_taken_from_the_first(copy: Path) -> None:
     shutil.copytree(copy / "CheXpert" / "val", copy / "CheXpert-v1.0" / "valid")
     only = sorted((copy / "CheXpert" / "val").rglob("view*.jpg"))[0]
     only.unlink()
-    reading = chexlocalize.read(copy)
-    shown = [record.picture.shown for record in reading.splits["validation"] if record.picture is not None]
+    source_data = chexlocalize.read(copy)
+    shown = [record.picture.shown for record in source_data.splits["validation"] if record.picture is not None]
     assert sorted(path.split("/")[0] for path in shown) == ["CheXpert"] * 5 + ["CheXpert-v1.0"]
-    assert "split 'validation': 5 pictures in CheXpert-v1.0/valid are used from another folder" in reading.warnings
+    assert "split 'validation': 5 pictures in CheXpert-v1.0/valid are used from another folder" in source_data.warnings
 
 
 def study_rows(root: Path) -> list[dict[str, str]]:

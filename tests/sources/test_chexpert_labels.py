@@ -17,7 +17,7 @@ from reveal_bench.cli import app
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.findings import CHEXPERT_LABELS
 from reveal_bench.phantom.layouts import LABEL_READERS, write_chexpert_labels
-from reveal_bench.sources import BuildError, detect_builder
+from reveal_bench.sources import BuildError, detect_source
 from reveal_bench.sources.chexpert_labels import inspect, read
 
 HEAD = ["Study", *CHEXPERT_LABELS]
@@ -89,13 +89,13 @@ def test_a_reader_is_scored_as_a_system(built: tuple[Path, Path]) -> None:
 
 def test_one_table_by_itself_is_of_references(tmp_path: Path) -> None:
     path = table(tmp_path / "mine.csv", [(place(1), {"Edema"}), (place(2), set())])
-    assert detect_builder(path).name == "chexpert-labels"
-    reading = read(path)
-    assert [(one.study_id, one.labels) for one in reading.splits["test"]] == [
+    assert detect_source(path).name == "chexpert-labels"
+    source_data = read(path)
+    assert [(one.study_id, one.labels) for one in source_data.splits["test"]] == [
         ("patient1_study1", ("Edema",)),
         ("patient2_study1", ()),
     ]
-    assert not reading.extras
+    assert not source_data.extras
 
 
 def test_rows_of_radiographs_are_united_and_columns_may_be_in_any_order(tmp_path: Path) -> None:

@@ -42,18 +42,18 @@ def change(path, old, new, count=1):
 
 
 def test_records_are_the_twin_s_truth(twin):
-    reading = read(twin, id_key=KEY)
+    source_data = read(twin, id_key=KEY)
     made = list(islice(studies(seed=SEED), N))
-    for record, study in zip(reading.splits["test"], made, strict=True):
+    for record, study in zip(source_data.splits["test"], made, strict=True):
         assert record.study_id == keyed_id(KEY, "study", study.study_uid)
         assert record.patient_id == keyed_id(KEY, "patient", study.case_id)
         assert record.labels == study.labels
         assert (record.age_band, record.sex, record.race) == (decade(study.age), study.sex, study.race)
         assert record.patient_class == "unknown"
         assert len(record.images) == len(study.images)
-    assert "35 of 35" not in "".join(reading.warnings)
+    assert "35 of 35" not in "".join(source_data.warnings)
     n_files = sum(len(study.images) for study in made) + 3
-    assert f"{n_files} of {n_files} listed files have an md5sum: verified" in reading.warnings
+    assert f"{n_files} of {n_files} listed files have an md5sum: verified" in source_data.warnings
 
 
 def test_records_are_those_of_the_plain_layout(twin, tmp_path):
@@ -68,8 +68,10 @@ def test_records_are_those_of_the_plain_layout(twin, tmp_path):
 
 
 def test_folder_with_scores(twin, tmp_path):
-    reading = read(twin, id_key=KEY)
-    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True)
+    source_data = read(twin, id_key=KEY)
+    build_folder(
+        source_data.splits, tmp_path / "out", BENCHMARKS["reveal-cxr"], extras=source_data.extras, synthetic=True
+    )
     assert len(read_studies(tmp_path / "out", "test")) == N
     import pyarrow.parquet as pq
 
@@ -201,11 +203,11 @@ def test_md5_of_a_series_table_counts_if_the_manifest_has_none(download):
 def test_tables_that_do_not_cover_the_images_are_counted(download):
     lines = (download / "imaging_study.tsv").read_text().splitlines(keepends=True)
     (download / "imaging_study.tsv").write_text("".join(lines[:-2]))
-    reading = read(download, id_key=KEY)
+    source_data = read(download, id_key=KEY)
     assert any(
-        text.startswith("2 studies have images and are not in the table imaging_study") for text in reading.warnings
+        text.startswith("2 studies have images and are not in the table imaging_study") for text in source_data.warnings
     )
-    assert [record.age_band for record in reading.splits["test"]][-2:] == ["unknown", "unknown"]
+    assert [record.age_band for record in source_data.splits["test"]][-2:] == ["unknown", "unknown"]
 
 
 def test_ages_above_89_are_a_flag(download):

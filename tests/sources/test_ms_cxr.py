@@ -59,8 +59,8 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_by_hand(tmp_path: Path) -> None:
     rows = HEADS + line() + line(x=350, y=250) + line(category_name="Lung Opacity", label_text="opacity", x=0, y=0)
-    reading = ms_cxr.read(write(tmp_path, rows), pixels="withhold")
-    (record,) = reading.splits["test"]
+    source_data = ms_cxr.read(write(tmp_path, rows), pixels="withhold")
+    (record,) = source_data.splits["test"]
     assert (record.image_id, record.patient_id, record.study_id) == (ID, "p10000032", "s50414267")
     assert (record.size, record.view, record.picture) == ((3056, 2544), "FRONTAL", None)
     assert record.labels == ["Lung Opacity", "Pneumonia"]
@@ -71,7 +71,7 @@ def test_rows_by_hand(tmp_path: Path) -> None:
     assert pneumonia.bbox_xywh == (100, 200, 550, 450)
     # two boxes of 120,000 pixels that share 50 x 350
     assert (pneumonia.area_px, pneumonia.n_instances) == (240_000 - 17_500, 2)
-    assert reading.warnings == [
+    assert source_data.warnings == [
         "boxes: the source publishes 1,448, this download has 3",
         "images: the source publishes 1,047, this download has 1",
         "1 image has no picture here: no hash to verify a copy against",
@@ -80,9 +80,9 @@ def test_rows_by_hand(tmp_path: Path) -> None:
 
 def test_phrases_are_a_config_of_their_own(tmp_path: Path) -> None:
     rows = HEADS + line() + line(dicom_id=OTHER, path=PATH.replace(ID, OTHER), split="val", label_text="left")
-    reading = ms_cxr.read(write(tmp_path, rows), pixels="withhold")
-    assert list(reading.splits) == ["validation", "test"]
-    (extra,) = reading.extras
+    source_data = ms_cxr.read(write(tmp_path, rows), pixels="withhold")
+    assert list(source_data.splits) == ["validation", "test"]
+    (extra,) = source_data.extras
     assert (extra.config, extra.key) == ("phrases", "image_id")
     assert list(extra.rows) == [
         {"image_id": ID, "label": 6, "phrase": "right lower lobe pneumonia", "bbox_xywh": [100, 200, 300, 400]},
@@ -116,10 +116,10 @@ def test_where_both_are_there_the_table_is_the_json_cut_to_whole_pixels(tmp_path
 
 def test_version_1_0_0_has_no_splits(tmp_path: Path) -> None:
     rows = (HEADS + line()).replace(",split", "").replace(",test", "")
-    reading = ms_cxr.read(write(tmp_path, rows, "MS_CXR_Local_Alignment_v1.0.0.csv"), pixels="withhold")
-    assert list(reading.splits) == ["test"]
+    source_data = ms_cxr.read(write(tmp_path, rows, "MS_CXR_Local_Alignment_v1.0.0.csv"), pixels="withhold")
+    assert list(source_data.splits) == ["test"]
     told = "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), all images are of the split 'test'"
-    assert told in reading.warnings
+    assert told in source_data.warnings
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_the_twin_has_pictures_views_and_phrases(twin: Path) -> None:
     assert found.synthetic
     assert (list(found.problems), list(found.warnings)) == ([], [])
     assert set(found.files) == {"boxes", "coco"}
-    reading = ms_cxr.read(twin, pictures=twin / "pictures")
-    records = [record for split in reading.splits.values() for record in split]
+    source_data = ms_cxr.read(twin, pictures=twin / "pictures")
+    records = [record for split in source_data.splits.values() for record in split]
     assert len(records) == found.counts["images"]
     assert {record.view for record in records} <= {"AP", "PA"}  # from the metadata
     assert all(record.picture.path.is_file() and record.picture.kind == "picture" for record in records)
@@ -199,10 +199,10 @@ def test_views_of_the_metadata(tmp_path: Path, raw: str | None, view: str) -> No
     own = f"{ID},10000032,50414267,{raw}\n" if raw is not None else ""
     table = "dicom_id,subject_id,study_id,ViewPosition\n" + other + own
     (tmp_path / "mimic-cxr-2.0.0-metadata.csv").write_text(table, encoding="utf-8")
-    reading = ms_cxr.read(tmp_path, pixels="withhold")
-    (record,) = reading.splits["test"]
+    source_data = ms_cxr.read(tmp_path, pixels="withhold")
+    (record,) = source_data.splits["test"]
     assert (record.view, record.view_raw) == (view, raw or None)
-    told = [warning for warning in reading.warnings if "metadata.csv" in warning]
+    told = [warning for warning in source_data.warnings if "metadata.csv" in warning]
     if raw is None:
         expected = ["mimic-cxr-2.0.0-metadata.csv: 1 image without a row, whose view is FRONTAL"]
     elif view in ("LATERAL", "UNKNOWN"):

@@ -43,12 +43,12 @@ def test_the_published_list_has_the_published_counts() -> None:
     # 726 patients: distinct first parts of the names, counted with cut, sort and uniq
     assert dict(found.counts) == {"boxes": 984, "images": 880, "patients": 726}
     assert (list(found.problems), list(found.warnings), found.synthetic) == ([], [], False)
-    reading = nih_boxes.read(REAL, pixels="withhold")
-    assert [warning.split(":")[0] for warning in reading.warnings] == [
+    source_data = nih_boxes.read(REAL, pixels="withhold")
+    assert [warning.split(":")[0] for warning in source_data.warnings] == [
         "2 pictures have no label here and are not part of the dataset",
         "880 images have no picture here",
     ]
-    records = reading.splits["test"]
+    records = source_data.splits["test"]
     per_finding = {
         finding: sum(r.reference(finding) is not None for r in records) for finding in records[0].label_status
     }
@@ -61,12 +61,12 @@ def test_the_published_list_has_the_published_counts() -> None:
 @needs_real
 def test_the_real_list_becomes_a_valid_folder_without_pixels(tmp_path: Path) -> None:
     public, private = tmp_path / "public", tmp_path / "private"
-    reading = nih_boxes.read(REAL, pixels="withhold")
-    info = build_folder(reading.splits, public, BENCHMARKS["nih-boxes"], pixels="withhold", holdout=private)
+    source_data = nih_boxes.read(REAL, pixels="withhold")
+    info = build_folder(source_data.splits, public, BENCHMARKS["nih-boxes"], pixels="withhold", holdout=private)
     assert [info.splits[split]["n_patients"] for split in ("released", "holdout")] == [363, 363]
     assert validate_folder(public, holdout=private, load=False) == []
     everyone = read_localization(public, "released") + read_localization(private, "holdout")
-    assert sorted(everyone, key=lambda r: r.image_id) == sorted(reading.splits["test"], key=lambda r: r.image_id)
+    assert sorted(everyone, key=lambda r: r.image_id) == sorted(source_data.splits["test"], key=lambda r: r.image_id)
 
 
 @needs_real
@@ -76,10 +76,10 @@ def test_real_pictures_that_are_not_in_the_list_are_left_aside() -> None:
     assert str(caught.value.problems[0]) == (
         "BBox_List_2017.csv.gz:2: `picture` must exist for 00013118_008, got no such file"
     )
-    reading = nih_boxes.read(REAL, keep_going=True)
-    assert len(reading.splits["test"]) == 0
-    assert reading.warnings[0] == "2 pictures have no label here and are not part of the dataset"
-    assert reading.warnings[-1] == "880 images are left out for these problems"
+    source_data = nih_boxes.read(REAL, keep_going=True)
+    assert len(source_data.splits["test"]) == 0
+    assert source_data.warnings[0] == "2 pictures have no label here and are not part of the dataset"
+    assert source_data.warnings[-1] == "880 images are left out for these problems"
 
 
 def test_a_row_by_hand(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_a_box_may_stick_out_by_rounding_and_has_no_pixels_there(tmp_path: Path)
 
 def test_an_image_with_a_problem_is_left_out_with_all_its_boxes(tmp_path: Path) -> None:
     rows = GOOD + "00000001_000.png,Mass,1,1,0,0\n00000002_000.png,Mass,1,1,5,5\n"
-    reading = nih_boxes.read(write(tmp_path, HEADER + rows), pixels="withhold", keep_going=True)
-    assert [record.image_id for record in reading.splits["test"]] == ["00000002_000"]
-    assert reading.warnings[-2:] == [
+    source_data = nih_boxes.read(write(tmp_path, HEADER + rows), pixels="withhold", keep_going=True)
+    assert [record.image_id for record in source_data.splits["test"]] == ["00000002_000"]
+    assert source_data.warnings[-2:] == [
         "left out: BBox_List_2017.csv:3: `Bbox [x, y, w, h]` must have width and height above 0, got 1, 1, 0, 0",
         "1 image is left out for these problems",
     ]
@@ -184,14 +184,14 @@ def test_the_twin_has_pictures_and_views(twin: Path) -> None:
     found = nih_boxes.inspect(twin)
     assert found.synthetic
     assert found.warnings == []
-    reading = nih_boxes.read(twin)
-    assert reading.synthetic
-    assert nih_boxes.read(twin, pixels="withhold") == reading  # the pictures are read to be hashed
-    views = {record.view for record in reading.splits["test"]}
+    source_data = nih_boxes.read(twin)
+    assert source_data.synthetic
+    assert nih_boxes.read(twin, pixels="withhold") == source_data  # the pictures are read to be hashed
+    views = {record.view for record in source_data.splits["test"]}
     assert views <= {"AP", "PA"}  # from Data_Entry_2017.csv
     n_pictures = len(list(twin.rglob("*.png")))
     assert n_pictures == found.counts["images"] + 7
-    assert reading.warnings == ["7 pictures have no label here and are not part of the dataset"]
+    assert source_data.warnings == ["7 pictures have no label here and are not part of the dataset"]
 
 
 def test_arguments(tmp_path: Path) -> None:

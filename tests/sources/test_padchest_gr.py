@@ -53,8 +53,8 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_study_by_hand(tmp_path: Path) -> None:
     second = sentence(boxes=[[0, 0, 0.5, 0.5]], extra_boxes=[[0, 0, 0.25, 0.25]], labels=["cardiomegaly"])
-    reading = padchest_gr.read(write(tmp_path, sentence(), second))
-    (record,) = reading.splits["validation"]
+    source_data = padchest_gr.read(write(tmp_path, sentence(), second))
+    (record,) = source_data.splits["validation"]
     assert (record.image_id, record.study_id, record.patient_id) == (IMAGE, STUDY, "77")
     assert (record.size, record.view) == ((60, 40), "FRONTAL")
     truth, other = record.annotations
@@ -72,8 +72,8 @@ def test_a_study_by_hand(tmp_path: Path) -> None:
 def test_sentences_keep_everything_that_the_source_says(tmp_path: Path) -> None:
     plain = {"sentence_en": "No effusion.", "sentence_es": "Sin derrame.", "abnormal": False}
     chronic = sentence(labels=["chronic changes"], progression="stable")
-    reading = padchest_gr.read(write(tmp_path, plain, chronic))
-    (extra,) = reading.extras
+    source_data = padchest_gr.read(write(tmp_path, plain, chronic))
+    (extra,) = source_data.extras
     assert (extra.config, extra.key, list(extra.features())) == ("sentences", "image_id", list(extra.rows[0]))
     assert extra.rows[0] == {
         "image_id": IMAGE, "sentence_en": "No effusion.", "sentence_es": "Sin derrame.", "abnormal": False,
@@ -81,9 +81,9 @@ def test_sentences_keep_everything_that_the_source_says(tmp_path: Path) -> None:
     }  # fmt: skip
     assert extra.rows[1]["labels"] == ["chronic changes"]
     assert extra.rows[1]["boxes_xywh"] == [[10, 30, 20, 30]]
-    (record,) = reading.splits["validation"]
+    (record,) = source_data.splits["validation"]
     assert (record.annotations, record.labels) == ((), [])
-    assert reading.warnings[-1] == (
+    assert source_data.warnings[-1] == (
         "1 boxed sentences have no label that is a finding; they are in `sentences` only (chronic changes 1)"
     )
 
@@ -95,23 +95,23 @@ def test_labels_are_grouped_and_a_finding_may_lack_a_box(tmp_path: Path) -> None
         sentence(labels=["scoliosis"], boxes=[]),
         sentence(labels=["nodule"], abnormal=False),
     ]
-    reading = padchest_gr.read(write(tmp_path, *sentences))
-    (record,) = reading.splits["validation"]
+    source_data = padchest_gr.read(write(tmp_path, *sentences))
+    (record,) = source_data.splits["validation"]
     assert [a.finding for a in record.annotations] == ["Atelectasis", "Pleural effusion", "Pneumothorax"]
     assert record.labels == ["Atelectasis", "Pleural effusion", "Pneumothorax", "Scoliosis"]
     assert record.missing == ("Scoliosis",)
     assert record.asked("present") == ["Atelectasis", "Pleural effusion", "Pneumothorax"]
-    assert reading.warnings[-1] == (
+    assert source_data.warnings[-1] == (
         "1 boxed sentences have labels of several findings; each of these gets all their boxes"
     )
 
 
 def test_without_the_master_table_all_is_test(tmp_path: Path) -> None:
-    reading = padchest_gr.read(write(tmp_path, sentence(), table=""))
-    (record,) = reading.splits["test"]
+    source_data = padchest_gr.read(write(tmp_path, sentence(), table=""))
+    (record,) = source_data.splits["test"]
     assert record.patient_id == STUDY
     alone = "the source does not identify patients: every image counts as one, also in a holdout"
-    assert f"master_table.csv is missing: all studies are of the split 'test', and {alone}" in reading.warnings
+    assert f"master_table.csv is missing: all studies are of the split 'test', and {alone}" in source_data.warnings
 
 
 def test_the_master_table_may_be_zipped(tmp_path: Path) -> None:
@@ -223,11 +223,11 @@ def test_the_twin_has_splits_sentences_and_a_second_reader(twin: Path) -> None:
     found = padchest_gr.inspect(twin)
     assert found.synthetic
     assert (list(found.problems), list(found.warnings)) == ([], [])
-    reading = padchest_gr.read(twin)
-    records = [record for split in reading.splits.values() for record in split]
+    source_data = padchest_gr.read(twin)
+    records = [record for split in source_data.splits.values() for record in split]
     assert len(records) == found.counts["images"] == 6
     assert {a.reader for record in records for a in record.annotations} == {"ground_truth", "individual"}
     n_sentences = found.counts["abnormal sentences"] + found.counts["other sentences"]
-    assert len(reading.extras[0].rows) == n_sentences
+    assert len(source_data.extras[0].rows) == n_sentences
     assert any("Scoliosis" in record.missing for record in records)
     assert set(records[0].label_status) == set(PADCHEST_GR_FINDINGS)

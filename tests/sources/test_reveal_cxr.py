@@ -1,4 +1,4 @@
-"""A synthetic REVEAL-CXR download, end to end: what the builder reads, and what a dataset folder holds and hides."""
+"""A synthetic REVEAL-CXR download, end to end: what the source reads, and what a dataset folder holds and hides."""
 
 import io
 import json
@@ -29,9 +29,14 @@ from tests.sources.reveal_trees import KEY, MAPPING, decade, everything, write_f
 @pytest.fixture(scope="module")
 def built(reveal_download, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "folder"
-    reading = read(reveal_download, id_key=KEY)
+    source_data = read(reveal_download, id_key=KEY)
     build_folder(
-        reading.splits, out, BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True, holdout_split="test"
+        source_data.splits,
+        out,
+        BENCHMARKS["reveal-cxr"],
+        extras=source_data.extras,
+        synthetic=True,
+        holdout_split="test",
     )
     return out
 
@@ -111,11 +116,11 @@ def test_secondary_captures_are_taken_if_asked(tmp_path):
     way_on = "--include-secondary (`include_secondary=True`) takes those of modality CR or DX"
     assert way_on in refused.value.warnings
     assert way_on in inspect(tmp_path).warnings
-    reading = read(tmp_path, id_key=KEY, include_secondary=True)
-    assert [len(record.images) for record in reading.splits["test"]] == [1, 2, 1]
-    assert dict(reading.set_aside) == {"a/5.dcm": "modality OT, not CR or DX"}
+    source_data = read(tmp_path, id_key=KEY, include_secondary=True)
+    assert [len(record.images) for record in source_data.splits["test"]] == [1, 2, 1]
+    assert dict(source_data.set_aside) == {"a/5.dcm": "modality OT, not CR or DX"}
     warning = "1 secondary captures are taken as radiographs: before publishing, check that none shows a patient's name"
-    assert warning in reading.warnings
+    assert warning in source_data.warnings
     assert inspect(tmp_path, include_secondary=True).counts["images"] == 4
 
 
@@ -200,9 +205,9 @@ def test_nothing_of_a_header_leaks(reveal_download, built):
 
 
 def test_a_holdout_keeps_labels_and_patients_apart(reveal_download, tmp_path):
-    reading = read(reveal_download, id_key=KEY)
+    source_data = read(reveal_download, id_key=KEY)
     build_folder(
-        reading.splits, tmp_path / "public", BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True,
+        source_data.splits, tmp_path / "public", BENCHMARKS["reveal-cxr"], extras=source_data.extras, synthetic=True,
         holdout=tmp_path / "vault", holdout_split="test", seed=1,
     )  # fmt: skip
     released, held = read_studies(tmp_path / "public", "released"), read_studies(tmp_path / "vault", "holdout")
@@ -233,7 +238,7 @@ def test_a_collision_of_ids_is_a_problem(reveal_download, monkeypatch):
 
 def test_inspect_counts_and_suggests(reveal_download, tmp_path):
     found = inspect(reveal_download)
-    assert (found.builder, found.synthetic, list(found.problems)) == ("reveal-cxr", True, [])
+    assert (found.source, found.synthetic, list(found.problems)) == ("reveal-cxr", True, [])
     assert found.files == {"mapping": "mapping.yaml", "table": "labels.csv"}
     n_images = sum(len(study.images) for study in islice(studies(seed=SEED), N))
     assert found.counts == {
@@ -255,10 +260,10 @@ def test_a_saved_suggestion_reads_the_same(reveal_download, tmp_path):
     saved = tmp_path / "own.yaml"
     saved.write_text(str(error.value).split("correct it:\n")[1], encoding="utf-8")
 
-    def facts(reading):
+    def facts(source_data):
         return [
             (r.study_id, r.labels, r.agreement, r.n_agree_all, r.age_band, r.sex, r.race, r.patient_class)
-            for r in reading.splits["test"]
+            for r in source_data.splits["test"]
         ]
 
     assert facts(read(tmp_path / "copy", id_key=KEY, mapping=saved)) == facts(read(reveal_download, id_key=KEY))

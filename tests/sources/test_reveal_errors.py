@@ -202,9 +202,9 @@ def test_keep_going_leaves_out_what_is_wrong_and_says_so(tmp_path):
     write_tree(tmp_path, table=TABLE.replace("COPD", "COPDs"))
     write_film(tmp_path / "5.dcm", "1.2.2", 5, BurnedInAnnotation="YES")
     (tmp_path / "broken.dcm").write_bytes(b"")
-    reading = read(tmp_path, id_key=KEY, keep_going=True)
-    assert [record.labels for record in reading.splits["test"]] == [("Lung nodule",)]
-    left_out = [text for text in reading.warnings if text.startswith("left out: ")]
+    source_data = read(tmp_path, id_key=KEY, keep_going=True)
+    assert [record.labels for record in source_data.splits["test"]] == [("Lung nodule",)]
+    left_out = [text for text in source_data.warnings if text.startswith("left out: ")]
     assert [text.split("`")[1] for text in left_out] == ["file", "BurnedInAnnotation", "labels"]
 
 

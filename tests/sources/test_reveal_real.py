@@ -40,8 +40,8 @@ def folder(tmp_path_factory):
         "demographics: {age: {from: header}, sex: {from: header}}\n",
         encoding="utf-8",
     )
-    reading = read(root, id_key=KEY)
-    build_folder(reading.splits, root / "out", BENCHMARKS["reveal-cxr"], extras=reading.extras)
+    source_data = read(root, id_key=KEY)
+    build_folder(source_data.splits, root / "out", BENCHMARKS["reveal-cxr"], extras=source_data.extras)
     return root
 
 

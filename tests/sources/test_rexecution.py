@@ -1,4 +1,4 @@
-"""The tasks builder on its synthetic twin. Expectations come from plain csv and gzip, and from files broken by hand."""
+"""Tasks of the synthetic download. Expectations come from plain csv and gzip, and from files broken by hand."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_tags_and_spellings_are_read_as_meant(twin: Path) -> None:
 
 
 def test_ratings_and_rubric_are_extras(twin: Path) -> None:
-    reading = rexecution.read(twin)
-    ratings, rubric = reading.extras
+    source_data = rexecution.read(twin)
+    ratings, rubric = source_data.extras
     assert (ratings.config, ratings.key, rubric.config, rubric.split) == ("ratings", "task_id", "rubric", "rubric")
     rows = table(twin / "ratings.csv")
     names = ("task_id", "model", "reader")
@@ -168,9 +168,9 @@ def test_the_tree_may_lie_elsewhere(copy: Path, tmp_path: Path) -> None:
     assert [task.task_id for task in after] == [task.task_id for task in before]
     alone = tmp_path / "tasks.csv"
     (copy / "tasks.csv").rename(alone)
-    reading = rexecution.read(alone, pictures=tmp_path / "data" / "files")
-    assert [extra.config for extra in reading.extras] == ["rubric"]
-    assert "there is no ratings file: the dataset has only tasks and the rubric" in reading.warnings
+    source_data = rexecution.read(alone, pictures=tmp_path / "data" / "files")
+    assert [extra.config for extra in source_data.extras] == ["rubric"]
+    assert "there is no ratings file: the dataset has only tasks and the rubric" in source_data.warnings
 
 
 def test_files_that_are_no_part_are_set_aside(copy: Path) -> None:
@@ -221,9 +221,9 @@ def test_what_the_tree_contradicts(copy: Path, edit: Callable[[Rows], object], m
     assert problem.startswith("tasks.csv:")
     assert message in problem
     assert not [image["StudyDate"] for image in metadata(copy) if image["StudyDate"] in problem]
-    reading = rexecution.read(copy, keep_going=True)
-    assert len(list(reading.splits["test"])) == 19
-    assert any(warning == f"left out: {problem}" for warning in reading.warnings)
+    source_data = rexecution.read(copy, keep_going=True)
+    assert len(list(source_data.splits["test"])) == 19
+    assert any(warning == f"left out: {problem}" for warning in source_data.warnings)
 
 
 def test_a_subject_is_checked(copy: Path) -> None:
@@ -253,9 +253,9 @@ def test_unknown_tasks_in_ratings_get_a_hint(copy: Path) -> None:
 def test_ratings_follow_a_task_that_is_left_out(copy: Path) -> None:
     change(copy / "tasks.csv", lambda rows: rows[0].update(category="?"))
     n_ratings = sum(row["task_id"] == "task-001" for row in table(copy / "ratings.csv"))
-    reading = rexecution.read(copy, keep_going=True)
-    assert f"{n_ratings} ratings of tasks left out are left out with them" in reading.warnings
-    assert "task-001" not in {row["task_id"] for row in reading.extras[0].rows}
+    source_data = rexecution.read(copy, keep_going=True)
+    assert f"{n_ratings} ratings of tasks left out are left out with them" in source_data.warnings
+    assert "task-001" not in {row["task_id"] for row in source_data.extras[0].rows}
 
 
 def test_missing_pictures_matter_only_when_embedded(copy: Path) -> None:
@@ -297,10 +297,10 @@ def test_the_least_that_a_task_needs(twin: Path, tmp_path: Path) -> None:
     study = table(twin / "tasks.csv")[0]["study_id"]
     row = {"task_id": 1, "study_id": study, "prompt": "?", "category": "measurement_temporal"}
     (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
-    reading = rexecution.read(tmp_path, pictures=twin)
-    (task,) = reading.splits["test"]
+    source_data = rexecution.read(tmp_path, pictures=twin)
+    (task,) = source_data.splits["test"]
     assert isinstance(task, TaskRecord)
     assert (task.task_id, task.question_scores, task.risk_flag, task.requires_boxes) == ("1", None, None, False)
     assert (task.reference_answer, task.reference_boxes, task.temporal, len(task.images)) == (None, (), False, 1)
     assert not any(task.tags.values())
-    assert "1 tasks of measurement_temporal have no prior study: they can only measure" in reading.warnings
+    assert "1 tasks of measurement_temporal have no prior study: they can only measure" in source_data.warnings

@@ -39,8 +39,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     root = tmp_path_factory.mktemp("built")
     write_rexecution(root / "download", n_tasks=30, seed=0, long_side=96)
     for out, holdout in (("whole", None), ("public", root / "private")):
-        reading = rexecution.read(root / "download")
-        build_folder(reading.splits, root / out, BENCHMARK, holdout=holdout, synthetic=True, extras=reading.extras)
+        source_data = rexecution.read(root / "download")
+        build_folder(
+            source_data.splits, root / out, BENCHMARK, holdout=holdout, synthetic=True, extras=source_data.extras
+        )
     return Built(root / "download", root / "whole", root / "public", root / "private")
 
 
@@ -135,8 +137,10 @@ def test_a_holdout_keeps_its_answers_and_ratings(built: Built) -> None:
 
 
 def test_withheld_pixels(built: Built, tmp_path: Path) -> None:
-    reading = rexecution.read(built.download, pixels="withhold")
-    build_folder(reading.splits, tmp_path / "out", BENCHMARK, pixels="withhold", extras=reading.extras, synthetic=True)
+    source_data = rexecution.read(built.download, pixels="withhold")
+    build_folder(
+        source_data.splits, tmp_path / "out", BENCHMARK, pixels="withhold", extras=source_data.extras, synthetic=True
+    )
     assert validate_folder(tmp_path / "out", load=False) == []
     tasks = read_tasks(tmp_path / "out", "test")
     assert {image.pixel_pipeline for task in tasks for image in task.images} == {"withheld"}

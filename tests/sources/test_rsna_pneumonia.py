@@ -34,20 +34,20 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_rows_by_hand(tmp_path: Path) -> None:
-    reading = rsna_pneumonia.read(write(tmp_path), pixels="withhold")
-    first, *others = reading.splits["train"]
+    source_data = rsna_pneumonia.read(write(tmp_path), pixels="withhold")
+    first, *others = source_data.splits["train"]
     (annotation,) = first.annotations
     assert annotation.boxes_xywh == ((100, 200, 50, 60), (120, 220, 50, 60))
     assert annotation.bbox_xywh == (100, 200, 70, 80)
     assert annotation.area_px == 2 * 3000 - 30 * 40
     assert (first.label_status, first.size, first.patient_id) == ({"Lung Opacity": 1}, (1024, 1024), "aa")
     assert [(r.label_status, r.annotations) for r in others] == [({"Lung Opacity": 0}, ())] * 2
-    (extra,) = reading.extras
+    (extra,) = source_data.extras
     names = extra.features()["class"].names
     assert [(row["image_id"], names[row["class"]]) for row in extra.rows] == [
         ("aa", "Lung Opacity"), ("bb", "Normal"), ("cc", "No Lung Opacity / Not Normal"),
     ]  # fmt: skip
-    assert reading.warnings[:2] == [
+    assert source_data.warnings[:2] == [
         "images: the source publishes 26,684, this download has 3",
         "images with boxes: the source publishes 6,012, this download has 1",
     ]
@@ -56,10 +56,10 @@ def test_rows_by_hand(tmp_path: Path) -> None:
 def test_the_mapping_tells_patients(tmp_path: Path) -> None:
     mapping = [{"subset_img_id": name, "img_id": f"00000{n:03d}_000.png"} for name, n in (("aa", 7), ("bb", 7))]
     (tmp_path / "pneumonia-challenge-dataset-mappings_2018.json").write_text(json.dumps(mapping), encoding="utf-8")
-    reading = rsna_pneumonia.read(write(tmp_path, classes=None), pixels="withhold")
-    assert [record.patient_id for record in reading.splits["train"]] == ["00000007", "00000007", "cc"]
-    assert reading.extras == []
-    assert reading.warnings[-3:] == [
+    source_data = rsna_pneumonia.read(write(tmp_path, classes=None), pixels="withhold")
+    assert [record.patient_id for record in source_data.splits["train"]] == ["00000007", "00000007", "cc"]
+    assert source_data.extras == []
+    assert source_data.warnings[-3:] == [
         "stage_2_detailed_class_info.csv is missing: no config 'classes'",
         "pneumonia-challenge-dataset-mappings_2018.json: 1 image without an entry, each counts as a separate patient",
         "3 images have no picture here: no hash to verify a copy against, no view from a header",
@@ -110,22 +110,22 @@ def test_the_view_is_read_from_the_header_but_not_the_spacing(tmp_path: Path) ->
         write_dicom(path, np.zeros((1024, 1024), np.uint8), facts, bits_stored=8)
     with pytest.raises(BuildError, match=r"bb.dcm:bb: `picture` must be a readable DICOM file, got no pixel data"):
         rsna_pneumonia.read(tmp_path)
-    reading = rsna_pneumonia.read(tmp_path, keep_going=True)
-    (record,) = reading.splits["train"]
+    source_data = rsna_pneumonia.read(tmp_path, keep_going=True)
+    (record,) = source_data.splits["train"]
     assert (record.view, record.view_raw, record.spacing_mm) == ("AP", "AP", None)
-    assert [row["image_id"] for row in reading.extras[0].rows] == ["aa"]
+    assert [row["image_id"] for row in source_data.extras[0].rows] == ["aa"]
 
 
 def test_the_twin_has_a_patient_with_two_images_and_a_test_image(twin: Path) -> None:
     found = rsna_pneumonia.inspect(twin)
     assert found.synthetic
     assert (list(found.problems), list(found.warnings)) == ([], [])
-    reading = rsna_pneumonia.read(twin)
-    assert reading.warnings == ["1 picture has no label here and is not part of the dataset"]
-    records = reading.splits["train"]
+    source_data = rsna_pneumonia.read(twin)
+    assert source_data.warnings == ["1 picture has no label here and is not part of the dataset"]
+    records = source_data.splits["train"]
     assert len({record.patient_id for record in records}) < len(records) == 8
     assert {record.view for record in records} <= {"AP", "PA"}
-    assert rsna_pneumonia.read(twin / LABELS, pixels="withhold").extras[0].rows == reading.extras[0].rows
+    assert rsna_pneumonia.read(twin / LABELS, pixels="withhold").extras[0].rows == source_data.extras[0].rows
 
 
 def test_arguments(tmp_path: Path) -> None:

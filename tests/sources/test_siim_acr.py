@@ -71,8 +71,8 @@ def test_malformed_runs_are_refused(text: str, message: str) -> None:
 def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
     # rows 10 to 29 and 20 to 39 of column 2, rows 0 to 4 of column 3; and a column of its own
     rows = "1.2.3,2058 20\n1.2.3,2068 20 984 5\n1.2.4, -1\n1.2.5,-1\n1.2.6,0 1024\n"
-    reading = siim_acr.read(write(tmp_path, rows), pixels="withhold")
-    first, *negative, last = reading.splits["train"]
+    source_data = siim_acr.read(write(tmp_path, rows), pixels="withhold")
+    first, *negative, last = source_data.splits["train"]
     (annotation,) = first.annotations
     mask = np.zeros((1024, 1024), bool)
     mask[10:40, 2] = True
@@ -83,7 +83,7 @@ def test_rows_of_an_image_are_united(tmp_path: Path) -> None:
     assert annotation.boxes_xywh == ((2, 10, 1, 20), (2, 0, 2, 40))
     assert [record.label_status for record in negative] == [{"Pneumothorax": 0}] * 2
     assert last.annotations[0].bbox_xywh == (0, 0, 1, 1024)
-    assert reading.warnings == [
+    assert source_data.warnings == [
         "rows: the source publishes 12,954, this download has 5",
         "images: the source publishes 12,047, this download has 4",
         "4 images have no picture here: no hash to verify a copy against, no view from a header",
@@ -129,11 +129,11 @@ def test_images_of_one_patient_id_share_the_first_one_s_name(tmp_path: Path) -> 
         facts = {"PatientID": patient, "ViewPosition": "PA"}
         write_dicom(path, np.zeros((1024, 1024), np.uint8), facts, bits_stored=8)
     write(tmp_path, "a,-1\nb,-1\nc,-1\nd,-1\n")
-    reading = siim_acr.read(tmp_path)
-    records = reading.splits["train"]
+    source_data = siim_acr.read(tmp_path)
+    records = source_data.splits["train"]
     # the same where pixels are withheld
-    assert siim_acr.read(tmp_path, pixels="withhold") == reading
-    assert "1 image without a patient: each counts as a separate patient" in reading.warnings
+    assert siim_acr.read(tmp_path, pixels="withhold") == source_data
+    assert "1 image without a patient: each counts as a separate patient" in source_data.warnings
     assert [record.patient_id for record in records] == ["a", "b", "a", "d"]
     assert {record.view for record in records} == {"PA"}
     assert records[0].picture.shown == "dicom-images-train/a/a/a.dcm"

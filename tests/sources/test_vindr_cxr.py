@@ -80,16 +80,16 @@ def test_the_consensus_of_test_is_the_ground_truth(tmp_path: Path) -> None:
         annotations_test=TEST_HEADS + "t,Lung Opacity,1,2,11,22\n",
         image_labels_test=labels(("t", "", {"Lung Opacity", "ILD", "Other disease"}), other="Other disease"),
     )
-    reading = vindr_cxr.read(tmp_path)
-    (record,) = reading.splits["test"]
+    source_data = vindr_cxr.read(tmp_path)
+    (record,) = source_data.splits["test"]
     (annotation,) = record.annotations
     assert (annotation.reader, annotation.reader_id, annotation.bbox_xywh) == ("ground_truth", None, (1, 2, 10, 20))
     assert record.labels == ["ILD", "Lung Opacity"]
     assert set(record.label_status.values()) == {0, 1}
     assert record.missing == ("ILD",)
     assert record.asked("present") == ["Lung Opacity"]
-    assert "split 'test': 1 finding without a box although the label is 1" in reading.warnings
-    (extra,) = reading.extras
+    assert "split 'test': 1 finding without a box although the label is 1" in source_data.warnings
+    (extra,) = source_data.extras
     names = extra.features()["labels"].feature.names
     (row,) = extra.rows
     assert row["reader_id"] is None
@@ -105,14 +105,14 @@ def test_labels_of_the_image_are_kept_per_reader_and_contradictions_counted(tmp_
             ("a", "R1", {"Edema", "Pneumonia"}), ("a", "R2", {"No finding"}), ("a", "R3", {"Edema"})
         ),
     )
-    reading = vindr_cxr.read(tmp_path)
-    (record,) = reading.splits["train"]
+    source_data = vindr_cxr.read(tmp_path)
+    (record,) = source_data.splits["train"]
     assert (record.label_status["Edema"], record.label_status["ILD"]) == (1, 0)  # by the labels, not the boxes
-    assert [w for w in reading.warnings if w.startswith("split")] == [
+    assert [w for w in source_data.warnings if w.startswith("split")] == [
         "split 'train': 1 finding with a box although the label is 0",
         "split 'train': 1 finding without a box although the label is 1",
     ]
-    assert [(row["reader_id"], len(row["labels"])) for row in reading.extras[0].rows] == [
+    assert [(row["reader_id"], len(row["labels"])) for row in source_data.extras[0].rows] == [
         ("R1", 2),
         ("R2", 1),
         ("R3", 1),
@@ -125,16 +125,16 @@ def test_the_kaggle_edition(tmp_path: Path) -> None:
     picture(tmp_path / "train" / "b.dicom")
     picture(tmp_path / "test" / "c.dicom")
     assert vindr_cxr.detect(tmp_path) == 1
-    reading = vindr_cxr.read(tmp_path)
-    (record,) = reading.splits["train"]
+    source_data = vindr_cxr.read(tmp_path)
+    (record,) = source_data.splits["train"]
     assert [a.reader_id for a in record.annotations] == ["R2", "R3"]
     assert record.label_status["ILD"] == 1
     # the findings that this edition left out were not looked for
     unlabelled = {finding for finding, status in record.label_status.items() if status is None}
     assert unlabelled == set(VINDR_CXR_FINDINGS) - set(VINBIGDATA_FINDINGS)
-    (read,) = reading.extras
+    (read,) = source_data.extras
     assert [(row["image_id"], row["reader_id"]) for row in read.rows] == [("b", "R1"), ("b", "R2"), ("b", "R3")]
-    assert reading.warnings[-2:] == [
+    assert source_data.warnings[-2:] == [
         "1 picture has no label here and is not part of the dataset",
         "the source does not identify patients: every image counts as one, also in a holdout",
     ]
@@ -213,12 +213,12 @@ def test_the_twin_has_both_splits_and_a_file_without_pixels(twin: Path) -> None:
     assert (list(found.problems), list(found.warnings)) == ([], [])
     with pytest.raises(BuildError, match=r"1 problem:\n.*no pixel data"):
         vindr_cxr.read(twin)
-    reading = vindr_cxr.read(twin, keep_going=True)
-    assert {split: len(records) for split, records in reading.splits.items()} == {"train": 5, "test": 3}
-    readers = {(a.reader, bool(a.reader_id)) for r in reading.splits["train"] for a in r.annotations}
+    source_data = vindr_cxr.read(twin, keep_going=True)
+    assert {split: len(records) for split, records in source_data.splits.items()} == {"train": 5, "test": 3}
+    readers = {(a.reader, bool(a.reader_id)) for r in source_data.splits["train"] for a in r.annotations}
     assert readers == {("individual", True)}
-    assert {a.reader for r in reading.splits["test"] for a in r.annotations} == {"ground_truth"}
-    photometrics = {record.picture.kind for split in reading.splits.values() for record in split}
+    assert {a.reader for r in source_data.splits["test"] for a in r.annotations} == {"ground_truth"}
+    photometrics = {record.picture.kind for split in source_data.splits.values() for record in split}
     assert photometrics == {"dicom"}
 
 

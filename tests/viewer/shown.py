@@ -12,7 +12,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.localization.records import LocalizationRecord, read_localization
 from reveal_bench.masks import Rle, decode_mask
-from reveal_bench.sources import BUILDERS
+from reveal_bench.sources import SOURCE_MODULES
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 
 
@@ -36,7 +36,7 @@ class Shown:
 def make_shown(root: Path, download: Path) -> Shown:
     """Build the dataset of a synthetic `download`, the two files, and their gallery in `root`."""
     public, private = root / "public", root / "private"
-    splits = BUILDERS["chexlocalize"].read(download, pixels="embed", keep_going=False).splits
+    splits = SOURCE_MODULES["chexlocalize"].read(download, pixels="embed", keep_going=False).splits
     build_folder(splits, public, BENCHMARKS["chexlocalize"], holdout=private, seed=1, synthetic=True)
     lines: dict[str, list[str]] = {"Right": [], "Wrong": []}
     for record in read_localization(public, "released"):

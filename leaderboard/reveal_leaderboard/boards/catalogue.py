@@ -5,7 +5,7 @@ Conventions
 All that a web process knows of a benchmark is its *public folder*, which tells what the scored split asks
 (``manifest/<split>.parquet``) and may hold its inputs (``holdout_inputs``). Of that split nothing else may be in it: a
 server that could open a reference could tell one. So a folder is searched before it is served, by the same rule by
-which builders leave the references out.
+which a build leaves references out.
 
 A server is given the public folders of every version that it may show. Which one a board shows, and submissions go to,
 stands in the database (table `boards`), so that all servers switch at the same moment; see

@@ -50,7 +50,7 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.phantom import model_predictions, study_predictions, write_chexlocalize, write_curation_world
 from reveal_bench.phantom.curation import cast, expected_agreement, write_votes
 from reveal_bench.reports.curation import report
-from reveal_bench.sources import BUILDERS
+from reveal_bench.sources import SOURCE_MODULES
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
@@ -174,9 +174,9 @@ class Demo:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _build(self) -> None:
-        reading = BUILDERS[BENCHMARK].read(self.download, pixels="embed", keep_going=False)
+        source_data = SOURCE_MODULES[BENCHMARK].read(self.download, pixels="embed", keep_going=False)
         build_folder(
-            reading.splits, self.public, BENCHMARKS[BENCHMARK], holdout=self.holdout, seed=self.seed, synthetic=True
+            source_data.splits, self.public, BENCHMARKS[BENCHMARK], holdout=self.holdout, seed=self.seed, synthetic=True
         )
 
     def _predict(self, split: str) -> None:
@@ -482,14 +482,14 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, ech
     mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, echo)
     # What is made up needs no secret, and ids decide the order in which the models draw: one seed, one demo.
     key = hashlib.sha256(f"the studies of the demo with seed {seed}".encode()).digest()
-    reading = BUILDERS[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
+    source_data = SOURCE_MODULES[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
     build_folder(
-        reading.splits,
+        source_data.splits,
         public,
         BENCHMARKS[STUDIES],
         holdout=private,
         holdout_split=HOLDOUT,
-        extras=reading.extras,
+        extras=source_data.extras,
         seed=seed,
         synthetic=True,
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from reveal_bench.dicom.display import Display
+    from reveal_bench.dicom.display import DisplaySettings
 
 MAX_KEPT_BYTES = 256 << 20
 MAX_PIXELS = 100_000_000
@@ -148,7 +148,7 @@ def _of_dicom(data: bytes) -> Picture:
     return Picture(values, facts | _start(shown))
 
 
-def _values(patterns: npt.NDArray[Any], shown: Display) -> tuple[npt.NDArray[np.uint16], float, float]:
+def _values(patterns: npt.NDArray[Any], shown: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
     """Bit patterns -> unsigned values, and the line from them to modality values."""
     import numpy as np
 
@@ -168,7 +168,7 @@ def _values(patterns: npt.NDArray[Any], shown: Display) -> tuple[npt.NDArray[np.
     return unsigned, float(slope), float(intercept + slope * low)
 
 
-def _start(shown: Display) -> dict[str, Any]:
+def _start(shown: DisplaySettings) -> dict[str, Any]:
     """How the file is shown first: a window, or a table of 8-bit greys by value and the window that goes on from it."""
     from reveal_bench.dicom.display import Lut, Window
 
@@ -184,7 +184,7 @@ def _start(shown: Display) -> dict[str, Any]:
     return {"window": window, "range": [low, high], "table": None}
 
 
-def _table(shown: Display, voi: Any) -> str:
+def _table(shown: DisplaySettings, voi: Any) -> str:
     """Grey of every value after a VOI table, before any inversion: bytes as base64."""
     import numpy as np
 

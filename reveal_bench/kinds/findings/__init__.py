@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.findings.rows import FindingsTally
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.images import PictureFile, PublishedPicture
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
@@ -115,7 +115,7 @@ class FindingsTable(Table["StudyRecord"]):
         return COLUMNS
 
     @override
-    def row(self, record: StudyRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+    def row(self, record: StudyRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]) -> Row:
         """The row of a study; raises ValueError as :func:`~reveal_bench.kinds.findings.rows.study_row` does."""
         from reveal_bench.kinds.findings.rows import study_row
         from reveal_bench.kinds.images import developed_images

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import conflict
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
-from reveal_bench.kinds.images import VIEWS, Developed
+from reveal_bench.kinds.images import VIEWS, PublishedPicture
 from reveal_bench.kinds.rows import (
     Fault,
     Row,
@@ -100,7 +100,7 @@ def study_features(findings: Sequence[str]) -> Features:
     )
 
 
-def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[Developed | None]) -> Row:
+def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[PublishedPicture | None]) -> Row:
     """The row of a study; `developed` holds the picture of each of its images, or None.
 
     Raises

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.cases import Annotations, Case
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.images import PictureFile, PublishedPicture
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.rows import LocalizationTally
@@ -112,7 +112,9 @@ class ImageTable(Table["LocalizationRecord"]):
         return mask_rows(record, benchmark.findings)
 
     @override
-    def row(self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+    def row(
+        self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]
+    ) -> Row:
         """The row of an image.
 
         Raises

@@ -81,7 +81,7 @@ class LocalizationRecord:
     ----------
     label_status : dict from finding to 1 (present), 0 (absent) or None (unlabelled)
     missing : findings that are present but have no ground-truth mask
-    picture : where the pixels lie; a builder gives this, and the folder writer reads it and fills in the hashes, the
+    picture : where the pixels lie; a source gives this, and the folder writer reads it and fills in the hashes, the
         pipeline and, if the record gives none, the spacing
     image : file bytes instead, or None when pixels are withheld; `image_name` is its file name in the source
     source_sha256 : of the file the user holds

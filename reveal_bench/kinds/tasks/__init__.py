@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.folder import FolderInfo
-    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.images import PictureFile, PublishedPicture
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
@@ -105,7 +105,7 @@ class TasksTable(Table["TaskRecord"]):
         return task_features()
 
     @override
-    def row(self, record: TaskRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+    def row(self, record: TaskRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]) -> Row:
         """The row of a task; raises ValueError as :func:`~reveal_bench.kinds.tasks.rows.task_row` does."""
         from reveal_bench.kinds.images import developed_images
         from reveal_bench.kinds.tasks.rows import task_row

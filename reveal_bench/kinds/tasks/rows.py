@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from reveal_bench.kinds.images import Developed
+from reveal_bench.kinds.images import PublishedPicture
 from reveal_bench.kinds.rows import (
     Fault,
     Row,
@@ -92,7 +92,7 @@ def ratings_features() -> Features:
     return Features({**names, **{name: Value("int8") for name in CRITERIA}})
 
 
-def task_row(record: TaskRecord, developed: Sequence[Developed | None]) -> Row:
+def task_row(record: TaskRecord, developed: Sequence[PublishedPicture | None]) -> Row:
     """The row of a task; `developed` holds the pictures of its images and then of its prior images.
 
     Raises

@@ -1,4 +1,4 @@
-"""Studies and tasks: what their builders write passes, and what is added to it does not."""
+"""Studies and tasks: what a build writes passes, and what is added to it does not."""
 
 from __future__ import annotations
 

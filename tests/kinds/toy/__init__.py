@@ -17,7 +17,7 @@ from reveal_bench.benchmarks import Benchmark
 from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
 from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
-from reveal_bench.kinds.images import Developed, PictureFile
+from reveal_bench.kinds.images import PictureFile, PublishedPicture
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.parts import (
     Data,
@@ -78,7 +78,7 @@ class TubeTable(Table[TubeRecord]):
 
         return Features({**{name: Value("string") for name in PLACES}, "is_right": Value("bool")})
 
-    def row(self, record: TubeRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+    def row(self, record: TubeRecord, benchmark: Benchmark, developed: Sequence[PublishedPicture | None]) -> Row:
         return asdict(record)
 
     def blank(self, row: Row) -> Row:
