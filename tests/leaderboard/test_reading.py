@@ -26,7 +26,8 @@ from reveal_leaderboard.boards.reading import (
 from reveal_leaderboard.settings import BenchmarkSettings, ReadingPolicy, load_settings
 from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.events import record_all
-from reveal_leaderboard.store.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
+from reveal_leaderboard.store.ratings import StoredAnswer, answers_of, digest_of, own_scores, ratings_of
+from reveal_leaderboard.store.rubric import RatingError
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.store.submissions import NotAllowedError
 from reveal_leaderboard.store.tables import CRITERIA, answers, ratings
@@ -254,14 +255,14 @@ def test_a_rating_may_be_changed_until_the_end(library: Library) -> None:
 
 
 SCORES: dict[str, tuple[int, dict[str, Any], str]] = {
-    "nothing": (1, {}, "`process` must be scored; `execution` must be scored"),
-    "zero": (1, TEXT | {"process": 0}, "`process` must be a whole number from 1 to 5, got 0"),
-    "six": (1, TEXT | {"language": 6}, "`language` must be .* got 6"),
+    "nothing": (1, {}, "Process must be scored; Execution must be scored"),
+    "zero": (1, TEXT | {"process": 0}, "Process must be a whole number from 1 to 5, got 0"),
+    "six": (1, TEXT | {"language": 6}, "Language must be .* got 6"),
     "half": (1, TEXT | {"process": 2.5}, "got 2.5"),
     "text": (1, TEXT | {"process": "3"}, "got '3'"),
     "true": (1, TEXT | {"process": True}, "got True"),
-    "pictures without boxes": (1, FULL, "`image_content` must be empty: the answer has no boxes"),
-    "boxes without pictures": (0, TEXT, "`image_style` must be scored: the answer has boxes"),
+    "pictures without boxes": (1, FULL, "Image content must be empty: the answer has no boxes"),
+    "boxes without pictures": (0, TEXT, "Image style must be scored: the answer has boxes"),
 }
 
 
@@ -372,7 +373,7 @@ BAD_FILES: dict[str, tuple[str, str]] = {
     "unknown answer": (f"{HEAD}\nzzz,r,1,1,1,1,,\n", "line 2: `answer_id` must be that of an answer of this board"),
     "six": (f"{HEAD}\n{{a}},r,6,1,1,1,1,1\n", "line 2: `process` must be 1, 2, 3, 4 or 5, got '6'"),
     "word": (f"{HEAD}\n{{a}},r,good,1,1,1,1,1\n", "got 'good'"),
-    "no pictures": (f"{HEAD}\n{{a}},r,1,1,1,1,,\n", "line 2: `image_content` must be scored"),
+    "no pictures": (f"{HEAD}\n{{a}},r,1,1,1,1,,\n", "line 2: Image content must be scored"),
     "cell too few": (f"{HEAD}\n{{a}},r,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
     "cell too many": (f"{HEAD}\n{{a}},r,1,1,1,1,1,1,1\n", "line 2: must have 8 cells, as the head has, got "),
     "no reader": (f"{HEAD}\n{{a}}, ,1,1,1,1,1,1\n", "line 2: `reader` must be a name"),

@@ -32,8 +32,6 @@ from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.ratings import (
     READ_TO_THE_END,
-    RatingError,
-    Scores,
     StoredAnswer,
     count_ratings,
     digest_of,
@@ -43,6 +41,7 @@ from reveal_leaderboard.store.ratings import (
     read_ratings_file,
     refuse_lines,
 )
+from reveal_leaderboard.store.rubric import RatingError, Scores
 from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, lock_known, note
 from reveal_leaderboard.store.tables import answers, ratings, submissions
 

@@ -9,8 +9,8 @@ own words; those that paper 004 (Table S1) does not print are from common radiol
 ``votes``: paper 004, section 2.2; the comment is asked for unless a reader agrees to all, and may be left out.
 ``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found before
 (:mod:`reveal_leaderboard.readers.misses`) and not shown; of the others the reader says which error it is.
-``rubric``: paper 001, section 3.3: six criteria from 1 to 5, those of pictures where the answer has boxes and nowhere
-else, as the board's own page asks them. `details` are the scores; there is no comment, since the board keeps none.
+``rubric``: the questions of the board's own page (:mod:`reveal_leaderboard.store.rubric`). `details` are the scores;
+there is no comment, since the board keeps none.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from typing import Any, Protocol
 
 from reveal_bench.curation.tables import ANSWERS, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS, hint
-from reveal_bench.kinds.tasks.records import meaning
-from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST
 from reveal_leaderboard.readers.store import CANNOT_READ
-from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
+from reveal_leaderboard.store.rubric import RatingError, check_scores, questions
 
 SCORED = "scored"
 """The answer of the form of the rubric that has scores."""
@@ -163,7 +161,14 @@ class _Rubric:
             "heading": "Score this answer on its own",
             "texts": [{"name": name, "text": text} for name, text in texts if text],
             "entries": [{"name": "Boxes", "text": f"{wants} {draws}"}],
-            "scales": [_scale(name) for name in _asked(content)],
+            "scales": [
+                {
+                    "name": question.name,
+                    "title": question.title,
+                    "scores": [{"score": score, "text": text} for score, text in question.scale],
+                }
+                for question in questions(has_boxes=bool(boxes))
+            ],
             "scored": SCORED,
             "choices": [NOT_READ],
             "asked": [],
@@ -181,34 +186,12 @@ class _Rubric:
             raise AnswerError("scores take no comment: the board keeps none")
         if not isinstance(details, dict):
             raise AnswerError("`details` must be the scores by criterion")
-        unknown = [name for name in details if name not in CRITERIA]
-        if unknown:
-            raise AnswerError(f"scores must be of the criteria, got {hint(str(unknown[0])[:60], CRITERIA)}")
+        has_boxes = bool(content["boxes"])
         try:
-            check_scores(StoredAnswer("", "", "", content["answer"], content["boxes"]), details)
+            check_scores(details, has_boxes=has_boxes)
         except RatingError as error:
-            raise AnswerError(_in_words(str(error)[:400])) from None
-        return answer, "", {name: details[name] for name in _asked(content)}
-
-
-def _asked(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """The criteria that an answer is scored on."""
-    return (*TEXT_CRITERIA, *(PICTURE_CRITERIA if content["boxes"] else ()))
-
-
-def _scale(criterion: str) -> dict[str, Any]:
-    scores = [{"score": score, "text": meaning(criterion, score)} for score in range(HIGHEST, LOWEST - 1, -1)]
-    return {"name": criterion, "title": _title(criterion), "scores": scores}
-
-
-def _title(criterion: str) -> str:
-    return criterion.replace("_", " ").capitalize()
-
-
-def _in_words(faults: str) -> str:
-    for name in CRITERIA:
-        faults = faults.replace(f"`{name}`", _title(name))
-    return faults
+            raise AnswerError(str(error)[:400]) from None
+        return answer, "", {question.name: details[question.name] for question in questions(has_boxes=has_boxes)}
 
 
 def _one_of(answer: str, known: Sequence[str]) -> str:

@@ -3,9 +3,9 @@
 Conventions
 -----------
 An answer has a random id, which is all that a reader is told of whose it is. A rating is one reader's scores of one
-answer, whole numbers from 1 to 5: the four text criteria always, those of pictures where the answer has boxes and
-nowhere else. A reader is "user:ID", or "file:NAME" as a file of ratings calls its readers. Functions run in their
-caller's transaction; who may do what and what follows is settled in :mod:`reveal_leaderboard.boards.reading`.
+answer (:mod:`reveal_leaderboard.store.rubric`). A reader is "user:ID", or "file:NAME" as a file of ratings calls its
+readers. Functions run in their caller's transaction; :mod:`reveal_leaderboard.boards.reading` decides who may do what
+and what follows.
 
 A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of the pictures' criteria may be empty.
 """
@@ -26,20 +26,14 @@ from reveal_bench.arguments import Problem
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer
 from reveal_bench.tables import TableLimits, TableRow, open_table
 from reveal_leaderboard.store.database import insert_if_absent, moment
+from reveal_leaderboard.store.rubric import RatingError, Scores, check_scores
 from reveal_leaderboard.store.tables import CRITERIA, answers, ratings, submissions
 
-TEXT_CRITERIA, PICTURE_CRITERIA = CRITERIA[:4], CRITERIA[4:]
 COLUMNS = ("answer_id", "reader", *CRITERIA)
 READ_TO_THE_END = "read to the end"
 """How the event that ends a reading begins; the digest of the ratings follows."""
 MOST_LINES, MOST_BYTES = 100_000, 32 << 20
 _SHOWN = 20
-
-Scores = Mapping[str, int | None]
-
-
-class RatingError(ValueError):
-    """Scores that break a rule, or a file of them; the message names line, field, rule and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,37 +120,15 @@ def digest_of(given: Sequence[Rating]) -> str:
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
-def check_scores(answer: StoredAnswer, scores: Scores) -> None:
-    """Refuse scores that are not whole numbers from 1 to 5, that are missing, or of boxes that are not there.
-
-    Raises
-    ------
-    RatingError
-        With everything that is wrong.
-    """
-    faults = []
-    for name in CRITERIA:
-        score = scores.get(name)
-        if score is not None and (type(score) is not int or not 1 <= score <= 5):
-            faults.append(f"`{name}` must be a whole number from 1 to 5, got {score!r}")
-        elif name in TEXT_CRITERIA and score is None:
-            faults.append(f"`{name}` must be scored")
-        elif name in PICTURE_CRITERIA and (score is None) == bool(answer.boxes):
-            rule = "must be scored: the answer has boxes" if answer.boxes else "must be empty: the answer has no boxes"
-            faults.append(f"`{name}` {rule}")
-    if faults:
-        raise RatingError("; ".join(faults))
-
-
 def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, scores: Scores, *, who: str) -> bool:
     """Keep one reader's scores in place of what the reader gave before; whether they are the first.
 
     Raises
     ------
     RatingError
-        As :func:`check_scores`.
+        As :func:`~reveal_leaderboard.store.rubric.check_scores`.
     """
-    check_scores(answer, scores)
+    check_scores(scores, has_boxes=bool(answer.boxes))
     key = {"answer_id": answer.id, "reader": reader}
     values = {name: scores.get(name) for name in CRITERIA} | {"who": who, "rated_at": moment(connection)}
     if insert_if_absent(connection, ratings, key | values):

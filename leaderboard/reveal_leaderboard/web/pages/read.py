@@ -14,17 +14,17 @@ from typing import Any
 import gradio as gr
 
 from reveal_bench.kinds.tasks.records import TaskQuestion
-from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
+from reveal_leaderboard.store.ratings import StoredAnswer, own_scores
+from reveal_leaderboard.store.rubric import QUESTIONS, CriterionQuestion, RatingError, questions
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
 from reveal_leaderboard.web.pages.drawing import PRIVATE, message, sign_in
 from reveal_leaderboard.web.pages.first_sentences import opening
 from reveal_leaderboard.web.pages.handlers import OUR_ERROR, Handlers
 from reveal_leaderboard.web.pages.header import build_header
-from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
+from reveal_leaderboard.web.pages.rubric_view import answer_view, progress_bar
 from reveal_leaderboard.web.services import Services
 
 SIGN_IN = sign_in("/read")
@@ -51,7 +51,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     shown = gr.HTML("", elem_id="reading")
     chosen = gr.State("")
     with gr.Column(visible=False, elem_id="rubric") as form:
-        radios = [gr.Radio(choices(name), label=TITLES[name], elem_id=f"score-{name}") for name in CRITERIA]
+        radios = [_radio(question) for question in QUESTIONS]
         with gr.Row():
             save = gr.Button("Save and go on", variant="primary", elem_id="save")
             back = gr.Button("Change my last scores", elem_id="back")
@@ -73,12 +73,12 @@ class ReadHandlers(Handlers):
         """Keep the scores of the answer shown, and show the next one; the same again with what is missing."""
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
-            scores = dict(zip(CRITERIA, given, strict=True))
+            scores = dict(zip((question.name for question in QUESTIONS), given, strict=True))
             try:
                 with self.services.store.write() as connection:
                     is_over = reading.rate(connection, actor, answer_id, scores, self.services.settings)
             except RatingError as error:
-                raise _AgainError(_in_words(str(error)), scores) from None
+                raise _AgainError(message("bad", "Not saved.", f"{error}."), scores) from None
             except NotAllowedError as error:
                 return message("bad", "Not saved.", f"{error}."), self._next(actor, str(benchmark))
             more = "With it, a submission is completely scored." if is_over else ""
@@ -177,17 +177,16 @@ class _AgainError(Exception):
         self.told, self.scores = told, scores
 
 
-def _in_words(faults: str) -> str:
-    for name in CRITERIA:
-        faults = faults.replace(f"`{name}`", TITLES[name])
-    return message("bad", "Not saved.", f"{faults}.")
-
-
 def _empty(told: str) -> tuple[Any, ...]:
     return told, "", gr.update(visible=False), "", *_radios(None, False)
 
 
 def _radios(scores: dict[str, Any] | None, has_boxes: bool) -> list[Any]:
     """Values of the six questions; those of pictures only where there are boxes."""
-    given = scores or {}
-    return [gr.update(value=given.get(name), visible=has_boxes or name not in PICTURE_CRITERIA) for name in CRITERIA]
+    values, asked = scores or {}, questions(has_boxes=has_boxes)
+    return [gr.update(value=values.get(question.name), visible=question in asked) for question in QUESTIONS]
+
+
+def _radio(question: CriterionQuestion) -> gr.Radio:
+    choices = [(f"{score} – {text}", score) for score, text in question.scale]
+    return gr.Radio(choices, label=question.title, elem_id=f"score-{question.name}")

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from reveal_bench.kinds.tasks.records import CATEGORIES, TaskQuestion, meaning
+from reveal_bench.kinds.tasks.records import CATEGORIES, TaskQuestion
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED
+from reveal_bench.metrics.ordinal import CONTENT, REPORTED
 from reveal_leaderboard.boards.reading import ReadingProgress
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.ratings import StoredAnswer
+from reveal_leaderboard.store.rubric import QUESTIONS
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE
 from reveal_leaderboard.web.pages.board_view import View, head_of
 from reveal_leaderboard.web.pages.drawing import AGREEMENT, CORRECT, RATING, draw, message
 
 PAGE = "rubric.html"
 TITLES = {
-    MACRO: "Overall", CONTENT: "Content", "process": "Process", "execution": "Execution", "synthesis": "Synthesis",
-    "language": "Language", "image_content": "Image content", "image_style": "Image style",
+    MACRO: "Overall", CONTENT: "Content", **{question.name: question.title for question in QUESTIONS},
     "broad_abnormality": "Broad abnormality queries", "diagnosis_support": "Diagnostic reasoning",
     "measurement_temporal": "Measurements, comparisons over time",
 }  # fmt: skip
@@ -100,11 +100,6 @@ def render_score(score: ReleasedScore) -> str:
 # What a reader is shown -----------------------------------------------------------------------------------------------
 
 
-def choices(criterion: str) -> list[tuple[str, int]]:
-    """The five scores of a criterion with their words, the best first."""
-    return [(f"{score} – {meaning(criterion, score)}", score) for score in range(HIGHEST, LOWEST - 1, -1)]
-
-
 def progress_bar(progress: ReadingProgress) -> str:
     """How far the reader is, in words and drawn."""
     return draw(PAGE, "progress", progress.rated, progress.rated + progress.left, progress.left)
@@ -116,4 +111,3 @@ def answer_view(task: TaskQuestion | None, answer: StoredAnswer) -> str:
 
 
 assert set(TITLES) == {MACRO, *REPORTED, *CATEGORIES}
-assert set(CRITERIA) < set(TITLES)
