@@ -402,7 +402,7 @@ def test_what_pages_name_in_backticks_exists(page: Path) -> None:
         ("kinds/<kind>/fusion.py", "no file kinds/localization/fusion.py"),
         ("store/blobs.py::Blobs", None),
         ("evaluation/score.py::score_folder", "evaluation/score.py defines no score_folder"),
-        ("reveal-bench score --csv", None),
+        ("reveal-bench score --format csv", None),
         ("reveal-bench scores", "no command scores"),
         ("score --readers", None),
         ("score --reader", "no options ['--reader']"),

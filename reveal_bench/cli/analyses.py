@@ -13,11 +13,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import (
     AllowMissing,
-    AsCsv,
     AsJson,
-    AsLatex,
-    AsMarkdown,
     Folder,
+    Format,
     Metadata,
     Missing,
     PredictionFile,
@@ -42,15 +40,14 @@ def confidence(
     ] = "width",
     metadata: Metadata = None,
     allow_missing: AllowMissing = False,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Judge a system's confidences: calibration, risk if unsure cases are left out, net benefit."""
     from reveal_bench import api
     from reveal_bench.evaluation.confidence import POOLED
 
+    form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")
     result = api.confidence(
         file,
@@ -62,9 +59,9 @@ def confidence(
         binning=binning,
     )
     terminal.write_tables(result, out)
-    if as_json:
+    if form == "json":
         terminal.print_tables(result)
-    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
         typer.echo()
         terminal.print_shown(result.coverage_of(POOLED))
@@ -81,23 +78,22 @@ def curves(
         typer.Option(help="Prediction file of another detector, shown in the figures only; repeatable."),
     ] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Show what a detector finds at every threshold: FROC with bands, precision and recall, sensitivity by size."""
     from reveal_bench import api
     from reveal_bench.api.inputs import name_of
 
+    form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")
     thresholds = thresholds_of(metadata)
     others = {name_of(other, "other"): other for other in beside or ()}
     result = api.curves(file, folder, split=split, thresholds=thresholds, n_resamples=resamples, beside=others)
     terminal.write_tables(result, out)
-    if as_json:
+    if form == "json":
         terminal.print_tables(result)
-    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 
@@ -121,21 +117,20 @@ def shapes(
     out: Annotated[
         Path | None, typer.Option(help="Folder for all tables as CSV and the figure as SVG and PNG.")
     ] = None,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Measure the shapes of reference masks, and how they and confidence relate to localization."""
     from reveal_bench import api
 
+    form = terminal.format_of(form, as_json)
     terminal.check_outside_datasets(out, "--out")
     result = api.shapes(folder, model, human, split=split, missing=missing, scale=scale, score_scale=score_scale)
     terminal.write_tables(result, out)
-    if as_json:
+    if form == "json":
         terminal.print_tables(result)
         return
-    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    if terminal.printed_as(result, form):
         return
     # One regression of several: the others are in the files
     shown = result.tables | ({"regressions": result.regressions_of("simple")} if result.slopes else {})
@@ -182,14 +177,13 @@ def readers(
     margin: Annotated[
         float | None, typer.Option(help="Test whether the first modality is non-inferior: how much worse it may be.")
     ] = None,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Analyse a reader study: modalities compared over several readers of the same cases."""
     from reveal_bench import api
 
+    form = terminal.format_of(form, as_json)
     result = api.readers(
         table,
         merit=merit,
@@ -200,7 +194,7 @@ def readers(
         cases_are="fixed" if fixed_cases else "random",
         margin=margin,
     )
-    if as_json:
+    if form == "json":
         document = {
             "schema": 1,
             "merit": result.merit,
@@ -211,7 +205,7 @@ def readers(
             "components": {name: None if math.isnan(value) else value for name, value in result.components.items()},
         }
         typer.echo(json.dumps(document, indent=2))
-    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 
@@ -241,20 +235,19 @@ def agreement(
         str | None, typer.Option(help="All categories in their order, such as absent,possible,present.")
     ] = None,
     column: Column = None,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Measure how far every two readers of the same cases agree, with intervals."""
     from reveal_bench import api
 
+    form = terminal.format_of(form, as_json)
     scale = None if categories is None else categories.split(",")
     result = api.agreement(table, metric=metric, categories=scale, columns=_named(column or []))
-    if as_json:
+    if form == "json":
         document = {"schema": 1, "metric": result.metric, "categories": result.categories, "pairs": result.plain}
         typer.echo(json.dumps(document, indent=2))
-    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 
@@ -310,14 +303,13 @@ def plan_readers(
     system: System = None,
     fixed_readers: FixedReaders = False,
     fixed_cases: FixedCases = False,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Plan a reader study of two modalities: how many readers and cases show a difference."""
     from reveal_bench import api
 
+    form = terminal.format_of(form, as_json)
     if (pilot is None) == (not component):
         raise ValueError("give a table of readings, or `--component` for each variance: one of the two")
     result = api.plan_readers(
@@ -333,9 +325,9 @@ def plan_readers(
         readers_are="fixed" if fixed_readers else "random",
         cases_are="fixed" if fixed_cases else "random",
     )
-    if as_json:
+    if form == "json":
         typer.echo(json.dumps({"schema": 1, "pilot": result.pilot.n_cases, "studies": result.plain}, indent=2))
-    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 

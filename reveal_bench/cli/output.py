@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -55,10 +55,12 @@ Ratings = Annotated[
 Endpoint = Annotated[
     str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
 ]
+OutputFormat = Literal["text", "csv", "markdown", "latex", "json"]
+Format = Annotated[
+    OutputFormat | None,
+    typer.Option("--format", help="Format of the tables; text by default. CSV and JSON hold unrounded fractions."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: fractions, one row per figure.")]
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
-AsLatex = Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Show every metric, even on a narrow terminal.")]
 PriceIn = Annotated[str | None, typer.Option(help="Price per million input tokens, for the cost.")]
 PriceOut = Annotated[str | None, typer.Option(help="Price per million output tokens, for the cost.")]
@@ -79,25 +81,26 @@ def print_tables(result: ShownTables) -> None:
     typer.echo(json.dumps({"schema": 1, "caption": result.caption} | tables, indent=2))
 
 
-def printed_as(result: Shown, *, csv: bool, markdown: bool, latex: bool) -> bool:
-    """Print a result as the one form that was asked for, if any was.
+def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:
+    """Return the format that ``--format`` and its short form ``--json`` ask for.
 
     Raises
     ------
     ValueError
-        If several were.
+        If both are given and differ.
     """
-    asked = [
-        ("--csv", csv, result.to_csv),
-        ("--markdown", markdown, result.to_markdown),
-        ("--latex", latex, result.to_latex),
-    ]
-    chosen = [(option, write) for option, is_asked, write in asked if is_asked]
-    if len(chosen) > 1:
-        raise ValueError(f"give one of {' and '.join(option for option, _ in chosen)}")
-    for _, write in chosen:
-        typer.echo(write(), nl=False)
-    return bool(chosen)
+    if as_json and form not in (None, "json"):
+        raise ValueError(f"give one of --json and --format {form}")
+    return "json" if as_json else form or "text"
+
+
+def printed_as(result: Shown, form: OutputFormat) -> bool:
+    """Print a result as CSV, Markdown or LaTeX; return False for text and JSON, which each command prints itself."""
+    writers = {"csv": result.to_csv, "markdown": result.to_markdown, "latex": result.to_latex}
+    if form not in writers:
+        return False
+    typer.echo(writers[form](), nl=False)
+    return True
 
 
 def print_scores(

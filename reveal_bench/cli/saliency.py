@@ -10,7 +10,7 @@ import typer
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.engine import EngineName, ExecutorFile, StoragePlace, TaskSize, tasks_of
-from reveal_bench.cli.output import AsCsv, AsJson, AsLatex, AsMarkdown, Folder, Split, numbers_of
+from reveal_bench.cli.output import AsJson, Folder, Format, Split, numbers_of
 
 if TYPE_CHECKING:
     from reveal_bench.saliency_maps.tuning import Tuned
@@ -137,20 +137,19 @@ def score_maps(
         list[str] | None, typer.Option(help="Finding of the next map in arrays (n, h, w); repeatable.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes that read maps.")] = 1,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Judge heat maps without a threshold: hits within a tolerance, energy inside, average precision of pixels."""
     from reveal_bench import api
 
+    form = terminal.format_of(form, as_json)
     with terminal.progress("reading") as progress:
         options: dict[str, Any] = {"names": name or [], "n_processes": processes, "progress": progress}
         result = api.score_maps(maps, folder, split=split, tolerance=tolerance, in_mm=in_mm, **options)
-    if as_json:
+    if form == "json":
         typer.echo(result.to_json(), nl=False)
-    elif not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    elif not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 

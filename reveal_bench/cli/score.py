@@ -16,11 +16,9 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json
 from reveal_bench.cli.output import (
     AllowMissing,
-    AsCsv,
     AsJson,
-    AsLatex,
-    AsMarkdown,
     Folder,
+    Format,
     GridSize,
     Metadata,
     Missing,
@@ -166,10 +164,8 @@ def score(
         typer.Option(help="Metric of --by and --readers, the leaderboard's by default, and of --published, else all."),
     ] = None,
     ratings: Ratings = None,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
     wide: Wide = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
     pixels: Annotated[
@@ -191,6 +187,7 @@ def score(
     from reveal_bench.api.result_table import FigureTable
     from reveal_bench.metrics.scales import intervals_text, scale_text
 
+    form = terminal.format_of(form, as_json)
     if (compat is None) != (tables is None):
         raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
     result = api.score(
@@ -238,14 +235,14 @@ def score(
         means = boundary_means(scored.report.predictions, records, result.rows.groups)
         with _replacing(boundaries) as new:
             new.write_text(FigureTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
-    if as_json:
+    if form == "json":
         typer.echo(json.dumps(result.to_document(), indent=2))
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
     _tell_of_tuning(file, scored)
     shown = result.subgroups or result.readers or result.published or result
-    if terminal.printed_as(shown, csv=csv, markdown=markdown, latex=latex):
+    if terminal.printed_as(shown, form):
         return
     terminal.print_scores(
         scored.estimates,
@@ -347,14 +344,13 @@ def compare(
     unit: ResamplingUnit = "patient",
     interval: PairedInterval = "jackknife",
     ratings: Ratings = None,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p."""
     from reveal_bench import api
 
+    form = terminal.format_of(form, as_json)
     if out is not None and not relative:
         raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
     terminal.check_outside_datasets(out, "--out")
@@ -386,14 +382,14 @@ def compare(
     terminal.write_tables(result, out)
     same = file_a.name == file_b.name  # as in two run folders
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
-    if as_json:
+    if form == "json":
         document = _head(result.scored_b, resamples, seed) | {"a": name_a, "b": name_b}
         if own_thresholds:
             document["protocol"] |= _thresholds({name_a: result.scored_a, name_b: result.scored_b})
         kind = "relative_decrease" if relative else "difference"
         _print_json(document | {"value": kind, "comparisons": result.records})
         return
-    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    if terminal.printed_as(result, form):
         return
     caption = replace(result, a=name_a, b=name_b).caption
     terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B")
@@ -421,15 +417,14 @@ def rank(
     unit: ResamplingUnit = "patient",
     interval: PairedInterval = "jackknife",
     ratings: Ratings = None,
+    form: Format = None,
     as_json: AsJson = False,
-    csv: AsCsv = False,
-    markdown: AsMarkdown = False,
-    latex: AsLatex = False,
 ) -> None:
     """Rank all prediction files of a folder, with rank intervals and tiers of statistically tied systems."""
     from reveal_bench import api
     from reveal_bench.predictions.files import prediction_files
 
+    form = terminal.format_of(form, as_json)
     files = prediction_files(directory)
     given: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
@@ -451,7 +446,7 @@ def rank(
     for name, file in files.items():
         _warn_of(file, result.scored[name], own_thresholds)
     terminal.warn([f"{files[name]} is not ranked: {result.metric!r} does not apply to it" for name in result.left_out])
-    if as_json:
+    if form == "json":
         first = next(iter(result.scored.values()))
         sources = {name: file.relative_to(directory).as_posix() for name, file in files.items()}
         records = [record | {"file": sources[record["name"]]} for record in result.records]
@@ -460,7 +455,7 @@ def rank(
             document["protocol"] |= _thresholds(result.scored)
         _print_json(document)
         return
-    if not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    if not terminal.printed_as(result, form):
         terminal.print_shown(result)
 
 

@@ -84,7 +84,7 @@ def test_command_and_function_say_the_same(tmp_path: Path) -> None:
         table = csv.DictWriter(written, ["reader", "case", "score"])
         table.writeheader()
         table.writerows(rows)
-    options = ["--metric", "cohen_kappa_linear", "--categories", "low,mid,high", "--csv"]
+    options = ["--metric", "cohen_kappa_linear", "--categories", "low,mid,high", "--format", "csv"]
     done = CliRunner().invoke(app, ["agreement", str(file), *options], catch_exceptions=False)
     expected = rb.agreement(rows, metric="cohen_kappa_linear", categories=["low", "mid", "high"])
     assert done.output == expected.to_csv()

@@ -157,8 +157,8 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
         (tmp_path / "files" / place.name).write_text(place.read_text())
     told = json.loads(call("rank", tmp_path / "files", *words).stdout)["systems"]
     assert [{k: v for k, v in one.items() if k != "file"} for one in told] == ranking.records
-    assert call("score", path, *words[:-1], "--csv").stdout == scored.to_csv()
-    assert call("compare", path, other, *words[:-1], "--markdown").stdout.splitlines()[0] == (
+    assert call("score", path, *words[:-1], "--format", "csv").stdout == scored.to_csv()
+    assert call("compare", path, other, *words[:-1], "--format", "markdown").stdout.splitlines()[0] == (
         "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
     )
     judged = rb.compare(path, other, folder, margin=0.2, equivalence=True, **options)
@@ -176,8 +176,9 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
     by_percentile = json.loads(call("compare", path, other, *words, "--interval", "percentile").stdout)["comparisons"]
     assert by_percentile == rb.compare(path, other, folder, **options, **old).records
     assert by_percentile != compared.records
-    assert r"\begin{tabular}" in call("rank", tmp_path / "files", *words[:-1], "--latex").stdout
-    assert "give one of --csv and --latex" in call("score", path, *words[:-1], "--csv", "--latex", expect=1).stderr
+    assert r"\begin{tabular}" in call("rank", tmp_path / "files", *words[:-1], "--format", "latex").stdout
+    both = call("score", path, *words[:-1], "--json", "--format", "csv", expect=1)
+    assert "give one of --json and --format csv" in both.stderr
 
 
 def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> None:

@@ -88,7 +88,7 @@ def test_the_command_says_what_the_function_says(studies, tmp_path) -> None:
     # Every answer is right, .1 or .2 away from what happened
     assert all(one["said"] in (0.9, pytest.approx(0.2)) for one in document["reliability"])
     assert {row["risk"] for row in document["coverage"]} == {0}
-    assert call(*words, "--csv").stdout == rb.confidence(file, folder, split="test").to_csv()
+    assert call(*words, "--format", "csv").stdout == rb.confidence(file, folder, split="test").to_csv()
     shown = call(*words, "--out", tmp_path / "figures").stdout
     assert "Risk: share of wrong answers among the surest cases" in shown
     names = ["calibration.csv", "coverage.csv", "coverage.png", "coverage.svg", "net_benefit.csv", "net_benefit.png"]

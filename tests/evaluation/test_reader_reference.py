@@ -87,7 +87,9 @@ def test_the_command_shows_what_the_function_gives(chexpert) -> None:
     document = json.loads(call(*words, "--json").stdout)["readers"]
     assert [row["reference"] for row in document][3:6] == ["at least one", "more than half", "all"]
     assert document[0]["reader"] is None
-    assert call(*words, "--csv").stdout.startswith("reference,metric,n,value,low,high,reader,reader_value,difference,")
+    assert call(*words, "--format", "csv").stdout.startswith(
+        "reference,metric,n,value,low,high,reader,reader_value,difference,"
+    )
     assert "readers" not in json.loads(call("score", file, folder, "--split", "test", "--json").stdout)
 
 

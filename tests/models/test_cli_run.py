@@ -206,14 +206,14 @@ def test_published_rows_stand_beside_a_score(ran: tuple[Path, PlayedModel, str],
     shutil.copytree(films, real)
     info = real / "manifest" / "benchmark.json"
     info.write_text(info.read_text(encoding="utf-8").replace('"synthetic": true', '"synthetic": false'))
-    score = call("score", ran[0], real, "--allow-missing", "--resamples", 1, "--csv").stdout
+    score = call("score", ran[0], real, "--allow-missing", "--resamples", 1, "--format", "csv").stdout
     own = {row["finding"]: row["value"] for row in csv.DictReader(io.StringIO(score)) if row["metric"] == "grid_hit"}
-    rows = list(csv.DictReader(io.StringIO(call("score", ran[0], real, *asked, "--csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(call("score", ran[0], real, *asked, "--format", "csv").stdout)))
     found = {(row["system"], row["finding"]): row["value"] for row in rows}
     assert found[ran[0].name, "Edema"] == own["Edema"]
     assert found["GPT-5, few-shot", "Edema"] == "0.747"  # paper 000, Table 2
     assert {row["metric"] for row in rows} == {"grid_hit"}
-    markdown = call("score", ran[0], real, *asked, "--markdown").stdout
+    markdown = call("score", ran[0], real, *asked, "--format", "markdown").stdout
     assert "GPT-5, few-shot" in markdown
     assert "| 74.7 |" in markdown
 

@@ -46,7 +46,7 @@ def test_the_transcript_is_what_is_printed(folder: Path, monkeypatch: pytest.Mon
 
 def test_command_and_function_say_the_same(folder: Path) -> None:
     result = rb.readers(folder / "readings.csv", margin=0.05)
-    done = CliRunner().invoke(app, ["readers", str(folder / "readings.csv"), "--csv", "--margin", "0.05"])
+    done = CliRunner().invoke(app, ["readers", str(folder / "readings.csv"), "--format", "csv", "--margin", "0.05"])
     assert done.output == result.to_csv()
     assert len(repr(result).splitlines()) <= 10
     assert len(result.by_reader()) == 8

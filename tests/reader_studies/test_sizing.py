@@ -109,7 +109,7 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
     invoke = CliRunner().invoke
     told = json.loads(invoke(app, ["readers", str(file), "--json"]).output)["components"]
     given = [word for name, value in told.items() for word in ("--component", f"{name}={value!r}")]
-    words = ["--difference", "0.08", "--readers", "3,8", "--csv"]
+    words = ["--difference", "0.08", "--readers", "3,8", "--format", "csv"]
     assert (
         invoke(app, ["plan-readers", *given, *words]).output == invoke(app, ["plan-readers", str(file), *words]).output
     )
