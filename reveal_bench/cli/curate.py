@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reveal_bench.curation.extract import ReportTable
     from reveal_bench.curation.film_grader import FilmGrader
     from reveal_bench.curation.folder import CurationFolder, StepRecord
-    from reveal_bench.curation.report_tables import Engine
+    from reveal_bench.curation.report_tables import ReportEngine
     from reveal_bench.models.model_client import ModelClient
 
 Model = Annotated[str | None, typer.Option(help="Model to ask, by its name at --endpoint.")]
@@ -43,7 +43,7 @@ ANSWERS = os.path.join("cache", "answers")
 Calls = Literal["two", "one"]
 
 
-def engine_of(client: ModelClient | None, calls: Calls) -> Engine:
+def engine_of(client: ModelClient | None, calls: Calls) -> ReportEngine:
     """What reads reports: a model, or rules."""
     from reveal_bench.curation.rules import Rules
 

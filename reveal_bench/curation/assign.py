@@ -1,15 +1,15 @@
-"""Who reads what: every study gets its number of different readers, and no reader gets more than they want or may.
+"""Assign studies to readers: every study gets its number of different readers, within each reader's capacity.
 
 Paper 004 (section 2.2, Table S4): three of 17 readers per study, at most 300 studies each, in random order. Its 3,000
-readings are exactly 1,000 x 3: there is no slack, and handing out studies one by one may end with a study and two
-readers. :func:`draw_assignment` never does. Where there is slack, all read as equally much as they can.
+assignments are exactly 1,000 x 3. Without slack, assigning studies one by one may end with a study that only readers
+who already have it could take. :func:`draw_assignment` avoids this. With slack, all loads are as equal as possible.
 
 Input: a table of readers, columns `reader` and `capacity` (studies that the reader will read, a whole number).
 Output: ``assignments.parquet`` (:class:`~reveal_bench.curation.tables.Assignment`, by reader and position).
 
-When a reader stops early, the annotation page calls :func:`reassign`: what was not read goes to readers with room, and
-no vote that was cast is touched. Where that does not work out (the only reader with room knows the study already),
-studies that others have not read yet move as well. What then has no reader cannot have one: the result names it.
+When a reader stops early, the annotation page calls :func:`reassign`: unread studies go to readers with free capacity,
+and votes already cast stay. If that is impossible (the only reader with free capacity already has the study), unread
+studies of other readers move as well. The result names the studies that cannot get a reader.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.tables import scan_table
 
 PER_STUDY, MOST = 3, 300
-"""Readers per study, and studies per reader at most (paper 004, section 2.2)."""
+"""Readers per study, and maximum studies per reader (paper 004, section 2.2)."""
 
 SWAPS_PER_PLACE = 50
-"""Swaps tried for each reading, so that nothing is left of the order in which readings were handed out."""
+"""Swaps tried per assignment, which remove every trace of the order in which studies were assigned."""
 
 ASSIGNMENTS = "assignments.parquet"
 COLUMNS = ("reader", "capacity")
@@ -47,27 +47,27 @@ def assign(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Hand the studies of ``sample.parquet`` to the readers of a table; see :func:`draw_assignment`.
+    """Assign the studies of ``sample.parquet`` to the readers of a table; see :func:`draw_assignment`.
 
-    Every study gets :data:`PER_STUDY` readers: a benchmark's agreement is of three.
+    Every study gets :data:`PER_STUDY` readers, because the agreement of a benchmark is among three.
 
     Parameters
     ----------
     readers : table with the columns reader and capacity
-    most : studies of one reader at most
+    most : maximum studies per reader
 
     Returns
     -------
     StepRecord
-        Its counts: `studies`, `readers` (of the table), `places` (readings to be made), `capacity` (readings that could
-        be made) and `by_reader`.
+        Its counts: `studies`, `readers` (of the table), `places` (assignments), `capacity` (possible assignments) and
+        `by_reader`.
 
     Raises
     ------
     BuildError
-        With everything that is wrong with the table.
+        With every problem of the table.
     CurationError
-        If there are too few readers, sample is not done, or assign was done otherwise.
+        If there are too few readers, sample is not done, or assign was done with other inputs or settings.
     ValueError
         If `most` is below 1.
     """
@@ -100,7 +100,7 @@ def assign(
 
 
 def read_readers(path: Path) -> dict[str, int]:
-    """Reader -> capacity, from a table with exactly these two columns (csv, tsv, xlsx, json, jsonl).
+    """Read the capacity of each reader from a table with exactly these two columns (csv, tsv, xlsx, json, jsonl).
 
     Raises
     ------
@@ -114,7 +114,7 @@ def read_readers(path: Path) -> dict[str, int]:
     if sorted(map(str.casefold, table.columns)) != sorted(COLUMNS):
         value = ", ".join(table.columns)
         raise BuildError([*problems, Problem(path.name, None, "columns", f"must be {' and '.join(COLUMNS)}", value)])
-    found: dict[str, int] = {}
+    capacities: dict[str, int] = {}
     first: dict[str, int] = {}
     for row in table.rows:
         reader, capacity = row["reader"], row["capacity"]
@@ -129,10 +129,10 @@ def read_readers(path: Path) -> dict[str, int]:
             rule = "must be a whole number of studies of at least 0"
             problems.append(Problem(path.name, row.number, "capacity", rule, value))
         else:
-            found[reader] = int(capacity)
+            capacities[reader] = int(capacity)
     if problems:
         raise BuildError(problems)
-    return found
+    return capacities
 
 
 def draw_assignment(
@@ -143,13 +143,13 @@ def draw_assignment(
     per_study: int = PER_STUDY,
     most: int = MOST,
 ) -> list[Assignment]:
-    """Hand out studies at random; the same result whatever the order of `studies` and `capacities`.
+    """Assign studies at random; the order of `studies` and `capacities` does not change the result.
 
-    How many each reads: :func:`loads`. Then readers and studies are shuffled, and the readings are dealt to the studies
-    in turn, all of one reader before those of the next. As nobody has more readings than there are studies, no study
-    gets a reader twice, so that this succeeds whenever anything can. Then pairs of readings, drawn at random, swap
-    their studies unless a reader would get a study twice, :data:`SWAPS_PER_PLACE` times as often as there are readings:
-    a random walk over all assignments with these loads. Last, each reader's list is shuffled.
+    :func:`loads` gives the number of studies per reader. Readers and studies are shuffled. Then each reader in turn
+    takes the next studies, and the list of studies starts again at its end. Because no load exceeds the number of
+    studies, no study gets a reader twice, so this succeeds whenever an assignment exists. Then random pairs of
+    assignments swap their studies unless a reader would get a study twice, :data:`SWAPS_PER_PLACE` times as often as
+    there are assignments: a random walk over all assignments with these loads. Finally, each reader's list is shuffled.
 
     Returns
     -------
@@ -158,9 +158,9 @@ def draw_assignment(
     Raises
     ------
     CurationError
-        If the readers cannot read so much; it says how many readings are missing.
+        If the readers' capacity is too low; the message has the number of missing assignments.
     ValueError
-        If `per_study` or `most` is below 1 or a study is given twice.
+        If `per_study` or `most` is below 1 or a study occurs twice.
     """
     if per_study < 1 or most < 1:
         raise ValueError(f"`per_study` and `most` must be at least 1, got {per_study} and {most}")
@@ -189,22 +189,22 @@ def loads(
     per_study: int = PER_STUDY,
     most: int = MOST,
 ) -> dict[str, int]:
-    """How many studies each reader gets: as equal as capacities allow, what does not divide evenly at random.
+    """Return the number of studies of each reader: as equal as capacities allow, with the remainder at random.
 
-    Nobody gets more than capacity, `most` or all studies. Every reader is in the result.
+    No load exceeds the capacity, `most` or the number of studies. Every reader is in the result.
 
     Raises
     ------
     CurationError
-        If that is fewer than `per_study` readings for each study.
+        If the total is below `per_study` assignments for each study.
     """
     limits = {name: min(capacities[name], most, n_studies) for name in sorted(capacities)}
     places, offered = per_study * n_studies, sum(limits.values())
     if offered < places:
         able = sum(limit > 0 for limit in limits.values())
         raise CurationError(
-            f"{per_study} readers for each of {n_studies:,} studies are {places:,} readings; the {able} readers can do"
-            f" {offered:,}, at most {most} each and no study twice: {places - offered:,} are missing"
+            f"{per_study} readers for each of {n_studies:,} studies are {places:,} assignments; the {able} readers can"
+            f" take {offered:,}, at most {most} each and no study twice: {places - offered:,} are missing"
         )
     level = 0
     while sum(min(limit, level + 1) for limit in limits.values()) <= places and level < n_studies:
@@ -218,7 +218,7 @@ def loads(
 
 
 def _swap(study: IntArray, reader: IntArray, rng: np.random.Generator) -> None:
-    """Swap studies between readings, in place; see :func:`draw_assignment`."""
+    """Swap studies between assignments, in place; see :func:`draw_assignment`."""
     n = len(study)
     if n < 2:
         return
@@ -236,12 +236,12 @@ def _swap(study: IntArray, reader: IntArray, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """The new `assignments`, by reader and position, and the studies that lack a reader, once per reading missing."""
+    """The new `assignments`, by reader and position, and the studies that lack a reader, once per missing reader."""
 
     assignments: tuple[Assignment, ...]
     missing: tuple[str, ...]
     n_moved: int
-    """Readings that went from one reader to another."""
+    """Assignments that moved from one reader to another."""
 
 
 def reassign(
@@ -253,20 +253,20 @@ def reassign(
     *,
     most: int = MOST,
 ) -> Reassigned:
-    """Hand what `stopped` readers have not read to others.
+    """Move the unread studies of `stopped` readers to others.
 
-    Each reading without a reader goes to the reader with most room of those who do not have the study (at random among
-    equals). If none of them has room, the shortest chain of unread studies is moved up that ends at a reader with room.
-    So as many readings as possible find a reader. What a reader keeps stays in its order and place; what is new comes
-    after it, in random order. Positions count from 1 again where something was taken out.
+    Each open assignment goes to the reader with the most free capacity among those without the study (ties at random).
+    If none has free capacity, the shortest chain of unread studies moves up that ends at a reader with free capacity.
+    Therefore as many assignments as possible find a reader. A reader's remaining studies keep their order; new ones
+    follow in random order. Positions are renumbered from 1 if a study was removed.
 
     Parameters
     ----------
-    assignments : as they are
-    votes : (study_id, reader) of every vote that was cast; all of them among the assignments
-    capacities : reader -> studies in all, those read among them; here capacity may be raised, and readers be added
-    stopped : readers who read nothing more
-    most : no reader gets more
+    assignments : the current ones
+    votes : (study_id, reader) of every vote already cast; all of them among the assignments
+    capacities : reader -> total studies, including those already read; capacities may rise and readers be added
+    stopped : readers who read no further studies
+    most : maximum studies per reader
 
     Raises
     ------
@@ -274,7 +274,7 @@ def reassign(
         If a vote was not assigned, a reader is neither in `capacities` nor among the stopped, or a name is unknown.
     """
     before = sorted(assignments, key=lambda one: (one.reader, one.position))
-    world = _Readings(before, votes, capacities, stopped, most)
+    world = _Assignments(before, votes, capacities, stopped, most)
     unread = [(one.study_id, one.reader) for one in before if one.reader in stopped]
     freed = sorted(study for study, reader in unread if (study, reader) not in world.fixed)
     for study, reader in unread:
@@ -287,8 +287,8 @@ def reassign(
     return Reassigned(tuple(after), tuple(sorted(missing)), len(moved))
 
 
-class _Readings:
-    """Who has which study; `fixed` are those that were read."""
+class _Assignments:
+    """The studies of each reader; `fixed` are the pairs already read."""
 
     def __init__(
         self,
@@ -301,12 +301,12 @@ class _Readings:
         names = {one.reader for one in assignments}
         unknown = sorted(set(stopped) - names - set(capacities)) or sorted(names - set(capacities) - set(stopped))
         if unknown:
-            rule = "must have every reader who goes on, and `stopped` must be of known readers"
+            rule = "must have every reader who continues, and `stopped` must be known readers"
             raise ValueError(f"`capacities` {rule}, got {unknown[0]!r}")
         self.fixed = set(votes)
         stray = sorted(self.fixed - {(one.study_id, one.reader) for one in assignments})
         if stray:
-            raise ArgumentError("votes", "must be of studies that were assigned", f"{stray[0][0]!r} of {stray[0][1]!r}")
+            raise ArgumentError("votes", "must be on assigned studies", f"{stray[0][0]!r} of {stray[0][1]!r}")
         self.active = [name for name in sorted(capacities) if name not in stopped]
         self.limits = {name: min(capacities[name], most) for name in self.active}
         self.of_reader: dict[str, set[str]] = {name: set() for name in sorted(names | set(capacities))}
@@ -319,7 +319,7 @@ class _Readings:
         return self.limits[reader] - len(self.of_reader[reader])
 
     def place(self, study: str, rng: np.random.Generator) -> bool:
-        """Find a reader for a study, moving unread ones if need be: the shortest augmenting path, by breadth."""
+        """Find a reader for a study, moving unread studies if necessary: shortest augmenting path, breadth first."""
         came_from: dict[str, tuple[str, str]] = {}  # study -> (study that takes its place, at this reader)
         queue = deque([study])
         tried: set[str] = set()
@@ -328,12 +328,12 @@ class _Readings:
             others = [self.active[i] for i in rng.permutation(len(self.active))]
             others = [reader for reader in others if reader not in self.of_study[here]]
             if others:
-                reader = max(others, key=self.room)  # the first of equals
+                reader = max(others, key=self.room)  # ties: the first
                 if self.room(reader) > 0:
                     self._move(study, here, reader, came_from)
                     return True
             for reader in others:
-                if reader in tried:  # its studies are in the queue already
+                if reader in tried:  # its studies are already in the queue
                     continue
                 tried.add(reader)
                 for there in sorted(self.of_reader[reader]):
@@ -343,7 +343,7 @@ class _Readings:
         return False
 
     def _move(self, start: str, last: str, reader: str, came_from: Mapping[str, tuple[str, str]]) -> None:
-        """`last` goes to `reader`, the one before it to where `last` was, and so on."""
+        """Move `last` to `reader`, its predecessor to the reader that had `last`, and so on."""
         while True:
             self.of_reader[reader].add(last)
             self.of_study[last].add(reader)
@@ -358,7 +358,7 @@ class _Readings:
 def _listed(
     before: Sequence[Assignment], of_reader: Mapping[str, set[str]], rng: np.random.Generator
 ) -> list[Assignment]:
-    """Assignments in order: what a reader had, then what is new, at random."""
+    """Return assignments in order: a reader's earlier studies, then the new ones at random."""
     old: dict[str, list[str]] = {reader: [] for reader in of_reader}
     for one in before:
         if one.study_id in of_reader[one.reader]:

@@ -1,24 +1,25 @@
-"""Are two halves alike? Counts per category, a test of each column, and standardized differences.
+"""Balance of two halves: counts per category, a test of each column, and standardized differences.
 
 Conventions
 -----------
-Columns and differences are those of :mod:`reveal_bench.dataset.balance`, with a study for a row: a column of numbers is
+Columns and differences are those of :mod:`reveal_bench.dataset.balance`, with one row per study: a column of numbers is
 compared per value, as in paper 004 (Table S2), and by its mean.
 
 Tests
 -----
-* chi-square, where every expected count is at least 5: Pearson's, with Yates's correction in tables of two by two. That
-  is scipy's default, and with it come out the p values that the paper prints (0.726, 0.115, 0.066, 0.220).
-* Fisher's exact test, where one is smaller; beyond two by two, by :data:`SIMULATED` tables of the same margins. Tables
-  are as extreme as they are improbable (Freeman and Halton 1951); p is (1 + as extreme) / (1 + simulated).
-* Of any table the p value of chi-square is given besides, as the paper has it.
+* chi-square if every expected count is at least 5: Pearson's, with Yates's correction in 2 by 2 tables. It is the
+  default of scipy, and reproduces the p values printed in the paper (0.726, 0.115, 0.066, 0.220).
+* Fisher's exact test if an expected count is smaller; beyond 2 by 2, with :data:`SIMULATED` simulated tables of the
+  same margins. A table is the more extreme the less probable it is (Freeman and Halton 1951); p is
+  (1 + as extreme) / (1 + simulated).
+* The p value of chi-square is reported for every table, as in the paper.
 
 The table of facts
 ------------------
-What is known of studies: acquisition and demographics, one row per study, every cell a text. Any table of
-:mod:`reveal_bench.tables` will do; it may hold studies that are not asked for. A blank cell is missing,
-and so is everything of a study without a row; both are counted where they are compared. Columns named as the
-demographics of a study record (age_band, sex, race, patient_class) must hold their words, as they are published.
+Acquisition and demographics of studies, one row per study, every cell a text. Any table that
+:mod:`reveal_bench.tables` reads is accepted, and may contain further studies. Blank cells are missing values, and so is
+every value of a study without a row; each comparison counts them. Columns named like the demographics of a study record
+(age_band, sex, race, patient_class) must use the published vocabulary.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_tabl
 SIMULATED = 9_999
 SMALL = 5.0
 """Expected counts below this are small."""
-_SAME = 1e-7  # logarithms of probabilities this near to one another are of equally probable tables
+_SAME = 1e-7  # tables whose log probabilities differ by less are equally probable
 
 
 @dataclass(frozen=True, slots=True)
 class CategoryBalance:
-    """How many studies of each half are of a category; None is the missing."""
+    """Studies per half in one category; None is the category of missing values."""
 
     category: str | None
     released: int
@@ -57,15 +58,15 @@ class CategoryBalance:
 
 @dataclass(frozen=True, slots=True)
 class CountsTest:
-    """Whether two rows of counts may have one distribution.
+    """A test that two rows of counts have the same distribution.
 
     Attributes
     ----------
-    test : "chi-square", "fisher", "fisher, simulated", or "none" with fewer than two rows or columns that are not empty
-    p_value, chi_square_p_value : of `test`, and of chi-square whatever the expected counts
+    test : "chi-square", "fisher", "fisher, simulated", or "none" with fewer than two nonempty rows or columns
+    p_value, chi_square_p_value : of `test`, and of chi-square regardless of expected counts
     statistic, degrees_of_freedom : of chi-square
     smallest_expected : count
-    n_simulated : tables behind "fisher, simulated", else 0
+    n_simulated : number of tables for "fisher, simulated", otherwise 0
     """
 
     test: Literal["chi-square", "fisher", "fisher, simulated", "none"]
@@ -79,7 +80,7 @@ class CountsTest:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBalance:
-    """A column in both halves; the means and their difference are NaN but for numbers."""
+    """A column in both halves; the means and their difference are NaN unless the column has numbers."""
 
     name: str
     is_number: bool
@@ -92,16 +93,16 @@ class ColumnBalance:
 
 
 def compare_halves(column: Column, is_holdout: BoolArray, rng: np.random.Generator) -> ColumnBalance:
-    """A column in both halves.
+    """Compare a column between halves.
 
     Parameters
     ----------
-    rng : of the simulated tables
+    rng : random numbers for the simulated tables
 
     Raises
     ------
     ValueError
-        If there is not one text per study.
+        If the column does not have one text per study.
     ImportError
         If scipy is not installed.
     """
@@ -109,14 +110,14 @@ def compare_halves(column: Column, is_holdout: BoolArray, rng: np.random.Generat
         raise ValueError(f"`{column.name}` must have {len(is_holdout)} texts, got {len(column.texts)}")
     names, members = column.categories()
     released, holdout = members[~is_holdout].sum(axis=0), members[is_holdout].sum(axis=0)
-    found = zip(names, released, holdout, proportion_differences(members, is_holdout), strict=True)
+    counts = zip(names, released, holdout, proportion_differences(members, is_holdout), strict=True)
     numbers = column.numbers
     means = [NAN, NAN] if numbers is None else [_mean(numbers[~is_holdout]), _mean(numbers[is_holdout])]
     of_means = NAN if numbers is None else float(mean_differences(numbers[:, None], is_holdout)[0])
     return ColumnBalance(
         name=column.name,
         is_number=numbers is not None,
-        categories=tuple(CategoryBalance(name, int(a), int(b), float(d)) for name, a, b, d in found),
+        categories=tuple(CategoryBalance(name, int(a), int(b), float(d)) for name, a, b, d in counts),
         mean_released=means[0],
         mean_holdout=means[1],
         standardized_mean_difference=of_means,
@@ -126,12 +127,12 @@ def compare_halves(column: Column, is_holdout: BoolArray, rng: np.random.Generat
 
 
 def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulated: int = SIMULATED) -> CountsTest:
-    """Whether the two rows of `table` (2, n_categories) may have one distribution; empty columns do not matter.
+    """Test that the two rows of `table` (2, n_categories) have the same distribution; empty columns do not matter.
 
     Raises
     ------
     ValueError
-        If there are not two rows of whole numbers of at least 0.
+        If the table does not have two rows of whole numbers of at least 0.
     ImportError
         If scipy is not installed.
     """
@@ -156,14 +157,14 @@ def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulate
 
 
 def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simulated: int) -> float:
-    """Share of tables with these margins that are no more probable than this one, which counts among them."""
+    """Return the proportion of tables with these margins that are no more probable than this one, itself included."""
     totals, size = counts.sum(axis=0), int(counts[0].sum())
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, counts.sum() + 1)))])
 
     def log_probability(first: npt.NDArray[np.int64]) -> FloatArray:
-        """Of a table, but for what the margins fix."""
-        found: FloatArray = -(log_factorial[first] + log_factorial[totals - first]).sum(axis=-1)
-        return found
+        """Return the log probability of a table, except for the constant of its margins."""
+        log_p: FloatArray = -(log_factorial[first] + log_factorial[totals - first]).sum(axis=-1)
+        return log_p
 
     drawn = rng.multivariate_hypergeometric(totals, size, size=n_simulated, method="marginals")
     n_extreme = int((log_probability(drawn) <= log_probability(counts[0]) + _SAME).sum())
@@ -176,14 +177,14 @@ def _mean(numbers: FloatArray) -> float:
 
 
 def _largest(values: FloatArray) -> float:
-    """Largest absolute value that is defined; NaN without one."""
+    """Return the largest absolute value; NaN if none is defined."""
     defined = np.abs(values[~np.isnan(values)])
     return float(defined.max()) if len(defined) else NAN
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Columns in the order of the studies asked for, and how many rows and studies did not meet."""
+class StudyFacts:
+    """Columns in the order of the requested studies, and counts of unmatched rows and studies."""
 
     columns: tuple[Column, ...]
     n_studies_without_row: int
@@ -192,18 +193,18 @@ class Facts:
 
 def read_facts(
     path: Path, studies: Sequence[str], *, key: str = "study", columns: Sequence[str] | None = None
-) -> Facts:
-    """Read the facts of `studies`.
+) -> StudyFacts:
+    """Read the facts about `studies`.
 
     Parameters
     ----------
-    key : the column with the ids of studies
-    columns : those to read; all but `key` by default
+    key : the column with the study ids
+    columns : columns to read; all but `key` by default
 
     Raises
     ------
     BuildError
-        With everything that is wrong: the table, its columns, a study in two rows, an unknown word.
+        With every problem: the table, its columns, a study in two rows, an unknown word.
     """
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems)
@@ -221,10 +222,10 @@ def read_facts(
             _check_words(table.file, name, rows.values(), problems)
     if problems:
         raise BuildError(problems)
-    found = (
+    facts = (
         Column(name, tuple(_text(rows[study], name) if study in rows else "" for study in studies)) for name in names
     )
-    return Facts(tuple(found), sum(study not in rows for study in studies), n_others)
+    return StudyFacts(tuple(facts), sum(study not in rows for study in studies), n_others)
 
 
 def _check_columns(table: InputTable, key: str, names: Sequence[str], problems: list[Problem]) -> None:
@@ -236,7 +237,7 @@ def _check_columns(table: InputTable, key: str, names: Sequence[str], problems: 
 def _rows_of(
     table: InputTable, key: str, studies: set[str], problems: list[Problem]
 ) -> tuple[dict[str, TableRow], int]:
-    """The rows of `studies`, and the number of the others."""
+    """Return the rows of `studies`, and the number of other rows."""
     rows: dict[str, TableRow] = {}
     n_others = 0
     for row in table.rows:
@@ -250,7 +251,7 @@ def _rows_of(
             rows[study] = row
     if not rows:
         value = f"none of {len(table.rows):,} rows"
-        problems.append(Problem(table.file, None, key, "must name a study that was selected", value))
+        problems.append(Problem(table.file, None, key, "must name a selected study", value))
     return rows, n_others
 
 
@@ -264,7 +265,7 @@ def _check_words(file: str, name: str, rows: Iterable[TableRow], problems: list[
 
 
 def _text(row: TableRow, name: str) -> str:
-    """A cell; of a vocabulary its own spelling."""
+    """Return a cell; vocabulary words in their published spelling."""
     text = row[name]
     own = {folded(word): word for word in VOCABULARIES.get(name, ())}
     return own.get(folded(text), text)

@@ -1,15 +1,16 @@
 """Candidate tasks for a benchmark of open tasks: a model drafts them from reports, scores and tags them.
 
-For each study one question for the drafts, and one for their assessment: scores of 1 to 5, a warning, tags. Source:
-paper 001, section 3.1; the words of the questions are this project's. A radiologist selects among the candidates: a
-draft is never a task by itself.
+Two prompts per study: one for the drafts, and one for their assessment with scores of 1 to 5, a warning and tags.
+Source: paper 001, section 3.1; the wording of the prompts is this project's. A radiologist selects among the
+candidates: a draft alone is never a task.
 
 Conventions
 -----------
-``candidates.csv`` has the form of the task file of :mod:`reveal_bench.sources.rexecution_files`, the candidates of a
-study together, the best first: by the sum of their scores, then as they were drafted. What the model said is held to
-its schema and never repaired; a study without a readable answer is in ``candidates-quarantine.jsonl``. A task that
-needs the earlier study has Yes in `temporal` and no `prior_study_id`: who selects it names the study.
+``candidates.csv`` has the format of the task file of :mod:`reveal_bench.sources.rexecution_files`. The candidates of a
+study are together, the best first: by the sum of their scores, then in the order of drafting. The model's output is
+checked against its schema and never repaired; studies without a readable answer are in
+``candidates-quarantine.jsonl``. A task that needs the earlier study has Yes in `temporal` and no `prior_study_id`: the
+radiologist who selects it names the study.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from reveal_bench.curation.model_engine import NoAnswer, RetryingClient, as_one_
 from reveal_bench.curation.report_prompts import (
     DATA_ALONE,
     ONE_OBJECT,
-    AnswerError,
     Prompt,
+    UnreadableAnswerError,
     as_json,
-    held,
     line_of,
     object_schema,
+    parse_object,
     plain,
 )
-from reveal_bench.curation.report_tables import Quarantined, Report, read_reports, texts_digest
+from reveal_bench.curation.report_tables import Quarantined, StudyReport, read_reports, texts_digest
 from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS
 from reveal_bench.models.model_client import Dialogue, ModelClient, ModelRequest
 from reveal_bench.tables import read_table
@@ -132,7 +133,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """The candidates of a study, the best first."""
+    """The candidates of a study, best first."""
 
     study_id: str
     patient_id: str
@@ -141,7 +142,7 @@ class Drafted:
 
 
 class TaskDrafter(RetryingClient):
-    """Drafts and assesses `n` tasks per report with a model, which is asked twice."""
+    """Drafts and assesses `n` tasks per report with a model, in two prompts."""
 
     prompts: ClassVar[int] = 1
 
@@ -151,55 +152,57 @@ class TaskDrafter(RetryingClient):
         super().__init__(client, f"candidates:{n}")
         self.n = n
 
-    def run(self, reports: Sequence[Report], progress: Progress | None = None) -> Iterator[Drafted | Quarantined]:
-        """One result per report, as they come.
+    def run(self, reports: Sequence[StudyReport], progress: Progress | None = None) -> Iterator[Drafted | Quarantined]:
+        """Yield one result per report, as they come.
 
         Raises
         ------
         RunStoppedError
-            If the endpoint does not answer; the answers so far are kept.
+            If the endpoint does not answer; earlier completions are kept.
         """
         return self.run_dialogues([self._dialogue(one) for one in reports], progress)
 
-    def _dialogue(self, report: Report) -> Dialogue[Drafted | Quarantined]:
-        said: list[str] = []
+    def _dialogue(self, report: StudyReport) -> Dialogue[Drafted | Quarantined]:
+        replies: list[str] = []
         try:
-            indication, drafts = yield from self.read(drafts_prompt(report.text, self.n), said)
-            candidates = yield from self.read(assessments_prompt(indication, drafts), said)
+            indication, drafts = yield from self.read(drafts_prompt(report.text, self.n), replies)
+            candidates = yield from self.read(assessments_prompt(indication, drafts), replies)
         except NoAnswer as error:
-            return Quarantined(report.study_id, report.patient_id, str(error), self.signature, as_one_text(said))
+            return Quarantined(report.study_id, report.patient_id, str(error), self.signature, as_one_text(replies))
         best_first = sorted(candidates, key=lambda one: -one.total)
         return Drafted(report.study_id, report.patient_id, indication, tuple(best_first))
 
 
 def drafts_prompt(report: str, n: int) -> Prompt[tuple[str | None, list[dict[str, Any]]]]:
-    """Report -> its indication, and `n` drafts as the schema has them."""
+    """Return the prompt from a report to its indication and `n` drafts in the form of the schema."""
 
     def read(text: str) -> tuple[str | None, list[dict[str, Any]]]:
-        document = held(text, DRAFTS_SCHEMA)
+        document = parse_object(text, DRAFTS_SCHEMA)
         indication, drafts = document["indication"], document["tasks"]
         if indication is not None and plain(indication) not in plain(report):
-            raise AnswerError(f"indication must stand in the report word for word, got {as_json(indication[:80])}")
+            raise UnreadableAnswerError(
+                f"indication must stand in the report word for word, got {as_json(indication[:80])}"
+            )
         if len(drafts) != n:
-            raise AnswerError(f"tasks must be {n}, got {len(drafts)}")
+            raise UnreadableAnswerError(f"tasks must be {n}, got {len(drafts)}")
         for i, draft in enumerate(drafts):
             draft["prompt"] = line_of(draft["prompt"], f"tasks[{i}].prompt", MOST_PROMPT_CHARACTERS)
         if len({draft["prompt"].casefold() for draft in drafts}) < n:
-            raise AnswerError("tasks must differ, got one twice")
+            raise UnreadableAnswerError("tasks must differ, got one twice")
         return plain(indication or "") or None, drafts
 
     return Prompt(ModelRequest((("system", _DRAFT_TASK % n), ("user", report)), "drafts", DRAFTS_SCHEMA), read)
 
 
 def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any]]) -> Prompt[list[Candidate]]:
-    """Drafts -> candidates with scores and tags, in their order."""
+    """Return the prompt from drafts to candidates with scores and tags, in order."""
     asked = {"indication": indication, "tasks": [draft["prompt"] for draft in drafts]}
     request = ModelRequest((("system", _ASSESS_TASK), ("user", as_json(asked))), "assessments", ASSESSMENTS_SCHEMA)
 
     def read(text: str) -> list[Candidate]:
-        assessments = held(text, ASSESSMENTS_SCHEMA)["assessments"]
+        assessments = parse_object(text, ASSESSMENTS_SCHEMA)["assessments"]
         if len(assessments) != len(drafts):
-            raise AnswerError(f"assessments must be {len(drafts)}, one per task, got {len(assessments)}")
+            raise UnreadableAnswerError(f"assessments must be {len(drafts)}, one per task, got {len(assessments)}")
         return [
             Candidate(
                 **draft,
@@ -214,11 +217,13 @@ def assessments_prompt(indication: str | None, drafts: Sequence[Mapping[str, Any
 
 
 def _tags(values: Sequence[str], place: str) -> tuple[str, ...]:
-    """Tags as a cell can hold them: a dash with blanks divides them there, and "None" is no tag."""
+    """Check tags for one cell, where a dash between blanks separates them and "None" means no tag."""
     checked = tuple(line_of(value, place, MOST_TAG_CHARACTERS) for value in values)
     for value in checked:
         if re.search(r"\s[-\u2013]\s", value) or value.casefold() == "none":
-            raise AnswerError(f'{place} must hold tags without a dash between blanks, and not "None", got {value!r}')
+            raise UnreadableAnswerError(
+                f'{place} must hold tags without a dash between blanks, and not "None", got {value!r}'
+            )
     return checked
 
 
@@ -247,9 +252,9 @@ def draft_candidates(
     BuildError
         With every problem of every row of the table.
     CurationError
-        If the step was done otherwise and is not to be redone.
+        If the step was done with other inputs or settings, and `redo` is False.
     RunStoppedError
-        If the endpoint does not answer; the answers so far are kept.
+        If the endpoint does not answer; earlier completions are kept.
     """
     reports = read_reports(source.path, source.columns, sheet=source.sheet)
     settings = {
@@ -281,7 +286,7 @@ def draft_candidates(
 
 
 def candidate_table(drafted: Drafted) -> Iterator[dict[str, Any]]:
-    """Rows of ``candidates.csv``, the best first."""
+    """Yield the rows of ``candidates.csv``, best first."""
     for number, one in enumerate(drafted.candidates, start=1):
         yield {
             "task_id": f"{drafted.study_id}-{number}",
@@ -301,6 +306,6 @@ def candidate_table(drafted: Drafted) -> Iterator[dict[str, Any]]:
 
 
 def read_candidates(folder: CurationFolder) -> list[dict[str, str]]:
-    """The rows of ``candidates.csv`` by :data:`COLUMNS`; the step must be done."""
+    """Return the rows of ``candidates.csv`` by :data:`COLUMNS`; the step must be done."""
     folder.need("candidates")
     return [dict(row) for row in read_table(folder.path(CANDIDATES_NAME), verbatim=True).rows]

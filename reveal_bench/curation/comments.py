@@ -1,18 +1,18 @@
-"""A reader's comment on suggested labels -> the labels that the reader would give, by rules.
+"""Rules that derive a reader's labels from the reader's comment on suggested labels.
 
 Conventions
 -----------
-As paper 004 has it (Box 4), the comment changes the suggested list, only what is certain is on the new one, and a
-comment that says nothing of the labels, or denies only what was not suggested, gives no list. Per sentence:
+As in paper 004 (Box 4), the comment changes the suggested list, the new list has only certain labels, and a comment
+that mentions no label, or denies only labels that were not suggested, gives no list. Per sentence:
 
-* a label that is named is added, if the reader is certain; "only" in front of it means that there is no other;
+* a named label is added if the reader is certain; "only" before it excludes all other labels;
 * a label that is denied ("no effusion", "I do not see ..."), to be removed ("would remove ...", "... is wrong"), or
-  doubtful ("possible", "?", "equivocal") is not on the list. "No pneumonia" denies one of the causes of an airspace
-  opacity, not the opacity, so it takes nothing away; neither do other findings that are narrower than a label;
-* approval without a label ("labels are fine", "plausible") leaves the list as it was. So does doubt without a label
-  from a reader who agreed mostly: readers were to answer so where a finding is plausible but subtle.
+  doubtful ("possible", "?", "equivocal") is not in the list. "No pneumonia" denies one cause of an airspace opacity,
+  not the opacity itself, so it removes nothing; the same is true of other findings narrower than a label;
+* approval without a label ("labels are fine", "plausible") leaves the list unchanged. So does doubt without a label
+  from a reader who mostly agreed: readers were told to answer so if a finding is plausible but subtle.
 
-Labels are named as in reports, see :mod:`reveal_bench.curation.rules`.
+Labels are recognised as in reports, see :mod:`reveal_bench.curation.rules`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NORMAL: dict[str, tuple[str, ...]] = {
     "(?:costo ?phrenic|cp) (?:angles?|sulci) (?:is |are )?(?:clear|sharp)": ("Pleural effusion",),
     "aorta (?:is )?normal|normal aorta": ("Aneurysm",),
 }
-"""What is normal -> the labels that are not there, then."""
+"""Wording of a normal finding -> the labels that it denies."""
 
 WHOLE = frozenset(
     (
@@ -43,7 +43,7 @@ WHOLE = frozenset(
         *("pleural thickening", "pneumothorax"),
     )
 )
-"""Findings that are as wide as their label: who denies one denies the label."""
+"""Findings as wide as their label: denying one denies the label."""
 
 
 _DIRECTIVES = {
@@ -63,7 +63,7 @@ _DIRECTIVES = {
     "add": "also|add|adding|plus|include|including|missing|missed|misses|needs|keep|with|by|i see|there (?:is|are)"
     "|should be|to|but|however|is|are|has",
 }
-"""What the labels that follow are to be, or those that precede; the first that matches at a place."""
+"""Words that act on the labels after or before them; the first match at a position applies."""
 
 APPROVAL = "fine|ok|okay|plausible|acceptable|reasonable|correct|agree|agreed|good|accurate|appropriate"
 UNSURE = "equivocal|subtle|borderline|faint|questionable|difficult|limited|hard to (?:say|tell|see)"
@@ -82,8 +82,8 @@ _NORMAL = [(whole_words(pattern), labels) for pattern, labels in NORMAL.items()]
 
 
 @dataclass
-class _Said:
-    """Labels that a comment adds, takes away and doubts, and what it says without naming a label."""
+class _CommentEffects:
+    """Labels that a comment adds, removes and doubts, and its statements without a label."""
 
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
@@ -100,23 +100,23 @@ class _ByRules:
     signature = SIGNATURE
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
-        """One revision for each (vote, suggested labels), in their order."""
+        """Yield one revision per (vote, suggested labels), in order."""
         for vote, suggested in votes:
             labels = labels_after(vote.comment, suggested, vote.answer)
             yield Revision(vote.study_id, vote.reader, labels, "nothing" if labels is None else "rules")
 
 
 revise_by_rules = _ByRules()
-"""Reads labels out of comments, see :func:`labels_after`."""
+"""A reviser by rules, see :func:`labels_after`."""
 
 
 def labels_after(comment: str, suggested: Labels, answer: str) -> Labels | None:
-    """The labels that a reader would give, in the order of REVEAL_LABELS; None if the comment does not tell.
+    """Return the reader's labels, in the order of REVEAL_LABELS; None if the comment does not determine them.
 
     Parameters
     ----------
-    comment : what the reader wrote
-    suggested : the labels that the reader saw
+    comment : the reader's text
+    suggested : the labels suggested to the reader
     answer : one of :data:`reveal_bench.curation.tables.ANSWERS`
 
     Examples
@@ -126,47 +126,47 @@ def labels_after(comment: str, suggested: Labels, answer: str) -> Labels | None:
     >>> labels_after("No pneumonia", ("Airspace opacity", "Interstitial opacity"), "disagree") is None
     True
     """
-    said = _Said()
+    effects = _CommentEffects()
     for sentence in sentences(comment):
-        _hear(sentence, said)
-    given = set(suggested)
-    if said.is_only and said.added:
-        return in_order(said.added)
-    labels = (given | said.added) - ((said.removed | said.doubted) - said.added)
-    if labels != given or said.doubted:
+        _add_effects(sentence, effects)
+    before = set(suggested)
+    if effects.is_only and effects.added:
+        return in_order(effects.added)
+    labels = (before | effects.added) - ((effects.removed | effects.doubted) - effects.added)
+    if labels != before or effects.doubted:
         return in_order(labels)
-    if said.is_none and not said.added:
+    if effects.is_none and not effects.added:
         return ()
-    is_plausible = answer == AGREE_MOSTLY and (bool(said.added) or said.is_unsure)
-    return in_order(given) if said.is_approval or is_plausible else None
+    is_plausible = answer == AGREE_MOSTLY and (bool(effects.added) or effects.is_unsure)
+    return in_order(before) if effects.is_approval or is_plausible else None
 
 
-def _hear(sentence: str, said: _Said) -> None:
-    """Take up what a normalised sentence says."""
-    found = [one for one in mentions(sentence) if one.term.label is not None]
-    directed = _directed(sentence, found)
-    for mention, directive in zip(found, directed, strict=True):
+def _add_effects(sentence: str, effects: _CommentEffects) -> None:
+    """Add the effects of a normalised sentence."""
+    labelled = [one for one in mentions(sentence) if one.term.label is not None]
+    directed = _directives(sentence, labelled)
+    for mention, directive in zip(labelled, directed, strict=True):
         label, is_whole = str(mention.term.label), mention.term.finding in WHOLE
         if directive == "remove":
-            said.removed.add(label)
+            effects.removed.add(label)
         elif mention.denial == "absent":
-            said.removed |= {label} if is_whole else set()
+            effects.removed |= {label} if is_whole else set()
         elif directive == "doubt" or mention.denial == "doubtful":
-            said.doubted |= {label} if is_whole else set()
+            effects.doubted |= {label} if is_whole else set()
         else:
-            said.added.add(label)
-            said.is_only |= _is_only(sentence, mention)
+            effects.added.add(label)
+            effects.is_only |= _is_only(sentence, mention)
     normal = {label for pattern, labels in _NORMAL if pattern.search(sentence) for label in labels}
-    said.removed |= normal
-    if not found:
-        said.is_none |= _NO_LABEL.fullmatch(sentence) is not None
-        said.is_approval |= _APPROVAL.search(sentence) is not None and _NOT.search(sentence) is None
-        said.is_unsure |= _UNSURE.search(sentence) is not None
+    effects.removed |= normal
+    if not labelled:
+        effects.is_none |= _NO_LABEL.fullmatch(sentence) is not None
+        effects.is_approval |= _APPROVAL.search(sentence) is not None and _NOT.search(sentence) is None
+        effects.is_unsure |= _UNSURE.search(sentence) is not None
 
 
-def _directed(sentence: str, found: Sequence[Mention]) -> list[str]:
-    """Of each mention, "add", "remove" or "doubt", as the words before it have it, or those after it."""
-    state = ["add"] * len(found)
+def _directives(sentence: str, labelled: Sequence[Mention]) -> list[str]:
+    """Return "add", "remove" or "doubt" for each mention, by the words before it or after it."""
+    state = ["add"] * len(labelled)
     marks = [*_DIRECTIVE.finditer(sentence)]
     for number, mark in enumerate(marks):
         kind = str(mark.lastgroup)
@@ -174,18 +174,18 @@ def _directed(sentence: str, found: Sequence[Mention]) -> list[str]:
             continue
         before = marks[number - 1].end() if number else 0
         after = marks[number + 1].start() if number + 1 < len(marks) else len(sentence)
-        if kind.startswith("doubt"):  # reaches no farther than a comma
+        if kind.startswith("doubt"):  # ends at a comma
             before = max(before, sentence.rfind(" , ", before, mark.start()) + 1)
             comma = sentence.find(" , ", mark.end(), after)
             after = comma if comma >= 0 else after
-        following = [i for i, one in enumerate(found) if mark.end() <= one.start < after]
-        preceding = [i for i, one in enumerate(found) if before <= one.start and one.end <= mark.start()]
+        following = [i for i, one in enumerate(labelled) if mark.end() <= one.start < after]
+        preceding = [i for i, one in enumerate(labelled) if before <= one.start and one.end <= mark.start()]
         for i in preceding if kind.endswith("_before") or not following else following:
             state[i] = kind.removesuffix("_before")
     return state
 
 
 def _is_only(sentence: str, mention: Mention) -> bool:
-    """Whether "only" stands in the clause of a mention."""
+    """Return True if "only" is in the clause of a mention."""
     start, end = next(clause for clause in clauses(sentence) if mention.start < clause[1])
     return _ONLY.search(sentence, start, end) is not None

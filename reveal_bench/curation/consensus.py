@@ -1,29 +1,29 @@
-"""What the readers of a study say together: each vote's labels, the majority's list, and how well readers agree.
+"""Consensus of a study's readers: each vote's labels, the majority's list, and the readers' agreement.
 
 Conventions
 -----------
-A vote amounts to a list of labels: all suggested ones if the reader agreed to all, those that the reader wrote down by
-hand, or those that a :class:`Reviser` reads out of the comment; a vote without any of these has no list.
+A vote yields a list of labels: all suggested ones if the reader agreed to all, those that the reader wrote down, or
+those that a :class:`Reviser` derives from the comment; otherwise the vote has no list.
 
-A study with at least two lists has a majority: the labels that are in more than half of its lists. Two lists that
-differ on a label are a tie, which is not a majority: the label is not in the majority's list, the study keeps its list,
-and both are counted. Source: paper 004 (REVEAL-CXR), sections 2.2, 3 and 4.2, where 681 of 1,000 studies had a list.
+A study with at least two lists has a majority: the labels in more than half of its lists. If exactly half of the lists
+have a label, it is tied and not in the majority's list; the study keeps its list, and both are counted. Source: paper
+004 (REVEAL-CXR), sections 2.2, 3 and 4.2, where 681 of 1,000 studies had a list.
 
-Agreement
+ConsensusAgreement
 ---------
-How well readers agree: on the suggested labels as a whole, label by label, and each reader with the others. All
-arithmetic is that of :mod:`reveal_bench.metrics`. One draw of the sampled studies, by one seed, serves every
-figure; studies that have nothing to say about one (no majority, no list) are drawn all the same. Intervals are 95 %
-percentile intervals. In an :class:`~reveal_bench.metrics.bootstrap.Estimate` of kappa, `n` counts votes (of decisions
-on labels: lists) that were compared, and `n_undefined` those without a majority to be compared with.
+Agreement is measured on the suggested labels as a whole, label by label, and between each reader and the others, with
+the arithmetic of :mod:`reveal_bench.metrics`. All scores share the same replicates of the sampled studies, from one
+seed; studies that contribute nothing to a score (no majority, no list) are resampled as well. Intervals are 95%
+percentile intervals. In an :class:`~reveal_bench.metrics.bootstrap.Estimate` of kappa, `n` counts the compared votes
+(for labels: lists), and `n_undefined` those without a majority to compare with.
 
-* :attr:`Agreement.answers`: a reader's answer against the majority of the study's votes, the reader's own included, on
-  two categories ("agree_all" and any other) and on three; as `against_others`, against the majority of the other votes
-  alone, which flatters less. Source: paper 004, section 4.2 (kappa 0.622).
-* :attr:`Agreement.labels`: the columns of its Table S3, of the studies with a majority's list. Kappa is that of the
-  readers' lists against the majority's, AC1 that of the readers among themselves, the ratio the share of the lists of
-  the majority that have the label; a tie does not count as a majority for kappa, and is absent in the ratio.
-* :attr:`Agreement.readers`: the column of its Table S4, and each reader against the majority of the others.
+* :attr:`ConsensusAgreement.answers`: a reader's answer against the majority of the study's votes, including the
+  reader's own, on two categories ("agree_all" and any other) and on three; `against_others` uses the majority of the
+  other votes only and gives lower, less biased kappas. Source: paper 004, section 4.2 (kappa 0.622).
+* :attr:`ConsensusAgreement.labels`: the columns of its Table S3, for studies with a majority's list. Kappa compares the
+  readers' lists with the majority's, AC1 compares the readers with each other, and the ratio is the proportion of the
+  majority's lists with the label; a tie is no majority for kappa, and counts as absent in the ratio.
+* :attr:`ConsensusAgreement.readers`: the column of its Table S4, and each reader against the majority of the others.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ AGREE_ALL = ANSWERS[0]
 
 
 class Reviser(Protocol):
-    """Reads labels out of comments; `signature` names it with its version, for the record of what was done.
+    """Derives labels from comments; `signature` names it with its version, for the record of the step.
 
-    If it has a method `counts`, what that returns afterwards goes into the record of the step.
+    If it has a method `counts`, the record of the step includes the result of calling it afterwards.
     """
 
     @property
     def signature(self) -> str:
-        """Such as "rules v1"; another signature is another setting of the step."""
+        """The reviser and its version, such as "rules v1"; another signature is another setting of the step."""
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
-        """One revision for each (vote, suggested labels), in any order."""
+        """Yield one revision per (vote, suggested labels), in any order."""
 
 
 def consensus(
@@ -99,19 +99,19 @@ def consensus(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Find the labels of every vote and of every study, and measure how well readers agree.
+    """Find the labels of every vote and of every study, and measure the readers' agreement.
 
     Writes ``revisions.parquet`` (a row per vote), ``consensus.parquet`` (a row per sampled study), ``agreement.json``
-    (:mod:`reveal_bench.curation.consensus`) and ``unread_notes.jsonl``, the notes that a model gave no readable
-    answer to.
+    (:mod:`reveal_bench.curation.consensus`) and ``unread_notes.jsonl``, the notes for which a model gave no readable
+    answer.
 
     Parameters
     ----------
-    revise : reads labels out of comments; "rules" is :mod:`reveal_bench.curation.comments`
-    merge_mostly : whether readers are compared on two answers, "agree all" and any other, as in the paper, or on three
-    n_resamples : replicates of the intervals; studies are drawn, by the folder's seed
-    redo : do it again though it was done with other inputs or settings
-    progress : called with (comments read, comments in all)
+    revise : derives labels from comments; "rules" is :mod:`reveal_bench.curation.comments`
+    merge_mostly : compare readers on two answers, "agree all" and any other, as in the paper, instead of three
+    n_resamples : replicates of the intervals; studies are resampled, with the folder's seed
+    redo : repeat the step even if it was done with other inputs or settings
+    progress : called with (comments done, all comments)
 
     Raises
     ------
@@ -140,7 +140,7 @@ def consensus(
         (scratch / "agreement.json").write_text(text, encoding="utf-8")
         unread = [json.dumps(asdict(note)) + "\n" for note in getattr(reviser, "unread", ())]
         (scratch / "unread_notes.jsonl").write_text("".join(unread), encoding="utf-8")
-        own = getattr(reviser, "counts", None)  # of tokens and costs, if it is a model's
+        own = getattr(reviser, "counts", None)  # tokens and costs, if it is a model's
         return counts if own is None else {**counts, "reviser": own()}
 
     settings = {"revise": reviser.signature, "merge_mostly": merge_mostly, "n_resamples": n_resamples}
@@ -150,13 +150,13 @@ def consensus(
 def revise_votes(
     sampled: Sequence[Sampled], votes: Sequence[Vote], reviser: Reviser, *, progress: Progress | None = None
 ) -> list[Revision]:
-    """The labels that each vote amounts to, in the order of `votes`.
+    """Return the labels of each vote, in the order of `votes`.
 
     Raises
     ------
     CurationError
-        If a vote is on a study that was not sampled, stands twice or has an unknown answer, a reader agrees to all and
-        writes down other labels, or the reviser leaves out a vote or answers what was not asked.
+        If a vote is on a study that was not sampled, occurs twice or has an unknown answer, a reader agrees to all and
+        writes down other labels, or the reviser skips a vote or answers one that was not asked.
     """
     suggested = {study.study_id: study.labels for study in sampled}
     known: dict[tuple[str, str], Revision] = {}
@@ -191,7 +191,7 @@ def revise_votes(
 def find_consensus(
     sampled: Sequence[Sampled], votes: Sequence[Vote], revisions: Sequence[Revision]
 ) -> tuple[list[Consensus], dict[str, int]]:
-    """What the readers of each sampled study say together, in the order of `sampled`; and how many ties there are.
+    """Return the consensus of each sampled study, in the order of `sampled`, and the number of ties.
 
     Returns
     -------
@@ -206,15 +206,15 @@ def find_consensus(
             lists[revision.study_id].append(revision.labels)
     rows, ties = [], []
     for study in sampled:
-        given, known = answers[study.study_id], lists[study.study_id]
+        cast, known = answers[study.study_id], lists[study.study_id]
         labels, tied = majority_labels(known)
         rows.append(
             Consensus(
                 study.study_id,
                 study.patient_id,
                 study.labels,
-                n_votes=len(given),
-                n_agree_all=given.count(AGREE_ALL),
+                n_votes=len(cast),
+                n_agree_all=cast.count(AGREE_ALL),
                 n_lists=len(known),
                 labels=labels,
             )
@@ -224,9 +224,9 @@ def find_consensus(
 
 
 def majority_labels(lists: Sequence[Labels]) -> tuple[Labels | None, Labels]:
-    """The labels in more than half of `lists`, and those in exactly half, which have no majority.
+    """Return the labels in more than half of `lists`, and those in exactly half, which have no majority.
 
-    With fewer than two lists there is none: (None, ()).
+    With fewer than two lists: (None, ()).
 
     Examples
     --------
@@ -252,19 +252,19 @@ def _check_vote(vote: Vote, suggested: Mapping[str, Labels]) -> None:
         raise CurationError(f"{place} must be one of {', '.join(ANSWERS)}, got {vote.answer!r}")
     if vote.answer == AGREE_ALL and vote.labels is not None and set(vote.labels) != set(suggested[vote.study_id]):
         raise CurationError(
-            f"{place} must not agree to all of {_shown(suggested[vote.study_id])} and name {_shown(vote.labels)}"
+            f"{place} must not agree to all of {_joined(suggested[vote.study_id])} and name {_joined(vote.labels)}"
         )
 
 
 def _checked(revision: Revision, signature: str) -> Revision:
     if revision.labels is not None and revision.labels != in_order(revision.labels):
         raise CurationError(
-            f"{signature} must give labels in their order, got {_shown(revision.labels)} for {revision.study_id!r}"
+            f"{signature} must give labels in their order, got {_joined(revision.labels)} for {revision.study_id!r}"
         )
     return revision
 
 
-def _shown(labels: Labels) -> str:
+def _joined(labels: Labels) -> str:
     return ", ".join(labels) or "no label"
 
 
@@ -286,11 +286,11 @@ def _counts(rows: Sequence[Consensus], votes: Sequence[Vote], revisions: Sequenc
 def _by_rules() -> Reviser:
     from reveal_bench.curation.comments import revise_by_rules
 
-    found: Reviser = revise_by_rules
-    return found
+    reviser: Reviser = revise_by_rules
+    return reviser
 
 
-# How well readers agree ---------------------------------------------------------------------------------------------
+# Agreement of readers -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +304,8 @@ class LabelAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderAgreement:
-    """A row of Table S4, with the share of the reader's answers that are "agree_all"."""
+class ReaderConsensus:
+    """A row of Table S4, with the proportion of the reader's answers that are "agree_all"."""
 
     reader: str
     n_studies: int
@@ -314,15 +314,15 @@ class ReaderAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """See the module. `shares` are of the studies with a vote, by how many of their readers agreed to all."""
+class ConsensusAgreement:
+    """All scores of agreement, see the module. `shares`: studies with votes, by number of readers who agreed to all."""
 
     categories: int
-    """On how many the readers are compared: 2 or 3."""
+    """The number of categories in the comparison: 2 or 3."""
     answers: Mapping[str, Estimate]
     shares: Sequence[Estimate]
     labels: Sequence[LabelAgreement]
-    readers: Sequence[ReaderAgreement]
+    readers: Sequence[ReaderConsensus]
 
 
 def measure_agreement(
@@ -333,14 +333,14 @@ def measure_agreement(
     merge_mostly: bool = True,
     n_resamples: int = 1000,
     seed: int = 0,
-) -> Agreement:
-    """Every figure of agreement, see the module.
+) -> ConsensusAgreement:
+    """Measure every score of agreement, see the module.
 
     Parameters
     ----------
-    rows : of every sampled study; they are what is resampled
+    rows : every sampled study; studies are resampled
     votes, revisions : of those studies
-    merge_mostly : whether readers are compared on two categories, or on three
+    merge_mostly : compare readers on two categories instead of three
 
     Raises
     ------
@@ -352,7 +352,7 @@ def measure_agreement(
 
 
 class _Measuring:
-    """Votes as codes: rows are studies, columns the places of a study's votes, in whatever order."""
+    """Votes as codes: one row per study, one column per vote of a study, in any order."""
 
     def __init__(
         self,
@@ -382,9 +382,9 @@ class _Measuring:
             if labels is not None and rows[study].labels is not None:
                 self.lists[place] = [label in labels for label in REVEAL_LABELS]
 
-    def measure(self, categories: int) -> Agreement:
+    def measure(self, categories: int) -> ConsensusAgreement:
         two, three = np.where(self.answers == -1, -1, self.answers == 2), self.answers
-        return Agreement(
+        return ConsensusAgreement(
             categories,
             answers={
                 "two_categories": self._of_votes(two, 2),
@@ -422,19 +422,19 @@ class _Measuring:
             REVEAL_LABELS,
             [(label, row.study_id, label in (row.labels or ())) for row in listed for label in REVEAL_LABELS],
         )
-        return [LabelAgreement(*found) for found in zip(names, kappas, ac1s, ratios, strict=True)]
+        return [LabelAgreement(*row) for row in zip(names, kappas, ac1s, ratios, strict=True)]
 
     def _shares(self) -> list[Estimate]:
-        """Shares of studies by their number of "agree_all"."""
+        """Return the proportions of studies by their number of "agree_all"."""
         read = [row for row in self.rows if row.n_votes]
         numbers = [str(n) for n in range(self.answers.shape[1] + 1)]
         cases = [(n, row.study_id, str(row.n_agree_all) == n) for row in read for n in numbers]
         return self._means("share_of_studies", numbers, cases)[1:]
 
-    def _of_readers(self, codes: IntArray, categories: int) -> list[ReaderAgreement]:
+    def _of_readers(self, codes: IntArray, categories: int) -> list[ReaderConsensus]:
         cases = [(vote.reader, vote.study_id, vote.answer == ANSWERS[0]) for vote in self.votes]
         shares = self._means("agree_all", self.readers, cases)[1:]
-        found = []
+        rows = []
         for code, reader in enumerate(self.readers):
             own, theirs = codes[self.reader_of == code], np.where(self.reader_of == code, -1, codes)
             studies = np.flatnonzero((self.reader_of == code).any(axis=1))
@@ -448,11 +448,11 @@ class _Measuring:
                 n_units=len(self.rows),
             )
             kappa = self._kappas(tables[:, None], [reader], n_undefined=[int((~known).sum())])[0]
-            found.append(ReaderAgreement(reader, len(studies), kappa, shares[code]))
-        return found
+            rows.append(ReaderConsensus(reader, len(studies), kappa, shares[code]))
+        return rows
 
     def _kappas(self, tables: FloatArray, names: Sequence[str], *, n_undefined: Sequence[int]) -> list[Estimate]:
-        """Of tables (n_studies, n_names, k, k)."""
+        """Return the kappas of tables (n_studies, n_names, k, k)."""
         total = tables.sum(axis=0)
         replicates = kappa_from_tables(resample_tables(self.counts, tables))
         n = total.sum(axis=(-2, -1)).astype(int).tolist()
@@ -468,14 +468,14 @@ class _Measuring:
         n: Sequence[int],
         n_undefined: Sequence[int],
     ) -> list[Estimate]:
-        found = find_intervals(values, replicates)
-        ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
-        evidence = zip(n, n_undefined, found.n_empty.tolist(), strict=True)
+        intervals = find_intervals(values, replicates)
+        ends = zip(intervals.values.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True)
+        evidence = zip(n, n_undefined, intervals.n_empty.tolist(), strict=True)
         recipe = self.resampling.signature(metric, METRICS[metric].version)
         return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, evidence, strict=True)]
 
     def _means(self, metric: str, names: Sequence[str], cases: Sequence[tuple[str, str, bool]]) -> list[Estimate]:
-        """Means over all names together, then of each; `cases` are (name, study, whether it is so)."""
+        """Return the mean over all names together, then of each; `cases` are (name, study, value)."""
         together, *each = estimate_means(
             np.array([value for *_, value in cases], np.float64),
             [name for name, *_ in cases],
@@ -490,5 +490,5 @@ class _Measuring:
 
 
 def _with_pooled(of_labels: FloatArray) -> FloatArray:
-    """(n_studies, n_labels, ...) with the sum over the labels put first."""
+    """Return (n_studies, n_labels, ...) with the sum over the labels put first."""
     return np.concatenate([of_labels.sum(axis=1, keepdims=True), of_labels], axis=1)

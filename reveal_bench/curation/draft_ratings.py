@@ -1,13 +1,13 @@
-"""Draft ratings of answers to open tasks by a model, told only beside their agreement with readers.
+"""Draft ratings of answers to open tasks by a model, reported only with their agreement with readers.
 
 Conventions
 -----------
-A model reads the task, the reference answer and the answer, and gives the four scores of a text from 1 to 5 as readers
-do (paper 001, section 3.3; the words are this project's). It sees the films with
-:class:`reveal_bench.curation.film_grader.FilmGrader` alone. A draft is never a score: its table has a
-column `grader` and none `reader`, so that nothing here takes it for readers' ratings, and it is not written where no
-reader rated any of these answers. Content is the least of process, execution and synthesis. An answer to which the
-model said nothing that can be read has no draft, and is counted.
+A model reads the task, the reference answer and the answer, and gives the four scores of a text from 1 to 5, as readers
+do (paper 001, section 3.3; the wording of the prompts is this project's). Only
+:class:`reveal_bench.curation.film_grader.FilmGrader` shows it the images. A draft is never a score: its table has a
+column `grader` and no column `reader`, so that no command mistakes it for readers' ratings, and it is written only if a
+reader rated at least one of these answers. Content is the minimum of process, execution and synthesis. Answers without
+a readable draft are counted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from reveal_bench.curation.report_prompts import (
     ONE_OBJECT,
     Prompt,
     as_json,
-    held,
     line_of,
     object_schema,
+    parse_object,
 )
 from reveal_bench.kinds.tasks.records import (
     Rating,
@@ -47,7 +47,7 @@ TEXT_CRITERIA = tuple(name for name in CRITERIA if name in REPORTED_OF_TEXT)
 SCORES = range(LOWEST, HIGHEST + 1)
 MOST_CHARACTERS = 500
 PROMPTS = 1
-"""Version of the words."""
+"""Version of the wording."""
 
 DRAFT_SCHEMA = object_schema(
     why={"type": "string"}, **{name: {"type": "integer", "enum": list(SCORES)} for name in TEXT_CRITERIA}
@@ -71,8 +71,8 @@ _FORM = f"""{_SCALE}
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A model's scores of one answer to one task, and why."""
+class DraftRating:
+    """A model's scores of one answer to one task, and the reason."""
 
     task_id: str
     model: str
@@ -85,14 +85,14 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """Drafts beside one reader's ratings, on one criterion.
+class DraftAgreement:
+    """Agreement of the drafts with one reader's ratings, on one criterion.
 
     Attributes
     ----------
     n : answers that both scored
-    cohen_kappa_quadratic, mean_absolute_difference : as
-        :func:`~reveal_bench.metrics.ordinal.reader_agreement` gives them; NaN where kappa is undefined
+    cohen_kappa_quadratic, mean_absolute_difference : from
+        :func:`~reveal_bench.metrics.ordinal.reader_agreement`; NaN if kappa is undefined
     """
 
     reader: str
@@ -103,16 +103,16 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Drafts:
-    """Drafts in the order of the answers, their agreement with every reader, and how many answers have none."""
+class DraftRatings:
+    """Drafts in the order of the answers, their agreement with every reader, and the number of answers without one."""
 
-    drafts: tuple[Draft, ...]
-    agreement: tuple[Agreement, ...]
+    drafts: tuple[DraftRating, ...]
+    agreement: tuple[DraftAgreement, ...]
     n_unread: int
 
 
 class Rater(Protocol):
-    """What drafts."""
+    """A source of draft ratings."""
 
     @property
     def signature(self) -> str:
@@ -121,8 +121,8 @@ class Rater(Protocol):
 
     def run(
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
-    ) -> Iterator[Draft | None]:
-        """One draft per (model, task, answer); None for an answer without a readable one."""
+    ) -> Iterator[DraftRating | None]:
+        """Yield one draft per (model, task, answer); None for an answer without a readable draft."""
         ...
 
 
@@ -136,20 +136,20 @@ class Grader(RetryingClient):
 
     def run(
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
-    ) -> Iterator[Draft | None]:
-        """One draft per (model, task, answer), as they come; None for an answer without a readable one."""
+    ) -> Iterator[DraftRating | None]:
+        """Yield one draft per (model, task, answer), as they come; None for an answer without a readable draft."""
         return self.run_dialogues([self._dialogue(*one) for one in answers], progress)
 
-    def _dialogue(self, model: str, task: TaskRecord, answer: str) -> Dialogue[Draft | None]:
+    def _dialogue(self, model: str, task: TaskRecord, answer: str) -> Dialogue[DraftRating | None]:
         try:
-            found = yield from self.read(rating_prompt(task, answer), [])
+            scores = yield from self.read(rating_prompt(task, answer), [])
         except NoAnswer:
             return None
-        return Draft(task.task_id, model, self.signature, **found)
+        return DraftRating(task.task_id, model, self.signature, **scores)
 
 
 def rating_prompt(task: TaskRecord, answer: str, *, with_films: bool = False) -> Prompt[dict[str, Any]]:
-    """A task and an answer to it -> the scores, and why; `with_films` says that the films are shown before."""
+    """Return the prompt from a task and an answer to the scores and the reason; `with_films` if images precede it."""
     asked = {
         "task": task.prompt,
         "reason_for_the_study": task.indication,
@@ -160,8 +160,8 @@ def rating_prompt(task: TaskRecord, answer: str, *, with_films: bool = False) ->
     system = f"{_SENDS_FILMS if with_films else _SENDS}\n{_FORM}"
 
     def read(text: str) -> dict[str, Any]:
-        found = held(text, DRAFT_SCHEMA)
-        return {**found, "why": line_of(found["why"], "why", MOST_CHARACTERS)}
+        scores = parse_object(text, DRAFT_SCHEMA)
+        return {**scores, "why": line_of(scores["why"], "why", MOST_CHARACTERS)}
 
     return Prompt(ModelRequest((("system", system), ("user", as_json(asked))), "rating", DRAFT_SCHEMA), read)
 
@@ -173,36 +173,36 @@ def draft_ratings(
     grader: Rater,
     *,
     progress: Progress | None = None,
-) -> Drafts:
+) -> DraftRatings:
     """Draft a rating of every answer.
 
     Parameters
     ----------
-    tasks : with their reference answers, where there are any
-    answers : model, as the ratings name it -> its answers, of these tasks
-    ratings : of readers, of at least one of the answers
+    tasks : with their reference answers, if any
+    answers : model, as the ratings name it -> its answers to these tasks
+    ratings : readers' ratings of at least one of the answers
 
     Raises
     ------
     ArgumentError
         If no reader rated any of the answers.
     RunStoppedError
-        If the endpoint does not answer; the answers so far are kept.
+        If the endpoint does not answer; earlier completions are kept.
     """
-    given = [(model, one.task_id, one.answer) for model, found in answers.items() for one in found]
+    rateable = [(model, one.task_id, one.answer) for model, own in answers.items() for one in own]
     rated = {(task_id, model) for task_id, model in rated_answers(ratings)}
-    if not any((task_id, model) in rated for model, task_id, _ in given):
+    if not any((task_id, model) in rated for model, task_id, _ in rateable):
         rule = "must be of some of these answers: drafts are shown only with their agreement with readers"
         raise ArgumentError("ratings", rule, f"none of {', '.join(answers)}")
     by_id = {task.task_id: task for task in tasks}
-    asked = [(model, by_id[task_id], answer) for model, task_id, answer in given]
-    found = {(one.model, one.task_id): one for one in grader.run(asked, progress) if one is not None}
-    drafts = tuple(found[key] for model, task_id, _ in given if (key := (model, task_id)) in found)
-    return Drafts(drafts, tuple(_agreement(drafts, ratings)), len(given) - len(drafts))
+    asked = [(model, by_id[task_id], answer) for model, task_id, answer in rateable]
+    by_key = {(one.model, one.task_id): one for one in grader.run(asked, progress) if one is not None}
+    drafts = tuple(by_key[key] for model, task_id, _ in rateable if (key := (model, task_id)) in by_key)
+    return DraftRatings(drafts, tuple(_agreement(drafts, ratings)), len(rateable) - len(drafts))
 
 
-def _agreement(drafts: Sequence[Draft], ratings: Sequence[Rating]) -> Iterator[Agreement]:
-    """With every reader who rated some of what was drafted, in the order of their names."""
+def _agreement(drafts: Sequence[DraftRating], ratings: Sequence[Rating]) -> Iterator[DraftAgreement]:
+    """Yield the agreement with every reader who rated a drafted answer, in the order of their names."""
     as_ratings = [
         Rating(one.task_id, one.model, one.grader, one.process, one.execution, one.synthesis, one.language)
         for one in drafts
@@ -214,12 +214,15 @@ def _agreement(drafts: Sequence[Draft], ratings: Sequence[Rating]) -> Iterator[A
         ours = rating_array(as_ratings, reader=drafts[0].grader, answers=answers)
         for one in reader_agreement(ours, theirs, criteria=REPORTED_OF_TEXT):
             if one.n:
-                yield Agreement(reader, one.criterion, one.n, one.kappa, one.mean_absolute_difference)
+                yield DraftAgreement(reader, one.criterion, one.n, one.kappa, one.mean_absolute_difference)
 
 
-def write_drafts(out: Path, drafts: Drafts) -> None:
-    """Write ``drafts.csv`` and, beside it, ``agreement.csv`` into `out`."""
-    for name, rows, kind in (("drafts.csv", drafts.drafts, Draft), ("agreement.csv", drafts.agreement, Agreement)):
+def write_drafts(out: Path, drafts: DraftRatings) -> None:
+    """Write ``drafts.csv`` and ``agreement.csv`` into `out`."""
+    for name, rows, kind in (
+        ("drafts.csv", drafts.drafts, DraftRating),
+        ("agreement.csv", drafts.agreement, DraftAgreement),
+    ):
         with (out / name).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, kind.__dataclass_fields__, lineterminator="\n")
             writer.writeheader()
@@ -227,5 +230,5 @@ def write_drafts(out: Path, drafts: Drafts) -> None:
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as a table has it: undefined is blank."""
+    """Return a row for the table, with undefined values blank."""
     return {name: "" if isinstance(value, float) and np.isnan(value) else value for name, value in row.items()}

@@ -1,8 +1,8 @@
-"""The first step of a curation: reports, or labels that another system made, -> suggested labels.
+"""The first step of a curation: suggest labels from reports, or take labels that another system made.
 
-Every report has one row in ``suggestions.parquet``, in the order of the table. One that the engine could not read is
-quarantined: its row has no labels, and ``quarantine.jsonl`` says why and what the engine got instead. A quarantined
-study is never sampled; who has read the report puts its labels into a table of ready suggestions.
+Every report has one row in ``suggestions.parquet``, in the order of the table. If the engine could not read a report,
+its row has no labels, and ``quarantine.jsonl`` has the reason and the engine's raw output. Quarantined studies are
+never sampled; to include one, read its report and put its labels into a table of ready suggestions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.report_tables import (
     GIVEN,
-    Engine,
     Quarantined,
-    Report,
     ReportColumns,
+    ReportEngine,
+    StudyReport,
     SuggestionColumns,
     read_reports,
     read_suggestions,
@@ -52,7 +52,7 @@ def extract(
     folder: CurationFolder,
     source: ReportTable | SuggestionTable,
     *,
-    engine: Engine | None = None,
+    engine: ReportEngine | None = None,
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
@@ -63,31 +63,31 @@ def extract(
     Parameters
     ----------
     engine : reads the reports; by default :class:`reveal_bench.curation.rules.Rules`. Ready labels need none
-    redo : do it again though it was done with other inputs or settings
-    progress : called with (reports read, reports in all)
+    redo : repeat the step even if it was done with other inputs or settings
+    progress : called with (reports done, all reports)
 
     Returns
     -------
     StepRecord
-        Counts: studies, patients, ok, quarantined; of those that are ok, `by_n_labels` and `by_label`; and the
-        engine's own, if it has any.
+        Counts: studies, patients, ok, quarantined; among the ok, `by_n_labels` and `by_label`; and the engine's own
+        counts, if it has any.
 
     Raises
     ------
     BuildError
         With every problem of every row of the table.
     CurationError
-        If there are ready labels and an engine, the engine leaves out a report or answers one twice, or the step was
-        done otherwise and is not to be redone.
+        If there are ready labels and an engine, the engine skips a report or answers one twice, or the step was done
+        with other inputs or settings and `redo` is False.
     """
-    given, reports, chosen = _inputs(source, engine)
+    ready, reports, chosen = _inputs(source, engine)
     settings = {"source": _settings(source), "engine": GIVEN if chosen is None else chosen.signature}
     if chosen is not None:
         settings["engine_settings"] = chosen.settings()
         settings["texts"] = texts_digest(reports)
 
     def work(scratch: Path) -> dict[str, Any]:
-        answers: list[Suggestion | Quarantined] = [*given]
+        answers: list[Suggestion | Quarantined] = [*ready]
         if chosen is not None:
             (scratch / "engine").mkdir(exist_ok=True)
             answers = answers_in_order(reports, chosen, scratch / "engine", progress)
@@ -108,37 +108,37 @@ def extract(
 
 
 def answers_in_order(
-    reports: Sequence[Report], engine: Engine, scratch: Path, progress: Progress | None = None
+    reports: Sequence[StudyReport], engine: ReportEngine, scratch: Path, progress: Progress | None = None
 ) -> list[Suggestion | Quarantined]:
-    """One answer per report, in the order of the reports, whatever the engine's was.
+    """Return one answer per report, in the order of the reports, whatever the engine's order.
 
     Raises
     ------
     CurationError
-        If the engine leaves out a report, answers one twice, gives one that was not asked for, or labels that are not
-        in the order of REVEAL_LABELS.
+        If the engine skips a report, answers one twice, answers one that was not asked, or gives labels that are not in
+        the order of REVEAL_LABELS.
     """
     asked = {report.study_id: report for report in reports}
-    found: dict[str, Suggestion | Quarantined] = {}
+    answers: dict[str, Suggestion | Quarantined] = {}
     for answer in engine.run(iter(reports), scratch, progress):
         report = asked.get(answer.study_id)
-        if report is None or report.patient_id != answer.patient_id or answer.study_id in found:
+        if report is None or report.patient_id != answer.patient_id or answer.study_id in answers:
             which = f"study {answer.study_id!r} of patient {answer.patient_id!r}"
             raise CurationError(f"{engine.signature} must answer every report once, got {which} unasked or again")
         if isinstance(answer, Suggestion) and (answer.status != "ok" or in_order(answer.labels) != answer.labels):
             got = f"{answer.status!r} with {answer.labels}"
             raise CurationError(f'{engine.signature} must answer "ok" with labels in their order, got {got}')
-        found[answer.study_id] = answer
-    left_out = [study for study in asked if study not in found]
+        answers[answer.study_id] = answer
+    left_out = [study for study in asked if study not in answers]
     if left_out:
         raise CurationError(f"{engine.signature} must answer every report, got none for {left_out[0]!r}")
-    return [found[report.study_id] for report in reports]
+    return [answers[report.study_id] for report in reports]
 
 
 def _inputs(
-    source: ReportTable | SuggestionTable, engine: Engine | None
-) -> tuple[list[Suggestion], list[Report], Engine | None]:
-    """Ready labels, reports, and who reads them."""
+    source: ReportTable | SuggestionTable, engine: ReportEngine | None
+) -> tuple[list[Suggestion], list[StudyReport], ReportEngine | None]:
+    """Return ready labels, reports, and the engine to read them."""
     if isinstance(source, SuggestionTable):
         if engine is not None:
             raise CurationError(f"labels from a table need no engine, got {engine.signature}")
@@ -158,7 +158,7 @@ def _row(answer: Suggestion | Quarantined) -> Suggestion:
     return answer
 
 
-def _counts(answers: Sequence[Suggestion | Quarantined], engine: Engine | None) -> dict[str, Any]:
+def _counts(answers: Sequence[Suggestion | Quarantined], engine: ReportEngine | None) -> dict[str, Any]:
     ok = [answer for answer in answers if isinstance(answer, Suggestion)]
     counts: dict[str, Any] = {
         "studies": len(answers),

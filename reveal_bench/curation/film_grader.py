@@ -1,11 +1,11 @@
-"""Draft ratings by a model that is shown the films, asked through inspect_ai in the role "grader".
+"""Draft ratings by a model that sees the images, asked through inspect_ai in the role "grader".
 
 Conventions
 -----------
-The model sees the pictures as a model that is asked the task does, then the JSON object that
-:class:`reveal_bench.curation.draft_ratings.Grader` sends. Its answers are kept in the logs of ``<out>/logs``, without
-pictures, under a digest of all that they depend on, so that a run that was interrupted asks only what is left. An
-answer that cannot be read is asked for again, a few times, with the reason.
+The model sees the same images as a model that answers the task, then the JSON object that
+:class:`reveal_bench.curation.draft_ratings.Grader` sends. Its completions are stored in the logs of ``<out>/logs``,
+without images, under a digest of everything that they depend on, so an interrupted run asks only the remaining ones.
+An answer that cannot be read is requested again, a few times, with the reason.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from reveal_bench.curation.draft_ratings import PROMPTS, Draft, rating_prompt
+from reveal_bench.curation.draft_ratings import PROMPTS, DraftRating, rating_prompt
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.report_prompts import AnswerError, Prompt
+from reveal_bench.curation.report_prompts import Prompt, UnreadableAnswerError
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import TaskRecord
 from reveal_bench.models.inspect_logs import read_completions
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 ROLE = "grader"
 _MORE_TRIES = 2
-"""How often is asked again after an answer that cannot be read."""
+"""Further attempts after an answer that cannot be read."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An answer to rate: the task as a question with its films, and the words that ask for the scores."""
+class RatingTask:
+    """An answer to rate: the task as a question with its images, and the prompt for the scores."""
 
     key: str
     question: Question
@@ -48,11 +48,11 @@ class Asked:
 
 
 class FilmGrader:
-    """Rates answers with a model that sees the films.
+    """Rates answers with a model that sees the images.
 
     Parameters
     ----------
-    folder, split : dataset folder with the pictures, and the split that was answered
+    folder, split : dataset folder with the images, and the answered split
     choice : the model
     out : folder for its logs
 
@@ -73,39 +73,39 @@ class FilmGrader:
 
     @property
     def signature(self) -> str:
-        """Model, task, version of the prompts, and a digest of films and settings."""
+        """Model, task, version of the prompts, and a digest of images and settings."""
         return f"{self._choice.name}|ratings with films|prompts:{PROMPTS}|settings:{self._digest}"
 
     def run(
         self, answers: Sequence[tuple[str, TaskRecord, str]], progress: Progress | None = None
-    ) -> Iterator[Draft | None]:
-        """One draft per (model, task, answer), in their order; None for an answer without a readable one.
+    ) -> Iterator[DraftRating | None]:
+        """Yield one draft per (model, task, answer), in order; None for an answer without a readable draft.
 
         Raises
         ------
         RunStoppedError
-            If the endpoint does not answer; the answers so far are kept.
+            If the endpoint does not answer; earlier completions are kept.
         """
         asked = [self._asked(task, answer) for _, task, answer in answers]
         with contained(self._out):
-            said = read_completions(self._out / LOGS)
-            left = {one.key: one for one in asked if one.key not in said}
+            replies = read_completions(self._out / LOGS)
+            left = {one.key: one for one in asked if one.key not in replies}
             if left:
-                said |= self._ask(left, len(asked), progress)
+                replies |= self._ask(left, len(asked), progress)
         for (model, task, _), one in zip(answers, asked, strict=True):
             try:
-                found = one.prompt.read(said.get(one.key, ""))
-            except AnswerError:
+                scores = one.prompt.read(replies.get(one.key, ""))
+            except UnreadableAnswerError:
                 yield None
             else:
-                yield Draft(task.task_id, model, self.signature, **found)
+                yield DraftRating(task.task_id, model, self.signature, **scores)
 
-    def _asked(self, task: TaskRecord, answer: str) -> Asked:
+    def _asked(self, task: TaskRecord, answer: str) -> RatingTask:
         prompt = rating_prompt(task, answer, with_films=True)
         words = json.dumps([self.signature, task.task_id, prompt.request.messages])
-        return Asked(hashlib.sha256(words.encode()).hexdigest(), self._questions[task.task_id], prompt)
+        return RatingTask(hashlib.sha256(words.encode()).hexdigest(), self._questions[task.task_id], prompt)
 
-    def _ask(self, left: Mapping[str, Asked], n: int, progress: Progress | None) -> dict[str, str]:
+    def _ask(self, left: Mapping[str, RatingTask], n: int, progress: Progress | None) -> dict[str, str]:
         from inspect_ai import Task
         from inspect_ai.dataset import MemoryDataset, Sample
 
@@ -123,24 +123,24 @@ class FilmGrader:
         evaluated(task, self._out / LOGS, self._choice, self._choice.parameters, watcher, role=ROLE)
         return read_completions(self._out / LOGS)
 
-    def _solver(self, asked: Mapping[str, Asked], watcher: RunWatcher) -> Solver:
+    def _solver(self, asked: Mapping[str, RatingTask], watcher: RunWatcher) -> Solver:
         import anyio
         from inspect_ai.model import get_model
         from inspect_ai.solver import Generate, TaskState, solver
 
         from reveal_bench.models.inspect_tasks import NotAskedError, chat_message, put
 
-        async def answered(one: Asked, films: tuple[Any, ...], state: TaskState) -> TaskState:
+        async def answered(one: RatingTask, films: tuple[Any, ...], state: TaskState) -> TaskState:
             """Ask until the answer can be read."""
             prompt = one.prompt
             for _ in range(_MORE_TRIES + 1):
-                said = [Message(cast(Role, role), (text,)) for role, text in prompt.request.messages]
-                said[1] = Message("user", (*films, *said[1].parts))
-                state.messages = [chat_message(message, self._settings.detail) for message in said]
+                messages = [Message(cast(Role, role), (text,)) for role, text in prompt.request.messages]
+                messages[1] = Message("user", (*films, *messages[1].parts))
+                state.messages = [chat_message(message, self._settings.detail) for message in messages]
                 state.output = await get_model(role=ROLE).generate(state.messages)
                 try:
                     prompt.read(state.output.completion)
-                except AnswerError as error:
+                except UnreadableAnswerError as error:
                     prompt = prompt.again(state.output.completion, str(error))
                 else:
                     break
@@ -165,5 +165,5 @@ class FilmGrader:
         return rate_answer()
 
     def _films(self, question: Question) -> tuple[Any, ...]:
-        """The pictures with their numbers, as the task shows them, without its words."""
+        """Return the images with their numbers, as the task shows them, without its text."""
         return compose(question, self._settings, pictures=self._pictures)[-1].parts[:-1]

@@ -1,15 +1,15 @@
-"""A curation folder: the files of every step, and ``curation.json``, which says how each was made.
+"""A curation folder: the files of every step, and ``curation.json``, which records how each was made.
 
 Conventions
 -----------
-A step is a function of its inputs, its settings and the folder's seed; its outputs hold no time, no path and no name of
-a machine, so that the same step again gives the same bytes. ``curation.json`` records of each step its settings, the
-SHA-256 of what it read and wrote, its counts and the version of this package.
+A step is a function of its inputs, its settings and the folder's seed; its outputs contain no time, path or machine
+name, so that repeating the step gives the same bytes. ``curation.json`` records for each step its settings, the SHA-256
+of its inputs and outputs, its counts and the version of this package.
 
-Asked for again with the same inputs and settings, a step does nothing. With others it is refused, unless it is to be
-redone; then what was made from it is *stale* until it is redone, too, and no step reads what is stale. A step that is
-killed leaves its working folder ``.<step>`` behind, where it may find what is done already, and the folder as it was,
-or, for the moment in which files take their places, *damaged*; the same step again makes it whole.
+Repeated with the same inputs and settings, a step does nothing. With others it is refused unless it is to be redone;
+then everything made from it is *stale* until redone as well, and no step reads stale files. A step that is killed
+leaves its working folder ``.<step>`` behind, in which it may resume, and the folder unchanged or, during the short time
+in which files are moved into place, *damaged*; repeating the step repairs it.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ STEPS: dict[str, tuple[str, ...]] = {
     "candidates": (),
     "report": (),
 }
-"""Step -> the steps whose files it reads; `report` reads whatever there is."""
+"""Step -> the steps whose files it reads; `report` reads whatever exists."""
 
 
 class CurationError(ValueError):
-    """A step cannot be done in this folder as it stands."""
+    """A step cannot be done in the current state of this folder."""
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """How a step was done. Digests are of files: outside ones by their role, the folder's own by their name.
+    """How a step was done. Digests are of files: external ones by their role, the folder's own by their name.
 
-    `counts` are what the flow diagram and the report are drawn from.
+    The flow diagram and the report are drawn from `counts`.
     """
 
     step: str
@@ -67,12 +67,12 @@ class StepRecord:
     counts: dict[str, Any]
     version: str = __version__
     is_new: bool = field(default=True, compare=False)
-    """Whether this very call did it."""
+    """True if this very call did the step."""
 
 
 @dataclass(frozen=True)
 class StepState:
-    """Where a step stands: "done", "stale" (with the reason), "damaged" (an output was changed) or "open"."""
+    """The state of a step: "done", "stale" (with the reason), "damaged" (an output was changed) or "open"."""
 
     step: str
     status: str
@@ -81,12 +81,12 @@ class StepState:
 
 
 class CurationFolder:
-    """The folder at `root`, made by :meth:`create`.
+    """The folder at `root`, created by :meth:`create`.
 
     Raises
     ------
     CurationError
-        If `root` holds no curation, or one of another format.
+        If `root` is not a curation folder, or has another format.
     """
 
     def __init__(self, root: Path) -> None:
@@ -102,41 +102,41 @@ class CurationFolder:
 
     @classmethod
     def create(cls, root: Path, *, name: str, seed: int = 0) -> CurationFolder:
-        """Begin a curation in a new or empty folder.
+        """Start a curation in a new or empty folder.
 
         Raises
         ------
         CurationError
-            If there is something in the folder.
+            If the folder is not empty.
         """
         root = Path(root)
         if root.exists() and any(root.iterdir()):
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
         root.mkdir(parents=True, exist_ok=True)
-        root.chmod(0o700)  # it will hold what reports say, and the labels of a holdout
+        root.chmod(0o700)  # it will contain reports, and the labels of a holdout
         write_whole(root / STATE_NAME, _document(name, seed, {}), is_alone=True)
         return cls(root)
 
     def path(self, name: str) -> Path:
-        """Where an output lies."""
+        """Return the path of an output."""
         return self.root / name
 
     def rng(self, step: str) -> np.random.Generator:
-        """The random numbers of a step, from the folder's seed and the step's name."""
+        """Return the random numbers of a step, from the folder's seed and the step's name."""
         return np.random.default_rng([self.seed, *sha256(step.encode()).digest()[:8]])
 
     def record(self, step: str) -> StepRecord | None:
-        """How a step was done, None if it was not."""
+        """Return how a step was done; None if it was not done."""
         return self._records.get(step)
 
-    # What is done ---------------------------------------------------------------------------------------------------
+    # States of the steps --------------------------------------------------------------------------------------------
 
     def states(self) -> list[StepState]:
-        """Where every step stands, in the order in which they happen; one that few need, once it was done."""
+        """Return the states of all steps in their order; rarely needed steps only once done."""
         return [self.state(step) for step in STEPS if step != "candidates" or step in self._records]
 
     def state(self, step: str) -> StepState:
-        """Where a step stands."""
+        """Return the state of a step."""
         record = self._records.get(step)
         if record is None:
             return StepState(step, "open")
@@ -156,12 +156,12 @@ class CurationFolder:
         return StepState(step, "done", "", record)
 
     def need(self, step: str) -> StepRecord:
-        """The record of a step that must be done before.
+        """Return the record of a step that must be done before.
 
         Raises
         ------
         CurationError
-            If it is not, or no longer.
+            If it is not done, or its outputs are stale or damaged.
         """
         state = self.state(step)
         if state.status == "open" or state.record is None:
@@ -170,7 +170,7 @@ class CurationFolder:
             raise CurationError(f"{step} is {state.status} ({state.why}): do it again with --redo")
         return state.record
 
-    # Doing ----------------------------------------------------------------------------------------------------------
+    # Running a step -------------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -183,23 +183,23 @@ class CurationFolder:
         writes: Sequence[str],
         redo: bool = False,
     ) -> StepRecord:
-        """Do a step, or find that it is done.
+        """Do a step unless it is already done.
 
         Parameters
         ----------
-        step : a key of :data:`STEPS`; what it builds on must be done
+        step : a key of :data:`STEPS`; the steps that it builds on must be done
         settings : everything that the outputs depend on besides files and seed, as JSON
-        work : given a working folder, writes every one of `writes` into it and returns the counts; what else it leaves
-            there is found again if it was interrupted with the same inputs and settings, and removed when it is done
+        work : gets a working folder, writes all of `writes` into it and returns the counts; further files there survive
+            an interruption if inputs and settings stay the same, and are removed once the step is done
         reads : the folder's own files that it reads
-        files : role -> file from outside that it reads
+        files : role -> external file that it reads
         writes : names of the outputs, possibly in subfolders
-        redo : do it again, though it was done; with other inputs or settings, only so
+        redo : repeat the step even if it was done; required with other inputs or settings
 
         Raises
         ------
         CurationError
-            If an earlier step is not done, or this one was done otherwise.
+            If an earlier step is not done, or this one was done with other inputs or settings.
         """
         for before in STEPS[step]:
             self.need(before)
@@ -227,7 +227,7 @@ class CurationFolder:
         return record
 
     def _scratch(self, step: str, what: dict[str, Any]) -> Path:
-        """The working folder of a step; what an earlier attempt at something else left there is removed."""
+        """Return the working folder of a step, without the files of attempts with other inputs or settings."""
         scratch = self.root / f".{step}"
         token = scratch / "attempt.json"
         text = json.dumps(what, sort_keys=True)
@@ -239,7 +239,7 @@ class CurationFolder:
 
     @contextmanager
     def _locked(self, step: str) -> Iterator[None]:
-        """One process at a time changes the folder; what another wrote meanwhile is read again."""
+        """Lock the folder, so that only one process changes it, and read again what another wrote before."""
         import fcntl
 
         with (self.root / ".lock").open("w") as lock:
@@ -247,7 +247,7 @@ class CurationFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise CurationError(f"another process is working in {self.root}; wait for it, then do {step}") from None
-            for scrap in self.root.glob(".writing-*"):  # of a process that was killed
+            for scrap in self.root.glob(".writing-*"):  # left by a killed process
                 scrap.unlink()
             self._records = CurationFolder(self.root)._records
             yield
@@ -271,7 +271,7 @@ def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:
 
 
 def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """What differs from how the step was done."""
+    """Describe the differences from how the step was done."""
     changed = [
         f"{name} was {done.settings.get(name)!r}, is {settings.get(name)!r}"
         for name in sorted(done.settings.keys() | settings.keys())

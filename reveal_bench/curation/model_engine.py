@@ -1,14 +1,14 @@
-"""Labels of reports, and of readers' notes, from a model that is asked.
+"""Labels from reports, and from readers' notes, by asking a model.
 
 Conventions
 -----------
-An answer that cannot be read is refused, and the model is told why and asked again; after the last time the report is
-quarantined with everything that the model said. It is never guessed, and no report is left out. So is a report of
-which a question was not answered at all; those are counted apart, since asking again may be all it takes.
+An answer that cannot be read is refused, and the model is asked again with the reason; after the last attempt the
+report is quarantined with all of the model's answers. Nothing is guessed, and no report is skipped. Reports for which a
+request failed are quarantined as well, but counted separately, since asking again may be enough.
 
-Completions are stored by the client, so an interrupted run asks again only what was under way. The results depend on
-the completions alone, not on when or from where they came. Source: paper 004 (REVEAL-CXR), section 2.1, and
-2.2 for the notes.
+Completions are stored by the client, so an interrupted run asks again only the requests under way. The results depend
+on the completions alone, not on their time or source. Source: paper 004 (REVEAL-CXR), section 2.1, and 2.2 for the
+notes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.report_prompts import (
     PROMPT_VERSION,
-    AnswerError,
     Prompt,
+    UnreadableAnswerError,
     findings_prompt,
     labelled_findings_prompt,
     labels_prompt,
     note_prompt,
 )
-from reveal_bench.curation.report_tables import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, StudyReport
 from reveal_bench.curation.tables import Labels, Revision, Suggestion, Vote, labels_of
 from reveal_bench.models.model_client import Completion, Dialogue, ModelClient, ModelRequest, RequestFailure
 
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 
 class NoAnswer(Exception):  # noqa: N818 - it ends a dialogue, not the run
-    """A question has no answer that can be read."""
+    """No readable answer to a prompt."""
 
 
 class RetryingClient:
-    """Asks until an answer can be read, `more_tries` times more at most, and counts what is refused or not answered."""
+    """Asks again up to `more_tries` times until an answer can be read; counts refused answers and failed requests."""
 
     prompts: ClassVar[int] = PROMPT_VERSION
 
@@ -65,39 +65,39 @@ class RetryingClient:
         return {**self.client.settings.document(), **own}
 
     def counts(self) -> dict[str, Any]:
-        """Refused answers, and the answers, tokens and costs of :meth:`ModelClient.counts`.
+        """Return the refused answers, and the answers, tokens and costs of :meth:`ModelClient.counts`.
 
-        `unanswered` are the reports or notes without a result because a question had no answer; neither is
-        kept, so that the same task, done anew, asks them again.
+        `unanswered` counts the reports or notes without a result because a request failed; they are not stored, so
+        that repeating the task asks them again.
         """
         return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.client.counts()}
 
     def run_dialogues(self, dialogues: Sequence[Dialogue[T]], progress: Progress | None) -> Iterator[T]:
-        """What each dialogue comes to, as they come; `progress` is called with (done, all)."""
+        """Yield the result of each dialogue, as they come; `progress` is called with (done, all)."""
         for n_done, outcome in enumerate(self.client.run(dialogues), start=1):
             if progress is not None:
                 progress(n_done, len(dialogues))
             yield outcome
 
-    def read(self, prompt: Prompt[T], said: list[str]) -> Generator[ModelRequest, Completion | RequestFailure, T]:
-        """Part of a dialogue: what the answer to `prompt` says; everything that the model says goes to `said`.
+    def read(self, prompt: Prompt[T], replies: list[str]) -> Generator[ModelRequest, Completion | RequestFailure, T]:
+        """Run the part of a dialogue that parses an answer to `prompt`; all answers of the model go to `replies`.
 
         Raises
         ------
         NoAnswer
-            If there is none that can be read.
+            If no answer can be read.
         """
         for n_before in range(self.more_tries + 1):
             answer = yield prompt.request
             if isinstance(answer, RequestFailure):
                 self.n_unanswered += 1
                 raise NoAnswer(f"no answer to {prompt.request.name!r}, which can be asked again: {answer.reason}")
-            said.append(answer.refusal or answer.text)
+            replies.append(answer.refusal or answer.text)
             try:
                 if answer.fault:
-                    raise AnswerError(answer.fault)
+                    raise UnreadableAnswerError(answer.fault)
                 return prompt.read(answer.text)
-            except AnswerError as error:
+            except UnreadableAnswerError as error:
                 self.n_refused += 1
                 if n_before == self.more_tries:
                     tries = f"{n_before + 1} answers" if n_before else "the answer"
@@ -107,14 +107,14 @@ class RetryingClient:
 
 
 class ModelEngine(RetryingClient):
-    """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.report_tables.Engine`.
+    """Extracts labels from reports with a model; an :class:`~reveal_bench.curation.report_tables.ReportEngine`.
 
     Parameters
     ----------
     client : asks the model
     calls : "two" asks for a table of findings and then for their labels, as paper 004 did; "one" for both at once,
         without sides and codes
-    more_tries : how often a question is put again after an answer that cannot be read
+    more_tries : further attempts after an answer that cannot be read
     """
 
     def __init__(self, client: ModelClient, calls: Literal["two", "one"] = "two", *, more_tries: int = 2) -> None:
@@ -124,35 +124,35 @@ class ModelEngine(RetryingClient):
         self.calls = calls
 
     def run(
-        self, reports: Iterable[Report], scratch: Path | None = None, progress: Progress | None = None
+        self, reports: Iterable[StudyReport], scratch: Path | None = None, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
-        """One answer per report, as they come; `scratch` is not used, the answers are in the client's cache.
+        """Yield one answer per report, as they come; `scratch` is not used, because the client stores completions.
 
         Raises
         ------
         RunStoppedError
-            If the endpoint does not answer; the answers so far are kept.
+            If the endpoint does not answer; earlier completions are kept.
         """
         return self.run_dialogues([self._dialogue(report) for report in reports], progress)
 
-    def _dialogue(self, report: Report) -> Dialogue[Suggestion | Quarantined]:
-        said: list[str] = []
+    def _dialogue(self, report: StudyReport) -> Dialogue[Suggestion | Quarantined]:
+        replies: list[str] = []
         ids, engine = (report.study_id, report.patient_id), self.signature
         try:
             if self.calls == "one":
-                findings = yield from self.read(labelled_findings_prompt(report.text), said)
+                findings = yield from self.read(labelled_findings_prompt(report.text), replies)
             else:
-                findings = yield from self.read(findings_prompt(report.text), said)
+                findings = yield from self.read(findings_prompt(report.text), replies)
                 if findings:
-                    findings = yield from self.read(labels_prompt(findings), said)
+                    findings = yield from self.read(labels_prompt(findings), replies)
         except NoAnswer as error:
-            return Quarantined(*ids, str(error), engine, as_one_text(said))
+            return Quarantined(*ids, str(error), engine, as_one_text(replies))
         return Suggestion(*ids, findings, labels_of(findings), "ok", engine)
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadNote:
-    """A reader's note that the model gave no readable answer to; `answer` is a JSON list of all that it said."""
+    """A reader's note without a readable answer; `answer` is a JSON list of all the model's answers."""
 
     study_id: str
     reader: str
@@ -161,10 +161,10 @@ class UnreadNote:
 
 
 class ModelReviser(RetryingClient):
-    """Reads labels out of readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
+    """Derives labels from readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
 
-    A note that says nothing of labels, and one without a readable answer, has no labels, and its source is
-    "nothing"; the latter are in `unread`, too.
+    Notes that do not mention labels, and notes without a readable answer, have no labels and the source "nothing"; the
+    latter are also in `unread`.
     """
 
     def __init__(self, client: ModelClient) -> None:
@@ -172,12 +172,12 @@ class ModelReviser(RetryingClient):
         self.unread: list[UnreadNote] = []
 
     def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
-        """One revision per (vote, suggested labels), as they come; blank notes are not asked about.
+        """Yield one revision per (vote, suggested labels), as they come; blank notes are not asked about.
 
         Raises
         ------
         RunStoppedError
-            If the endpoint does not answer; the answers so far are kept.
+            If the endpoint does not answer; earlier completions are kept.
         """
         self.unread = []
         for revision, unread in self.client.run(self._dialogue(vote, suggested) for vote, suggested in votes):
@@ -187,22 +187,22 @@ class ModelReviser(RetryingClient):
             yield revision
 
     def counts(self) -> dict[str, Any]:
-        """The counts of every task, and the number of unread notes."""
+        """Return the counts of every task, and the number of unread notes."""
         return {"unread_notes": len(self.unread), **super().counts()}
 
     def _dialogue(self, vote: Vote, suggested: Labels) -> Dialogue[tuple[Revision, UnreadNote | None]]:
-        said: list[str] = []
+        replies: list[str] = []
         labels, unread = None, None
         if vote.comment.strip():
             try:
-                labels = yield from self.read(note_prompt(suggested, vote.answer, vote.comment), said)
+                labels = yield from self.read(note_prompt(suggested, vote.answer, vote.comment), replies)
             except NoAnswer as error:
-                unread = UnreadNote(vote.study_id, vote.reader, str(error), as_one_text(said))
+                unread = UnreadNote(vote.study_id, vote.reader, str(error), as_one_text(replies))
         source = "nothing" if labels is None else "model"
         return Revision(vote.study_id, vote.reader, labels, source), unread
 
 
-def as_one_text(said: Sequence[str]) -> str:
-    """Everything that a model said, as a JSON list; half a surrogate pair stands there as an escape."""
-    text = json.dumps(list(said), ensure_ascii=False)
+def as_one_text(replies: Sequence[str]) -> str:
+    """Return all answers of a model as a JSON list; half a surrogate pair is written as an escape."""
+    text = json.dumps(list(replies), ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()

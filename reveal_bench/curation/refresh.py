@@ -1,17 +1,17 @@
-"""A new version of a benchmark: corrected labels, new studies, or a holdout that has served its time.
+"""A new version of a benchmark: corrected labels, new studies, or a new holdout that replaces a retired one.
 
 The rules
 ---------
-* A refresh begins a curation folder of its own, from the folder of the version before; that one stays as it is.
-* Corrected labels alone raise the minor version (1.0.0 -> 1.1.0), anything that changes which studies there are the
-  major one (-> 2.0.0): scores of two major versions are of different questions.
-* Studies that stay keep their half. With `retire_holdout` the holdout before is released, and all new studies make the
-  new one; else new studies are halved as at first (:mod:`reveal_bench.curation.split`).
-* No patient who was ever released, in any version, and none who is in the version before, comes in anew: such studies
-  are left out and counted. ``history.parquet`` hands on which studies were ever released, and whose they are. A study
-  that is known under another patient id is refused: then ids tell nothing of who was there.
-* Of new patients no more is published than of those of the version before.
-* ``labels_diff.json`` says what changed; it holds labels of the holdout, as everything here does.
+* A refresh starts a curation folder of its own, from the folder of the previous version, which stays unchanged.
+* Corrected labels alone raise the minor version (1.0.0 -> 1.1.0); adding or removing studies raises the major version
+  (-> 2.0.0), because scores of two major versions are on different questions.
+* Studies that stay keep their half. With `retire_holdout` the previous holdout is released, and all new studies form
+  the new one; otherwise new studies are split as at first (:mod:`reveal_bench.curation.split`).
+* Patients who were ever released in any version, or are in the previous version, cannot enter again: their studies are
+  left out and counted. ``history.parquet`` passes on which studies were ever released, and their patients. A study
+  known under another patient id is refused, because then ids do not identify patients.
+* No more is published about new patients than about those of the previous version.
+* ``labels_diff.json`` lists the changes; like everything here, it contains labels of the holdout.
 
 Source: paper 004 has no refresh; the rules are those of the project's curation specification, step 7.
 """
@@ -49,13 +49,13 @@ HISTORY_NAME = "history.parquet"
 WRITES = ("split.parquet", HISTORY_NAME, "labels_diff.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 STEPS_OF_A_REFRESH = ("refresh", "report")
 SHOWN = 10
-"""Studies that an error names."""
+"""Maximum number of studies named in an error."""
 CORRECTION_COLUMNS = ("study", "labels", "why")
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Labels that a study shall have from now on, and why."""
+    """New labels of a study, and the reason."""
 
     study_id: str
     labels: Labels
@@ -81,22 +81,22 @@ def refresh(
 
     Parameters
     ----------
-    folder : of the new version; nothing else may have been done in it, but for a report
-    before : of the version before, split or refreshed
+    folder : of the new version; no other step except a report may be done in it
+    before : of the previous version, split or refreshed
     corrections : table with the columns study, labels (separated by ";", "None" for none) and why
-    additions : a curation whose selection comes in
-    facts : table with the demographics of what is added, as for the split; only with `additions`. Taken are those that
-        the version before publishes
+    additions : a curation whose selection is added
+    facts : table with the demographics of the added studies, as for the split; only with `additions`. Only columns that
+        the previous version publishes are used
     key, study_key : as for the split
-    retire_holdout : release the holdout before; `additions` make the new one
+    retire_holdout : release the previous holdout; `additions` form the new one
 
     Raises
     ------
     CurationError
-        If nothing changes, an earlier folder is not ready or the same as `folder`, a retired holdout would have nothing
-        in its place, `facts` have no use, or a new study is known already, of another patient.
+        If nothing changes, an earlier folder is not ready or the same as `folder`, a retired holdout would have no
+        replacement, `facts` are unused, or a new study is already known under another patient.
     BuildError
-        With everything that is wrong with `corrections` or `facts`.
+        With every problem of `corrections` or `facts`.
     """
     _check_folders(folder, before, additions)
     if corrections is None and additions is None:
@@ -158,7 +158,7 @@ def refresh(
 
 
 def _check_folders(folder: CurationFolder, before: CurationFolder, additions: CurationFolder | None) -> None:
-    """Nothing that a refresh reads may be what it writes."""
+    """Check that the refresh writes into none of the folders that it reads."""
     for role, other in (("`before`", before), ("`additions`", additions)):
         if other is not None and other.root.resolve() == folder.root.resolve():
             raise CurationError(f"a refresh must start in a curation folder of its own, got that of {role}")
@@ -173,7 +173,7 @@ def _check_folders(folder: CurationFolder, before: CurationFolder, additions: Cu
 
 
 def _check_patients(wanted: Iterable[Selected], history: Iterable[Released], placed: Iterable[Placed]) -> None:
-    """A study of this or an earlier version must have the same patient still."""
+    """Check that the studies of this and earlier versions still have the same patients."""
     patient_of = {one.study_id: one.patient_id for one in history}
     patient_of |= {one.study_id: one.patient_id for one in placed}
     other = sorted(one.study_id for one in wanted if patient_of.get(one.study_id, one.patient_id) != one.patient_id)
@@ -186,7 +186,7 @@ def _check_patients(wanted: Iterable[Selected], history: Iterable[Released], pla
 
 
 def bump(version: str, *, is_major: bool) -> str:
-    """The version after `version`.
+    """Return the version after `version`.
 
     Examples
     --------
@@ -198,13 +198,13 @@ def bump(version: str, *, is_major: bool) -> str:
 
 
 def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
-    """Corrected labels, by study id.
+    """Return the corrected labels, by study id.
 
     Raises
     ------
     BuildError
-        With every row that names no study of the benchmark, one named before, an unknown label, the labels that the
-        study has already, or no reason.
+        With every row that names no study of the benchmark, or one named before, an unknown label, the study's present
+        labels, or no reason.
     """
     labels_of = {one.study_id: one.labels for one in placed}
 
@@ -213,18 +213,18 @@ def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
         entries = [part.strip() for part in text.split(";") if part.strip()]
         labels = labels_of_cell(entries or [""], "labels", fail)
         if study not in labels_of:
-            fail("study", "must be a study of the version before", study or "a blank")
+            fail("study", "must be a study of the previous version", study or "a blank")
         elif labels == labels_of[study]:
-            fail("labels", "must differ from what they are", text)
+            fail("labels", "must differ from the present labels", text)
         if not why:
-            fail("why", "must say why the labels change", "a blank")
+            fail("why", "must give the reason for the change", "a blank")
         return Correction(study, labels, why)
 
     return sorted(read_rows(path, CORRECTION_COLUMNS, None, read), key=lambda one: one.study_id)
 
 
 def _placed(new: Sequence[Selected], folder: CurationFolder, version: str, *, retire_holdout: bool) -> list[Placed]:
-    """New studies with their halves; a single one goes to the holdout."""
+    """Return new studies with their halves; a single one goes to the holdout."""
     if retire_holdout or len({one.patient_id for one in new}) < 2:
         halves = [HOLDOUT] * len(new)
     else:
@@ -245,7 +245,7 @@ def _corrected(placed: Sequence[Placed], corrections: Iterable[Correction]) -> l
 def _history(
     history: Sequence[Released], placed: Sequence[Placed], after: Sequence[Placed], before: str, version: str
 ) -> list[Released]:
-    """Every study that was ever released, with the first version that is known of."""
+    """Return every study ever released, with its first known version."""
     first = {one.study_id: one for one in history}
     for one in placed:
         if one.half == RELEASED:
@@ -259,7 +259,7 @@ def _history(
 def _diff(
     placed: Sequence[Placed], after: Sequence[Placed], corrected: Sequence[Correction], before: str, version: str
 ) -> dict[str, Any]:
-    """What changed, for the maintainer's eyes."""
+    """Return the changes, for the maintainer only."""
     was, now = ({one.study_id: one for one in some} for some in (placed, after))
     return {
         "from": before,
@@ -292,24 +292,24 @@ def _count(some: Sequence[Placed], half: str) -> dict[str, int]:
 
 
 def _demographics(labels_before: Path, facts: Path | None, new: Sequence[str], key: str) -> dict[str, dict[str, str]]:
-    """What is published of each study's patient: of the old ones as before, of the new ones the same from the facts.
+    """Return the published demographics of each study: previous ones unchanged, new ones from the facts.
 
     Raises
     ------
     CurationError
-        If the facts have nothing of what is published.
+        If the facts have none of the published columns.
     """
     table = read_input_table(labels_before)
     names = [name for name in VOCABULARIES if name in table]
-    found = {name: {row["study_id"]: row[name] for row in table.rows} for name in names}
+    demographics = {name: {row["study_id"]: row[name] for row in table.rows} for name in names}
     if facts is not None and new:
         columns = read_facts(facts, new, key=key).columns
-        known = [column for column in columns if column.name in found]
+        known = [column for column in columns if column.name in demographics]
         if not known:
             raise CurationError(
-                f"`facts` must have a column that the version before publishes ({', '.join(names) or 'it has none'}),"
+                f"`facts` must have a column that the previous version publishes ({', '.join(names) or 'it has none'}),"
                 f" got {', '.join(column.name for column in columns)}"
             )
         for column in known:
-            found[column.name].update(zip(new, column.texts, strict=True))
-    return found
+            demographics[column.name].update(zip(new, column.texts, strict=True))
+    return demographics

@@ -1,21 +1,21 @@
-"""What a model is asked about reports and notes, each question beside what reads its answer.
+"""Prompts about reports and notes, each with the parser of its answer.
 
-Four questions: (a) report -> its abnormal findings, with side and ICD-10 code; (b) findings -> the label of each, or
-"None"; (c) both in one; (d) a reader's note -> the labels that it amounts to. The tasks are those of paper 004
-(REVEAL-CXR), Boxes 1 to 4, the words are this project's. Answers to (b) and (c) have the structure of its Box 2.
+Four prompts: (a) report -> its abnormal findings, with side and ICD-10 code; (b) findings -> the label of each, or
+"None"; (c) both in one; (d) a reader's note -> the reader's labels. The tasks are those of paper 004 (REVEAL-CXR),
+Boxes 1 to 4, the wording is this project's. Answers to (b) and (c) have the structure of its Box 2.
 
 Conventions
 -----------
-What changes an answer changes :data:`PROMPT_VERSION`. Instructions are the system's message; what was written by
-others (a report, findings, a note) is the user's message and nothing but that.
+Every change that can change an answer raises :data:`PROMPT_VERSION`. Instructions are the system message; text written
+by others (a report, findings, a note) is the user message and nothing else.
 
-An answer is the one JSON object in it, held to a schema. Packaging does not matter: a code fence, prose before and
-after, a leading ``<think>`` block, the same object twice. Everything else does: two different objects, one that is cut
-off or broken, a key twice, and whatever the schema does not allow are an :class:`AnswerError`, whose message tells the
-model what to do better. Nothing is repaired.
+An answer is the only JSON object in the reply, checked against a schema. Packaging does not matter: a code fence, prose
+before and after, a leading ``<think>`` block, the same object twice. Everything else does: two different objects, one
+that is cut off or broken, a repeated key, and any violation of the schema raise :class:`UnreadableAnswerError`, whose
+message tells the model what to correct. Nothing is repaired.
 
 The schemas use a few words of JSON Schema: type, properties, required, additionalProperties, items, enum, minItems.
-A word that is not among them is an error here, so that none is quietly ignored.
+Any other word is an error here, so that none is silently ignored.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ TYPES: dict[str, type] = {
 WORDS = {"type", "properties", "required", "additionalProperties", "items", "enum", "minItems"}
 
 
-class AnswerError(ValueError):
-    """An answer is not what was asked for."""
+class UnreadableAnswerError(ValueError):
+    """An answer breaks the rules of its prompt."""
 
 
 def only_object(text: str) -> dict[str, Any]:
-    """The one JSON object in a model's answer.
+    """Return the only JSON object in a model's answer.
 
     Raises
     ------
-    AnswerError
+    UnreadableAnswerError
         If there is none, it is cut off or broken, or there are two that differ.
 
     Examples
@@ -58,35 +58,35 @@ def only_object(text: str) -> dict[str, Any]:
     {'labels': []}
     """
     if len(text) > MOST_CHARACTERS:
-        raise AnswerError(f"the answer must have at most {MOST_CHARACTERS:,} characters, got {len(text):,}")
+        raise UnreadableAnswerError(f"the answer must have at most {MOST_CHARACTERS:,} characters, got {len(text):,}")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise AnswerError("the answer must be Unicode text, got half of a surrogate pair") from None
+        raise UnreadableAnswerError("the answer must be Unicode text, got half of a surrogate pair") from None
     text = THINKING.sub("", text, count=1) if THINKING.match(text) else text
     if not text.strip():
-        raise AnswerError("the answer must be a JSON object, got nothing")
+        raise UnreadableAnswerError("the answer must be a JSON object, got nothing")
     if (bare := text.strip()).startswith("[") and bare.endswith("]"):
-        raise AnswerError("the answer must be a JSON object, got a list")
-    found: dict[str, dict[str, Any]] = {}
+        raise UnreadableAnswerError("the answer must be a JSON object, got a list")
+    objects: dict[str, dict[str, Any]] = {}
     for piece in _braced(text):
         if LOOKS_LIKE_JSON.match(piece):
             value = _decoded(piece)
-            found[json.dumps(value, sort_keys=True)] = value
-    if not found:
-        raise AnswerError("the answer must hold a JSON object, got none")
-    if len(found) > 1:
-        raise AnswerError(f"the answer must hold one JSON object, got {len(found)} different ones")
-    return next(iter(found.values()))
+            objects[json.dumps(value, sort_keys=True)] = value
+    if not objects:
+        raise UnreadableAnswerError("the answer must hold a JSON object, got none")
+    if len(objects) > 1:
+        raise UnreadableAnswerError(f"the answer must hold one JSON object, got {len(objects)} different ones")
+    return next(iter(objects.values()))
 
 
 def check_schema(value: Any, schema: Mapping[str, Any], place: str = "the answer") -> None:
-    """Hold a value to a schema.
+    """Check a value against a schema.
 
     Raises
     ------
-    AnswerError
-        Naming the place, the rule and the value got.
+    UnreadableAnswerError
+        Naming the place, the rule and the value.
     """
     unknown = set(schema) - WORDS
     if unknown:
@@ -94,14 +94,14 @@ def check_schema(value: Any, schema: Mapping[str, Any], place: str = "the answer
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     if kinds and type(value) not in [TYPES[kind] for kind in kinds]:  # true is no integer
-        raise AnswerError(f"{place} must be {' or '.join(kinds)}, got {_shown(value)}")
+        raise UnreadableAnswerError(f"{place} must be {' or '.join(kinds)}, got {_shown(value)}")
     if "enum" in schema and value not in schema["enum"]:
-        raise AnswerError(f"{place} must be one of {_shown(list(schema['enum']), 1000)}, got {_shown(value)}")
+        raise UnreadableAnswerError(f"{place} must be one of {_shown(list(schema['enum']), 1000)}, got {_shown(value)}")
     if isinstance(value, dict):
         _check_object(value, schema, place)
     elif isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
-            raise AnswerError(f"{place} must have at least {schema['minItems']} items, got {len(value)}")
+            raise UnreadableAnswerError(f"{place} must have at least {schema['minItems']} items, got {len(value)}")
         for i, item in enumerate(value):
             check_schema(item, schema.get("items", {}), f"{place}[{i}]")
 
@@ -110,10 +110,12 @@ def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], place: st
     known: Mapping[str, Any] = schema.get("properties", {})
     missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
-        raise AnswerError(f"{place} must have the keys {', '.join(map(repr, known))}, got no {missing[0]!r}")
+        raise UnreadableAnswerError(f"{place} must have the keys {', '.join(map(repr, known))}, got no {missing[0]!r}")
     extra = [name for name in value if name not in known]
     if extra and schema.get("additionalProperties") is False:
-        raise AnswerError(f"{place} must have no keys but {', '.join(map(repr, known))}, got {_shown(extra[0])}")
+        raise UnreadableAnswerError(
+            f"{place} must have no keys but {', '.join(map(repr, known))}, got {_shown(extra[0])}"
+        )
     for name, inner in known.items():
         if name in value:
             check_schema(value[name], inner, name if place == "the answer" else f"{place}.{name}")
@@ -140,7 +142,9 @@ def _braced(text: str) -> Iterator[str]:
             if depth == 0:
                 yield text[start : i + 1]
     if depth:
-        raise AnswerError("the answer must hold a whole JSON object, got one that is cut off or has no closing brace")
+        raise UnreadableAnswerError(
+            "the answer must hold a whole JSON object, got one that is cut off or has no closing brace"
+        )
 
 
 def _decoded(piece: str) -> dict[str, Any]:
@@ -148,20 +152,24 @@ def _decoded(piece: str) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         twice = [key for key in keys if keys.count(key) > 1] if len(set(keys)) < len(keys) else []
         if twice:
-            raise AnswerError(f"a JSON object must have each key once, got {_shown(twice[0])} again")
+            raise UnreadableAnswerError(f"a JSON object must have each key once, got {_shown(twice[0])} again")
         return dict(pairs)
 
     def no_number(name: str) -> NoReturn:
-        raise AnswerError(f"the answer must be JSON, got {name}, which is not JSON")
+        raise UnreadableAnswerError(f"the answer must be JSON, got {name}, which is not JSON")
 
     try:
         value: dict[str, Any] = json.loads(piece, object_pairs_hook=once, parse_constant=no_number)
     except json.JSONDecodeError as error:
-        raise AnswerError(f"the answer must be JSON, got a mistake at character {error.pos}: {error.msg}") from None
+        raise UnreadableAnswerError(
+            f"the answer must be JSON, got a mistake at character {error.pos}: {error.msg}"
+        ) from None
     except (RecursionError, ValueError) as error:  # a number of thousands of digits
-        if isinstance(error, AnswerError):
+        if isinstance(error, UnreadableAnswerError):
             raise
-        raise AnswerError("the answer must be plain JSON, got one that is nested too deeply or too large") from None
+        raise UnreadableAnswerError(
+            "the answer must be plain JSON, got one that is nested too deeply or too large"
+        ) from None
     return value
 
 
@@ -214,17 +222,17 @@ NOTE_SCHEMA = object_schema(
 
 @dataclass(frozen=True)
 class Prompt(Generic[T]):
-    """A question, and what reads its answer; `read` raises AnswerError for one that is not what was asked for."""
+    """A request, and the parser of its answer; `read` raises UnreadableAnswerError if the answer breaks a rule."""
 
     request: ModelRequest
     read: Callable[[str], T]
 
     def again(self, answer: str, reason: str) -> Prompt[T]:
-        """The question once more, after an answer that could not be taken."""
-        said = (("assistant", answer),) if answer.strip() else ()
+        """Return the prompt once more, after an answer that could not be read."""
+        reply = (("assistant", answer),) if answer.strip() else ()
         complaint = f"This answer could not be used: {reason}. Answer once more, with the whole JSON object alone."
         return replace(
-            self, request=replace(self.request, messages=(*self.request.messages, *said, ("user", complaint)))
+            self, request=replace(self.request, messages=(*self.request.messages, *reply, ("user", complaint)))
         )
 
 
@@ -302,19 +310,19 @@ answer and the note. Tell which labels the radiologist would give. These are the
 
 
 def findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
-    """(a) The abnormal findings of a report; none if it is normal."""
+    """Return prompt (a): the abnormal findings of a report; none if it is normal."""
     return Prompt(
         ModelRequest((("system", _FINDINGS_TASK), ("user", report)), "findings", FINDINGS_SCHEMA), _read_findings
     )
 
 
 def labels_prompt(findings: Sequence[Finding]) -> Prompt[tuple[Finding, ...]]:
-    """(b) The same findings, each with its label or None.
+    """Return prompt (b): the same findings, each with its label or None.
 
     Raises
     ------
     ValueError
-        If there are none: nothing is to be asked then.
+        If there are no findings to ask about.
     """
     if not findings:
         raise ArgumentError("findings", "must not be empty")
@@ -322,19 +330,23 @@ def labels_prompt(findings: Sequence[Finding]) -> Prompt[tuple[Finding, ...]]:
     request = ModelRequest((("system", _LABELS_TASK), ("user", as_json(names))), "labels", LABELS_SCHEMA)
 
     def read(text: str) -> tuple[Finding, ...]:
-        given = _read_labelled(text)
-        if len(given) != len(names):
-            raise AnswerError(f"key_findings must be the {len(names)} findings of the list, got {len(given)}")
-        for i, (one, name) in enumerate(zip(given, names, strict=True)):
+        labelled_findings = _read_labelled(text)
+        if len(labelled_findings) != len(names):
+            raise UnreadableAnswerError(
+                f"key_findings must be the {len(names)} findings of the list, got {len(labelled_findings)}"
+            )
+        for i, (one, name) in enumerate(zip(labelled_findings, names, strict=True)):
             if plain(one.finding).casefold() != plain(name).casefold():
-                raise AnswerError(f"key_findings[{i}] must be {as_json(name)}, got {as_json(one.finding)}")
-        return tuple(replace(one, label=labelled.label) for one, labelled in zip(findings, given, strict=True))
+                raise UnreadableAnswerError(f"key_findings[{i}] must be {as_json(name)}, got {as_json(one.finding)}")
+        return tuple(
+            replace(one, label=labelled.label) for one, labelled in zip(findings, labelled_findings, strict=True)
+        )
 
     return Prompt(request, read)
 
 
 def labelled_findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
-    """(c) The abnormal findings of a report, each with its label or None; none if it is normal."""
+    """Return prompt (c): the abnormal findings of a report, each with its label or None; none if it is normal."""
     messages = (("system", _LABELLED_FINDINGS_TASK), ("user", report))
 
     def read(text: str) -> tuple[Finding, ...]:
@@ -343,35 +355,39 @@ def labelled_findings_prompt(report: str) -> Prompt[tuple[Finding, ...]]:
         if not normal:
             return findings
         if len(findings) > 1 or normal[0].label is not None:
-            raise AnswerError(f'"{NORMAL}" must stand alone, with the label "{NONE}"')
+            raise UnreadableAnswerError(f'"{NORMAL}" must stand alone, with the label "{NONE}"')
         return ()
 
     return Prompt(ModelRequest(messages, "labelled_findings", LABELS_SCHEMA), read)
 
 
 def note_prompt(suggested: Labels, answer: str, note: str) -> Prompt[Labels | None]:
-    """(d) The labels that a reader's note amounts to; None if it does not tell."""
+    """Return prompt (d): the labels that a reader's note leaves; None if the note does not determine them."""
     asked = {"suggested_labels": list(suggested), "answer": answer.replace("_", " "), "note": note}
     return Prompt(ModelRequest((("system", _NOTE_TASK), ("user", as_json(asked))), "note", NOTE_SCHEMA), _read_note)
 
 
 def _read_findings(text: str) -> tuple[Finding, ...]:
-    document = held(text, FINDINGS_SCHEMA)
+    document = parse_object(text, FINDINGS_SCHEMA)
     _check_number(len(document["findings"]), "findings")
     findings = []
     for i, one in enumerate(document["findings"]):
         code = one["icd10"]
         if code is not None and not ICD10.fullmatch(code):
-            raise AnswerError(f'findings[{i}].icd10 must be a code such as "J90" or null, got {as_json(code[:80])}')
+            raise UnreadableAnswerError(
+                f'findings[{i}].icd10 must be a code such as "J90" or null, got {as_json(code[:80])}'
+            )
         findings.append(Finding(_name(one["finding"], f"findings[{i}].finding"), one["side"], code))
     return tuple(findings)
 
 
 def _read_labelled(text: str) -> tuple[Finding, ...]:
-    document = held(text, LABELS_SCHEMA)
+    document = parse_object(text, LABELS_SCHEMA)
     names, labels = document["key_findings"], document["benchmark_labels"]
     if len(names) != len(labels):
-        raise AnswerError(f"benchmark_labels must have one entry per finding ({len(names)}), got {len(labels)}")
+        raise UnreadableAnswerError(
+            f"benchmark_labels must have one entry per finding ({len(names)}), got {len(labels)}"
+        )
     _check_number(len(names), "key_findings")
     return tuple(
         Finding(_name(name, f"key_findings[{i}]"), label=None if label == NONE else label)
@@ -380,18 +396,18 @@ def _read_labelled(text: str) -> tuple[Finding, ...]:
 
 
 def _read_note(text: str) -> Labels | None:
-    labels = held(text, NOTE_SCHEMA)["revised_labels"]
+    labels = parse_object(text, NOTE_SCHEMA)["revised_labels"]
     if len(set(labels)) < len(labels):
-        raise AnswerError(f"revised_labels must name each label once, got {as_json(labels)}")
+        raise UnreadableAnswerError(f"revised_labels must name each label once, got {as_json(labels)}")
     if CANNOT_TELL not in labels:
         return in_order(labels)
     if len(labels) > 1:
-        raise AnswerError(f'"{CANNOT_TELL}" must stand alone, got {as_json(labels)}')
+        raise UnreadableAnswerError(f'"{CANNOT_TELL}" must stand alone, got {as_json(labels)}')
     return None
 
 
-def held(text: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The one object in an answer, held to its schema; raises AnswerError."""
+def parse_object(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the only object in an answer, checked against its schema; raises UnreadableAnswerError."""
     document = only_object(text)
     check_schema(document, schema)
     return document
@@ -400,31 +416,31 @@ def held(text: str, schema: dict[str, Any]) -> dict[str, Any]:
 def _name(text: str, place: str) -> str:
     name = plain(text)
     if not (name.isprintable() and 0 < len(name) <= MOST_NAME_CHARACTERS):
-        raise AnswerError(
+        raise UnreadableAnswerError(
             f"{place} must have 1 to {MOST_NAME_CHARACTERS} printable characters, got {as_json(name[:80])}"
         )
     return name
 
 
 def line_of(text: str, place: str, most: int) -> str:
-    """A text in one line that a spreadsheet takes for text; raises AnswerError."""
+    """Return a text in one line that no spreadsheet takes for a formula; raises UnreadableAnswerError."""
     line = plain(text)
     if not (line.isprintable() and 0 < len(line) <= most and (line[0].isalnum() or line[0] in "\"'(")):
         rule = f"must be a text of 1 to {most} printable characters that begins with a letter or a number"
-        raise AnswerError(f"{place} {rule}, got {as_json(line[:80])}")
+        raise UnreadableAnswerError(f"{place} {rule}, got {as_json(line[:80])}")
     return line
 
 
 def _check_number(n: int, place: str) -> None:
     if n > MOST_FINDINGS:
-        raise AnswerError(f"{place} must have at most {MOST_FINDINGS} entries, got {n}")
+        raise UnreadableAnswerError(f"{place} must have at most {MOST_FINDINGS} entries, got {n}")
 
 
 def plain(text: str) -> str:
-    """A text in one line."""
+    """Return a text in one line."""
     return " ".join(text.split())
 
 
 def as_json(value: Any) -> str:
-    """What is sent to a model as data."""
+    """Return a value in the form in which a model gets data."""
     return json.dumps(value, ensure_ascii=False)

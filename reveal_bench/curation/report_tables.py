@@ -1,14 +1,14 @@
-"""Tables of reports, or of labels that another system made: what a curation begins with, and what reads the reports.
+"""Tables of reports, or of labels that another system made, with which a curation starts; and engines for reports.
 
 Conventions
 -----------
-A table is .csv, .tsv, .xlsx, .json, .jsonl or .parquet; the caller names its columns. Ids are text and never pass
-through a number: in a Parquet file they are text or whole numbers (a floating-point number has lost digits of an id, or
-made some up), and labels may be lists there. A report is a cell of the table, or a UTF-8 text file below the table's
-folder whose path is in a cell. There is one row per study. What is wrong is found in all rows and raised together as
-one :class:`~reveal_bench.sources.source.BuildError`; nothing is repaired, and no row is left out.
+A table is .csv, .tsv, .xlsx, .json, .jsonl or .parquet; the caller names its columns. Ids are text and are never
+converted to numbers: in a Parquet file they are text or whole numbers (floating-point numbers lose digits of an id, or
+add some), and labels may be lists there. A report is a cell of the table, or a UTF-8 text file below the table's folder
+whose path is in a cell. There is one row per study. The problems of all rows are raised together as one
+:class:`~reveal_bench.sources.source.BuildError`; nothing is repaired, and no row is skipped.
 
-An :class:`Engine` reads labels out of reports. It may answer in any order; the step that runs it restores the order.
+A :class:`ReportEngine` extracts labels from reports, in any order; the step that runs it restores the order.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_tabl
 
 
 class OfStudy(Protocol):
-    """What a row becomes."""
+    """A row of a table, parsed."""
 
     @property
     def study_id(self) -> str:
-        """Its key; "" if the row has none."""
+        """The study id; "" if the row has none."""
 
 
 Read = TypeVar("Read", bound=OfStudy)
@@ -43,24 +43,24 @@ Read = TypeVar("Read", bound=OfStudy)
 def read_rows(
     path: Path, columns: Sequence[str], sheet: str | None, read: Callable[[TableRow, Fail], Read]
 ) -> list[Read]:
-    """Every row, read by `read`, which also gets a function that reports what is wrong.
+    """Parse every row with `read`, which also gets a function that reports problems.
 
     Parameters
     ----------
-    columns : those that must be there; the first is that of the study
+    columns : required columns; the first is that of the study
     sheet : name of an xlsx file's sheet; needed if it has several
 
     Raises
     ------
     BuildError
-        With all that is wrong with all rows, or with the table itself.
+        With every problem of the rows, or of the table itself.
     """
     problems: list[Problem] = []
     table = _table(path, columns, sheet, problems)
     missing = [] if table is None else missing_columns(table, columns)
     if table is None or missing:
         raise BuildError([*problems, *missing])
-    found: list[Read] = []
+    rows: list[Read] = []
     first_row: dict[str, int] = {}
     for row in table.rows:
         fail = _failing(path.name, row.number, problems)
@@ -68,10 +68,10 @@ def read_rows(
         first = first_row.setdefault(one.study_id, row.number)
         if one.study_id and first != row.number:
             fail(columns[0], "must occur in one row only", f"{one.study_id!r} again, first in row {first}")
-        found.append(one)
+        rows.append(one)
     if problems:
         raise BuildError(sorted(problems, key=lambda problem: -1 if problem.row is None else int(problem.row)))
-    return found
+    return rows
 
 
 def _failing(file: str, row: int | None, problems: list[Problem]) -> Fail:
@@ -88,14 +88,14 @@ def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list
 
 
 def _are_plain(path: Path, columns: Sequence[str], fail: Fail) -> bool:
-    """Whether the columns of a Parquet file, if it can be read, have types that keep identifiers."""
+    """Return True if the columns of a Parquet file, if it is readable, have types that preserve identifiers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException):
-        return True  # as the reader of tables will say
+        return True  # the reader of tables will report the error
     for column in schema:
         if column.name in columns and not _is_plain(column.type):
             fail(column.name, "must be a column of text, whole numbers or lists of text", str(column.type))
@@ -112,16 +112,16 @@ def _is_plain(kind: Any) -> bool:
 
 
 GIVEN = "given"
-"""The engine of suggestions that were read from a table."""
+"""The engine of suggestions from a table."""
 
 MOST_CHARACTERS = 1_000_000
-"""A text longer than this is not the report of one study."""
+"""The maximum length of one study's report."""
 MOST_ID_CHARACTERS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The report of one study, as it was written."""
+class StudyReport:
+    """The original report of one study."""
 
     study_id: str
     patient_id: str
@@ -130,9 +130,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A report whose labels could not be read; `reason` says why, `answer` is what the engine got instead, if it did.
+    """A report whose labels could not be read; `reason` says why, `answer` is the engine's raw output, if any.
 
-    It is never guessed: a person looks at it.
+    Nothing is guessed: a person decides.
     """
 
     study_id: str
@@ -142,32 +142,32 @@ class Quarantined:
     answer: str = ""
 
 
-class Engine(Protocol):
-    """What reads labels out of reports. It may also have ``counts() -> dict``: tokens, cost, and the like."""
+class ReportEngine(Protocol):
+    """An extractor of labels from reports. It may also have ``counts() -> dict``: tokens, cost, and the like."""
 
     @property
     def signature(self) -> str:
         """Name and version, as in "rules|v:2"; another signature may give other labels."""
 
     def settings(self) -> dict[str, Any]:
-        """Everything that its answers depend on, as JSON."""
+        """Return everything that the answers depend on, as JSON."""
 
     def run(
-        self, reports: Iterable[Report], scratch: Path, progress: Progress | None = None
+        self, reports: Iterable[StudyReport], scratch: Path, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
-        """One answer per report, in any order.
+        """Yield one answer per report, in any order.
 
         Parameters
         ----------
         reports : with different study ids
-        scratch : a folder for what an interrupted run would find again; it is removed when the step is done
+        scratch : a folder that survives an interruption; it is removed when the step is done
         progress : called with (done, total)
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ReportColumns:
-    """Names of the columns of a table of reports; of `report` (its text) and `file` (a text file's path) just one."""
+    """Column names of a table of reports; exactly one of `report` (its text) and `file` (a text file's path)."""
 
     study: str
     patient: str
@@ -181,7 +181,7 @@ class ReportColumns:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionColumns:
-    """Names of the columns of a table of ready labels; `separator` stands between the labels of a cell."""
+    """Column names of a table of ready labels; `separator` separates the labels of a cell."""
 
     study: str
     patient: str
@@ -193,8 +193,8 @@ class SuggestionColumns:
             raise ArgumentError("separator", "must not be empty")
 
 
-def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None) -> list[Report]:
-    """The reports of a table, in its order.
+def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None) -> list[StudyReport]:
+    """Read the reports of a table, in order.
 
     Parameters
     ----------
@@ -205,34 +205,34 @@ def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None
     ------
     BuildError
         With every problem of every row: a blank or repeated study, a blank patient, an empty report, a text file that
-        is not there, leads out of the folder or is not UTF-8.
+        is missing, is outside the folder or is not UTF-8.
     ImportError
         If the file is an xlsx and openpyxl is not installed.
     """
 
-    def read(row: TableRow, fail: Fail) -> Report:
+    def read(row: TableRow, fail: Fail) -> StudyReport:
         study, patient = _id(row, columns.study, fail), _id(row, columns.patient, fail)
         if columns.file is not None:
             text = _file_text(row, columns.file, path.parent, fail)
         else:
             text = _cell_text(row, str(columns.report), fail)
-        return Report(study, patient, text)
+        return StudyReport(study, patient, text)
 
     named = [columns.study, columns.patient, columns.file if columns.file is not None else str(columns.report)]
     return read_rows(path, named, sheet, read)
 
 
 def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | None = None) -> list[Suggestion]:
-    """The ready labels of a table, in its order; their engine is :data:`GIVEN`, their findings are not known.
+    """Read the ready labels of a table, in order; their engine is :data:`GIVEN`, their findings are unknown.
 
-    A study without any of the labels says "None", "Normal" or "No finding": a blank cell is a problem. Spelling is
-    that of :func:`reveal_bench.findings.canonical_finding`; a cell of a JSON or Parquet file may be a list.
+    A study without any of the labels has "None", "Normal" or "No finding": a blank cell is a problem. Spelling follows
+    :func:`reveal_bench.findings.canonical_finding`; a cell of a JSON or Parquet file may be a list.
 
     Raises
     ------
     BuildError
-        With every problem of every row, as :func:`read_reports`; also a label that is not one of the twelve, and one
-        that stands twice or beside "None".
+        With every problem of every row, as :func:`read_reports`; also a label that is not one of the twelve, or is
+        repeated, or occurs with "None".
     ImportError
         If the file is an xlsx and openpyxl is not installed.
     """
@@ -244,12 +244,12 @@ def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | Non
     return read_rows(path, [columns.study, columns.patient, columns.labels], sheet, read)
 
 
-def texts_digest(reports: Iterable[Report]) -> str:
-    """SHA-256 of the reports' texts in their order: text files lie outside of the table that names them."""
-    found = sha256()
+def texts_digest(reports: Iterable[StudyReport]) -> str:
+    """Return the SHA-256 of the reports' texts in order, because text files are not part of the table itself."""
+    digest = sha256()
     for report in reports:
-        found.update(sha256(report.text.encode()).digest())
-    return found.hexdigest()
+        digest.update(sha256(report.text.encode()).digest())
+    return digest.hexdigest()
 
 
 def _id(row: TableRow, column: str, fail: Fail) -> str:
@@ -273,7 +273,7 @@ def _cell_text(row: TableRow, column: str, fail: Fail) -> str:
 
 
 def _file_text(row: TableRow, column: str, root: Path, fail: Fail) -> str:
-    """The text of the file that a cell names."""
+    """Return the text of the file named in a cell."""
     cell = row[column]
     if not cell.strip():
         fail(column, "must name a text file", "a blank cell")
@@ -283,7 +283,7 @@ def _file_text(row: TableRow, column: str, root: Path, fail: Fail) -> str:
         if not path.is_relative_to(root.resolve()):
             fail(column, "must name a file below the table's folder", repr(cell[:120]))
         elif not path.exists():
-            fail(column, "must name a file that is there", repr(cell[:120]))
+            fail(column, "must name an existing file", repr(cell[:120]))
         elif not stat.S_ISREG(os.stat(path).st_mode):
             fail(column, "must name a regular file", repr(cell[:120]))
         elif path.stat().st_size > 4 * MOST_CHARACTERS:
@@ -299,7 +299,7 @@ def _file_text(row: TableRow, column: str, root: Path, fail: Fail) -> str:
 
 def _checked(text: str, column: str, fail: Fail) -> str:
     if not text.strip():
-        fail(column, "must hold a report", "an empty text")
+        fail(column, "must contain a report", "an empty text")
     elif len(text) > MOST_CHARACTERS:
         fail(column, f"must be a text of at most {MOST_CHARACTERS:,} characters", f"{len(text):,}")
     elif any("\ud800" <= letter <= "\udfff" for letter in text):

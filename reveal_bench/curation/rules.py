@@ -1,31 +1,32 @@
-"""Labels read out of reports by rules: no model, no network, the same answer everywhere.
+"""Rules that extract labels from reports: no model, no network, the same answer everywhere.
 
-What radiologists call the twelve labels is here, as data (:data:`TERMS`; the lists are our own); which sections are
-read, what is denied and how hedges are read is in :mod:`reveal_bench.curation.sentences`. A finding that one sentence
-asserts is there, whatever another one says. A change of any of these that changes an answer raises the version.
+:data:`TERMS` lists the words that radiologists use for the twelve labels, as data (the lists are our own);
+:mod:`reveal_bench.curation.sentences` decides which sections are read, what is denied and how hedges count. A finding
+that one sentence asserts is present, whatever another one says. Any change to these that changes an answer raises the
+version.
 
 Conventions
 -----------
-A pattern is a regular expression over normalised text: lower case, American spelling, words apart by one space, no
-hyphens (see :mod:`reveal_bench.curation.sentences`). It matches whole words. ``{is}`` stands for a few words such as
-"remains mildly", ``{gap}`` for up to five words; every repetition is bounded, so that reading takes linear time.
+A pattern is a regular expression over normalised text: lower case, American spelling, words separated by one space, no
+hyphens (see :mod:`reveal_bench.curation.sentences`). It matches whole words. ``{is}`` represents a few words such as
+"remains mildly", ``{gap}`` up to five words; every repetition is bounded, so matching takes linear time.
 
-A longer match hides the shorter ones within it: "subcutaneous emphysema" hides "emphysema". So a term without a label
-is a finding that belongs to none of the twelve, and one without a finding's name is not a finding at all.
+A longer match hides the shorter ones within it: "subcutaneous emphysema" hides "emphysema". Therefore a term without a
+label is a finding with none of the twelve labels, and a term without a finding's name is not a finding at all.
 
-Decisions, where the paper's own examples (paper 004, Box 3 and Table S1) leave it open:
+Decisions on cases that the paper's own examples (paper 004, Box 3 and Table S1) leave open:
 
-* atelectasis, pneumonia, infection, aspiration, haemorrhage, collapse, oedema that is not said to be interstitial, and
-  any opacity that is not said to be reticular, linear, nodular or like a mass are Airspace opacity;
+* atelectasis, pneumonia, infection, aspiration, haemorrhage, collapse, oedema that is not called interstitial, and any
+  opacity that is not called reticular, linear, nodular or mass-like are Airspace opacity;
 * interstitial oedema, septal lines, peribronchial cuffing and fibrosis are Interstitial opacity; so is oedema that the
   same sentence gives as the cause of an interstitial pattern;
 * emphysema, hyperinflation and flat diaphragms are COPD;
-* a blunt costophrenic angle is Pleural effusion, unless it is put down to scars or thickening;
+* a blunt costophrenic angle is Pleural effusion, unless it is attributed to scars or thickening;
 * a wide or tortuous aorta is not Aneurysm, heart failure and vascular congestion alone have no label, a granuloma or
-  calcified nodule is not Lung nodule, a mass outside of the lung is not Lung mass;
-* a nodule or mass whose size is said is told by its size, see :data:`LARGEST_NODULE_CM`.
+  calcified nodule is not Lung nodule, a mass outside the lung is not Lung mass;
+* a nodule or mass with a stated size is classified by its size, see :data:`LARGEST_NODULE_CM`.
 
-ICD-10 codes are of the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has that of an
+ICD-10 codes are from the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has that of an
 abnormal image of the lung, R91.
 """
 
@@ -39,12 +40,20 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.report_tables import Quarantined, Report
-from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections, whole_words
+from reveal_bench.curation.report_tables import Quarantined, StudyReport
+from reveal_bench.curation.sentences import (
+    POLICY,
+    Denial,
+    clauses,
+    denials,
+    descriptive_sections,
+    sentences,
+    whole_words,
+)
 from reveal_bench.curation.tables import Finding, Suggestion, labels_of
 
 LARGEST_NODULE_CM = 3.0
-"""A lesion up to this size is a nodule, a larger one a mass (paper 004, Table S1)."""
+"""Lesions up to this size are nodules, larger ones masses (paper 004, Table S1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +295,7 @@ TERMS: tuple[Term, ...] = (
             "deep sulcus sign",
         ),
     ),
-    # Findings of none of the twelve, and what only sounds like one
+    # Findings with none of the twelve labels, and terms that only sound like a finding
     Term("granuloma", None, None, ("(?:calcified )?granulomas?", "calcified (?:lung |pulmonary )?nodules?")),
     Term("subcutaneous emphysema", None, "T79.7", ("(?:subcutaneous|surgical|soft tissue|chest wall) emphysema",)),
     Term("pneumomediastinum", None, "J98.2", ("pneumo ?mediastinum", "(?:mediastinal|interstitial) emphysema")),
@@ -322,7 +331,7 @@ TERMS: tuple[Term, ...] = (
         ),
     ),
 )
-"""Everything that is looked for; a match within a longer one does not count."""
+"""All terms; a match within a longer one does not count."""
 
 _LINK = (
     "(?:likely|probabl[ey]|possibl[ey]|represents?|representing|consistent|compatible|keeping|suggests?|or|versus|is)"
@@ -334,10 +343,10 @@ EXPLAINED_AWAY: dict[str, str] = {
     "enlarged hilum": "vascular|vessels?|arter(?:y|ies|ial)",
     "blunt costophrenic angle": "scar(?:s|ring)?|thickening|fibrosis|fibrotic",
 }
-"""Finding -> what in the same sentence makes it something else."""
+"""Finding -> words in the same sentence that make it another finding."""
 
 SIDED = frozenset((_AIR, _INTERSTITIAL, _MASS, _NODULE, _EFFUSION, _THICK, _AIRLESS, "Lymphadenopathy"))
-"""Labels of findings that may be on one side."""
+"""Labels of findings that may have a side."""
 
 _BOTH = (
     "(?:bilateral(?:ly)?|both|bibasilar|bibasal|biapical|b l|(?:left|right) (?:and|greater than|more than|worse than"
@@ -347,7 +356,7 @@ SIDES: dict[str, str] = {
     "left": "(?:left|lt|l|lul|lll|lingula|lingular)",
     "right": "(?:right|rt|r|rul|rml|rll)",
 }
-"""Side -> how it is written, the first that matches at a place."""
+"""Side -> its wording, the first match at a position."""
 
 
 SIGNATURE = "rules|v:3"
@@ -385,7 +394,7 @@ _SIZE = re.compile(
 
 
 class Rules:
-    """The engine, see :class:`reveal_bench.curation.report_tables.Engine`.
+    """The engine, see :class:`reveal_bench.curation.report_tables.ReportEngine`.
 
     A report without any findings or impression is quarantined.
     """
@@ -397,7 +406,7 @@ class Rules:
         return {"hedges": POLICY}
 
     def run(
-        self, reports: Iterable[Report], scratch: Path, progress: Progress | None = None
+        self, reports: Iterable[StudyReport], scratch: Path, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
         """One answer per report, in their order; nothing is kept in `scratch`."""
         listed = list(reports)
@@ -413,10 +422,10 @@ class Rules:
 
 
 def find_findings(report: str) -> tuple[Finding, ...] | None:
-    """What a report says is there, once each, in the order of the report; None if it tells nothing of the film.
+    """Return the findings asserted in a report, once each, in order; None if nothing in it describes the image.
 
-    Findings of none of the twelve labels are among them, where they are known. One that is named with a side and
-    without is given with the side only.
+    Known findings with none of the twelve labels are included. A finding that is named with a side and without is
+    returned with the side only.
 
     Examples
     --------
@@ -425,43 +434,43 @@ def find_findings(report: str) -> tuple[Finding, ...] | None:
     >>> find_findings("INDICATION: Pneumonia?") is None
     True
     """
-    told = told_sections(report)
-    if not told:
+    text = descriptive_sections(report)
+    if not text:
         return None
-    found: dict[Finding, None] = {}
-    for sentence in sentences(told):
+    findings: dict[Finding, None] = {}
+    for sentence in sentences(text):
         for mention in mentions(sentence):
             if mention.denial is None and mention.term.finding:
                 term = mention.term
-                found[Finding(term.finding, mention.side, term.icd10, term.label)] = None
-    sided = {finding.finding for finding in found if finding.side is not None}
-    return tuple(one for one in found if one.side is not None or one.finding not in sided)
+                findings[Finding(term.finding, mention.side, term.icd10, term.label)] = None
+    sided = {finding.finding for finding in findings if finding.side is not None}
+    return tuple(one for one in findings if one.side is not None or one.finding not in sided)
 
 
 @lru_cache(maxsize=1 << 14)
 def mentions(sentence: str) -> tuple[Mention, ...]:
     """The terms of a normalised sentence, those that count: in their order, denied or not."""
-    found = {
+    matches = {
         (match.start(), match.end(), number)
         for number, patterns in enumerate(_PATTERNS)
         for pattern in patterns
         for match in pattern.finditer(sentence)
     }
-    kept = _uncovered(found)
+    kept = _uncovered(matches)
     found_denials = denials(sentence, [(start, end) for start, end, _ in kept])
     listed = [
         Mention(TERMS[number], start, end, denial)
         for (start, end, number), denial in zip(kept, found_denials, strict=True)
     ]
     listed = [replace(one, denial="absent") if _is_explained(one, sentence) else one for one in listed]
-    return tuple(_sided(one, sentence) for one in _told_by_size(listed, sentence))
+    return tuple(_sided(one, sentence) for one in _classified_by_size(listed, sentence))
 
 
-def _uncovered(found: set[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _uncovered(matches: set[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Without those that lie within a longer one."""
     kept: list[tuple[int, int, int]] = []
     furthest = -1
-    for start, end, number in sorted(found, key=lambda one: (one[0], -one[1])):
+    for start, end, number in sorted(matches, key=lambda one: (one[0], -one[1])):
         if end > furthest or (start, end) == kept[-1][:2]:
             kept.append((start, end, number))
             furthest = end
@@ -473,7 +482,7 @@ def _is_explained(mention: Mention, sentence: str) -> bool:
     return pattern is not None and pattern.search(sentence) is not None
 
 
-def _told_by_size(listed: list[Mention], sentence: str) -> list[Mention]:
+def _classified_by_size(listed: list[Mention], sentence: str) -> list[Mention]:
     """Nodules and masses as their sizes have it: every size belongs to the nearest finding."""
     largest: dict[int, float] = {}
     for match in _SIZE.finditer(sentence):

@@ -1,11 +1,12 @@
-"""Which studies the readers will see: a random sample, stratified by the number of suggested labels.
+"""Draw the studies for the readers: a random sample, stratified by the number of suggested labels.
 
 Paper 004 (section 2.1) sampled 1,000 of 13,735 studies, each of another patient, in the strata :data:`PAPER_STRATA`,
-so that each of the twelve labels is represented. How it drew within a stratum it does not say; :func:`draw_sample` says
-how it is done here. What the pool cannot give is counted as short, and never made up for from elsewhere unless asked.
+so that each of the twelve labels is represented. The paper does not describe the sampling within a stratum;
+:func:`draw_sample` describes it here. If the pool is too small, the shortage is counted, and other strata make up for
+it only on request.
 
 Outputs: ``sample.parquet`` (:class:`~reveal_bench.curation.tables.Sampled`, by study id) and ``set_aside.jsonl``, which
-names the studies that could not be drawn because another one of the same patient was kept.
+names the studies that could not be drawn because another study of the same patient was kept.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from reveal_bench.curation.tables import Sampled, Suggestion, label_counts, read
 from reveal_bench.findings import REVEAL_LABELS
 
 PAPER_STRATA = {1: 300, 2: 300, 3: 319, 4: 76, 5: 4, 6: 1}
-"""Number of suggested labels -> studies wanted (paper 004, section 2.1)."""
+"""Number of suggested labels -> number of studies (paper 004, section 2.1)."""
 
 SAMPLE, SET_ASIDE = "sample.parquet", "set_aside.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A study that could not be drawn because study `kept` of its patient was chosen at random before it."""
+    """A study that could not be drawn because study `kept` of the same patient came first in random order."""
 
     study_id: str
     patient_id: str
@@ -53,13 +54,13 @@ class Stratum:
 
     @property
     def room(self) -> int:
-        """How many may still be drawn."""
+        """The number of studies that may still be drawn."""
         return self.wanted + self.from_above - self.passed_down - self.drawn
 
 
 @dataclass(frozen=True, slots=True)
 class SampleDrawn:
-    """What :func:`draw_sample` gives; `labels` has of every label how many studies were candidates, drawn and short.
+    """The result of :func:`draw_sample`; `labels` counts the candidate, drawn and missing studies of every label.
 
     ``n_suggestions == n_quarantined + n_outside_strata + len(set_aside) + n_candidates``.
     """
@@ -83,20 +84,20 @@ def sample(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Draw the studies that readers will see from ``suggestions.parquet``; see :func:`draw_sample`.
+    """Draw the studies for the readers from ``suggestions.parquet``; see :func:`draw_sample`.
 
     Returns
     -------
     StepRecord
         Its counts: `suggestions`, `quarantined`, `outside_strata`, `set_aside`, `candidates`, `sampled`, `short` (in
-        all), `strata` and `labels` with the counts of each, and `patients`: how many of the suggestions there are.
+        all), `strata` and `labels` with the counts of each, and `patients`, the number of patients with suggestions.
 
     Raises
     ------
     ValueError
-        If an argument breaks its rule or a study is suggested for twice.
+        If an argument breaks its rule or a study has two suggestions.
     CurationError
-        If extract is not done, or sample was done otherwise.
+        If extract is not done, or sample was done with other settings.
     """
     _check(strata, min_per_label)
 
@@ -129,41 +130,42 @@ def draw_sample(
     min_per_label: int = 1,
     fill: bool = False,
 ) -> SampleDrawn:
-    """Draw studies; the same ones whatever the order of `suggestions`.
+    """Draw studies; the order of `suggestions` does not change the result.
 
     1. All suggestions, sorted by study id, are put into one random order; every "first" below is in this order.
-       Quarantined ones and those whose number of labels is not a stratum with a size above 0 leave.
-    2. Of each patient the first study is kept, so that each of them has the same chance; the others are set aside.
-    3. Labels, from the one with the fewest candidates on (ties: as REVEAL_LABELS), are brought to `min_per_label`
-       studies each: as long as one is short, draw from the candidates that have it, and whose stratum has room, one
-       that has most of the labels that are short; the first of them if there are several.
-    4. Every stratum is filled up to its size with the first of its candidates that are left: a simple random sample.
-    5. With `fill`, what is short in a stratum is asked for in the next one down as well (before step 3, and from the
-       highest number of labels on), as often as it takes.
+       Quarantined ones and those whose number of labels is not a stratum with a size above 0 are removed.
+    2. The first study of each patient is kept, so that all of a patient's studies have the same chance; the others are
+       set aside.
+    3. Labels, starting with the one with the fewest candidates (ties: as REVEAL_LABELS), are brought to `min_per_label`
+       studies each. While a label is short, the study drawn is the candidate with this label, from a stratum that is
+       not full, that has the most labels that are short; with ties, the first.
+    4. Every stratum is filled up to its size with the first of its remaining candidates: a simple random sample.
+    5. With `fill`, the shortage of a stratum is added to the size of the next lower one (before step 3, starting with
+       the highest number of labels), repeatedly if necessary.
 
-    Steps 3 and 4 never take more from a stratum than its size. Step 3 looks ahead by one study only: where strata are
-    nearly as small as the number of labels it may leave a label short that another choice would have served.
+    Steps 3 and 4 never exceed the size of a stratum. Step 3 looks ahead by one study only: if strata are nearly as
+    small as the number of labels, a label may stay short although another choice would have filled it.
 
     Parameters
     ----------
-    suggestions : of each study one
-    strata : number of suggested labels -> studies wanted, at least one of them above 0
-    rng : every draw comes from it
-    min_per_label : every label is to be among the suggested ones of so many studies
-    fill : make up for the shortage of a stratum from the next one down, counted in `from_above` and `passed_down`
+    suggestions : one per study
+    strata : number of suggested labels -> number of studies, at least one of them above 0
+    rng : source of every draw
+    min_per_label : minimum number of sampled studies with each label among the suggested ones
+    fill : make up for the shortage of a stratum from the next lower one, counted in `from_above` and `passed_down`
 
     Raises
     ------
     ValueError
-        If `strata` or `min_per_label` break their rules or a study is given twice.
+        If `strata` or `min_per_label` break their rules or a study occurs twice.
     """
     _check(strata, min_per_label)
-    given = sorted(suggestions, key=lambda one: one.study_id)
-    twice = sorted(study for study, n in Counter(one.study_id for one in given).items() if n > 1)
+    ordered = sorted(suggestions, key=lambda one: one.study_id)
+    twice = sorted(study for study, n in Counter(one.study_id for one in ordered).items() if n > 1)
     if twice:
         raise ValueError(f"suggestions.parquet: `study_id` must occur only once, got {twice[0]!r} more than once")
     wanted = {n: size for n, size in strata.items() if size > 0}
-    shuffled = [given[i] for i in rng.permutation(len(given))]
+    shuffled = [ordered[i] for i in rng.permutation(len(ordered))]
     ok = [one for one in shuffled if one.status == "ok"]
     eligible = [one for one in ok if len(one.labels) in wanted]
     candidates, set_aside = _one_per_patient(eligible)
@@ -185,8 +187,8 @@ def draw_sample(
         set_aside=tuple(sorted(set_aside, key=lambda one: one.study_id)),
         strata=counts,
         labels=_label_counts(candidates, chosen, min_per_label),
-        n_suggestions=len(given),
-        n_quarantined=len(given) - len(ok),
+        n_suggestions=len(ordered),
+        n_quarantined=len(ordered) - len(ok),
         n_outside_strata=len(ok) - len(eligible),
         n_candidates=len(candidates),
     )
@@ -199,13 +201,13 @@ def _check(strata: Mapping[int, int], min_per_label: int) -> None:
         if not 0 <= n <= len(REVEAL_LABELS):
             raise ArgumentError("strata", f"must be of 0 to {len(REVEAL_LABELS)} labels", n)
         if size < 0:
-            raise ArgumentError("strata", "must be of sizes of at least 0", f"{size} for {n} labels")
+            raise ArgumentError("strata", "must have sizes of at least 0", f"{size} for {n} labels")
     if min_per_label < 0:
         raise ArgumentError("min_per_label", "must be at least 0", min_per_label)
 
 
 def _one_per_patient(studies: Sequence[Suggestion]) -> tuple[list[Suggestion], list[SetAside]]:
-    """The first study of each patient, and the others."""
+    """Return the first study of each patient, and the others."""
     kept: dict[str, Suggestion] = {}
     others = []
     for one in studies:
@@ -216,7 +218,7 @@ def _one_per_patient(studies: Sequence[Suggestion]) -> tuple[list[Suggestion], l
 
 
 def _pass_down(strata: Mapping[int, Stratum]) -> None:
-    """Ask for what a stratum is short of in the next one down; what the lowest is short of stays so."""
+    """Add the shortage of each stratum to the next lower one; the lowest one's shortage remains."""
     below = sorted(strata, reverse=True)
     for upper, lower in pairwise(below):
         missing = max(strata[upper].room - strata[upper].candidates, 0)
@@ -226,7 +228,7 @@ def _pass_down(strata: Mapping[int, Stratum]) -> None:
 def _represent(
     candidates: Sequence[Suggestion], strata: Mapping[int, Stratum], min_per_label: int
 ) -> dict[str, Suggestion]:
-    """Step 3: study id -> study drawn for its labels."""
+    """Do step 3: return study id -> study drawn for its labels."""
     drawn: dict[str, Suggestion] = {}
     frequency = label_counts(one.labels for one in candidates)
     short = dict.fromkeys(REVEAL_LABELS, min_per_label)
@@ -236,7 +238,7 @@ def _represent(
             left = [one for one in with_it if one.study_id not in drawn and strata[len(one.labels)].room > 0]
             if not left:
                 break
-            one = max(left, key=lambda one: sum(short[other] > 0 for other in one.labels))  # the first of equals
+            one = max(left, key=lambda one: sum(short[other] > 0 for other in one.labels))  # ties: the first
             drawn[one.study_id] = one
             strata[len(one.labels)].drawn += 1
             for other in one.labels:

@@ -1,15 +1,14 @@
-"""Choosing the studies of the benchmark: those that readers agreed on, the less common findings and the most first.
+"""Select the studies of the benchmark: those that readers agreed on, less common and most findings first.
 
 The rule (paper 004, section 2.3)
 ---------------------------------
-1. A study is eligible if exactly three readers voted (the agreement of a published study is of three), at least
+1. A study is eligible if exactly three readers voted (the agreement of a published study is among three), at least
    `at_least` of them agreed to all suggested labels, and its readers' majority has at least one label.
-2. Every eligible study with a less common label is taken. If these are more than the target, as many as the target are
-   drawn of them at random, each with the same chance.
-3. The others follow by their number of labels, the most first, until the target is met; those with the same number come
-   in random order.
+2. Every eligible study with a less common label is selected. If they exceed the target, a random subset of that size is
+   selected, with equal chances.
+3. The others follow by their number of labels, largest first, until the target is met; ties are in random order.
 
-The order of chance is one permutation of the eligible studies, sorted by id, from the folder's seed. A target that
+The random order is one permutation of the eligible studies, sorted by id, from the folder's seed. A target that
 cannot be met is not an error: the shortage is counted.
 """
 
@@ -39,7 +38,7 @@ N_READERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was selected, in the order of the rule, and the counts that say how."""
+    """The selected studies, in the order of the rule, and the counts behind them."""
 
     selected: list[Selected]
     counts: dict[str, Any]
@@ -54,14 +53,14 @@ def select(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Choose the studies of the benchmark, see the module; writes ``selection.parquet``.
+    """Select the studies of the benchmark, see the module; writes ``selection.parquet``.
 
     Parameters
     ----------
-    target : number of studies wanted, at least 1
+    target : number of studies to select, at least 1
     less_common : labels whose studies come first
-    at_least : how many of three readers must have agreed to all, 1 to 3
-    redo : do it again though it was done with other inputs or settings
+    at_least : minimum number of the three readers who agreed to all, 1 to 3
+    redo : repeat the step even if it was done with other inputs or settings
     progress : called once, at the end
 
     Raises
@@ -93,14 +92,14 @@ def choose(
     less_common: Sequence[str] = LESS_COMMON,
     at_least: int = 2,
 ) -> Choice:
-    """:func:`select` of rows in any order.
+    """Do :func:`select` for rows in any order.
 
     Returns
     -------
     Choice, whose counts are: ``studies``; of these ``not_three_votes``, ``too_few_agree_all``, ``without_labels`` and
-    ``eligible``; of these ``less_common``, taken but for ``less_common_left_out``, and ``most_findings``; ``selected``
-    by ``n_labels`` and by ``n_agree_all``; ``shortage``; ``cut_off``, the number of labels of the last one taken by it,
-    and ``cut_off_left_out``, how many studies with that number were left out by chance
+    ``eligible``; of these ``less_common``, selected except for ``less_common_left_out``, and ``most_findings``;
+    ``selected`` by ``n_labels`` and by ``n_agree_all``; ``shortage``; ``cut_off``, the smallest number of labels
+    selected for it, and ``cut_off_left_out``, the number of studies with that many labels that chance left out
     """
     first = _checked(target, less_common, at_least)
     counts: dict[str, Any] = {"studies": len(rows), "not_three_votes": 0, "too_few_agree_all": 0, "without_labels": 0}
@@ -117,7 +116,7 @@ def choose(
     shuffled = [eligible[i] for i in rng.permutation(len(eligible))]
     rare = [(row, labels) for row, labels in shuffled if set(labels) & set(first)]
     others = [(row, labels) for row, labels in shuffled if not set(labels) & set(first)]
-    rest = sorted(others, key=lambda one: len(one[1]), reverse=True)  # the most labels first, equals as shuffled
+    rest = sorted(others, key=lambda one: len(one[1]), reverse=True)  # the most labels first, ties as shuffled
     n_more = max(target - len(rare), 0)
     taken = [_selected(*one, "less_common") for one in rare[:target]]
     taken += [_selected(*one, "most_findings") for one in rest[:n_more]]
@@ -142,11 +141,11 @@ def _selected(row: Consensus, labels: Labels, reason: str) -> Selected:
 
 
 def _checked(target: int, less_common: Sequence[str], at_least: int) -> Labels:
-    """`less_common` in its order, if all arguments keep their rules."""
+    """Check the arguments; return `less_common` in the order of labels."""
     if target < 1:
         raise ArgumentError("target", "must be at least 1", target)
     if not 1 <= at_least <= N_READERS:
-        raise ArgumentError("at_least", f"must lie in [1, {N_READERS}]", at_least)
+        raise ArgumentError("at_least", f"must be in [1, {N_READERS}]", at_least)
     if isinstance(less_common, str):
         raise ArgumentError("less_common", "must be a list of labels", repr(less_common))
     try:

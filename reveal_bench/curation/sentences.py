@@ -1,28 +1,29 @@
-"""A report in prose -> its sentences about the film, in a form that patterns can match, and what is denied in them.
+"""Sentences of a prose report about the image, in a form that patterns can match, and the findings denied in them.
 
 Sections and sentences
 ----------------------
 Findings, impression and the like are read; indication, history, comparison, technique and recommendation are not. A
-report without headings is read as a whole. Where no section is called findings, a paragraph after the first one below
-another heading is read, too: many reports tell the findings there without a heading.
+report without headings is read as a whole. If no section is called findings, a paragraph after the first one below
+another heading is read as well, because many reports put the findings there without a heading.
 
-Normalised text is in lower case and American spelling; words, numbers and ``, : ? >`` stand apart by one space; a
-hyphen is a space; a bracket, slash or dash is a comma. CM is cardiomegaly where it cannot be centimetres: not in a text
-all in capitals, after a number, or before a word like "above".
+Normalised text is in lower case and American spelling; words, numbers and ``, : ? >`` are separated by one space; a
+hyphen is a space; a bracket, slash or dash is a comma. CM means cardiomegaly where it cannot mean centimetres: not in a
+text all in capitals, after a number, or before a word like "above".
 
-What is denied
---------------
-Negation, resolution, what is only asked for, and history deny a finding of a normalised sentence. A trigger before a
-finding denies what follows it, one after a finding what precedes it, within a clause; triggers that only ask ("rule
-out") or tell of the past reach to the next comma or "with". A clause ends at words such as "but", and where a new
-statement begins after a comma, "and" or "with": at a word of its own verb, or, after a denial, at one such as "small"
-or "stable" ("no pneumothorax, small effusion", though not in "no large effusion, new consolidation or edema").
+Denials
+-------
+Negation, resolution, mere questions and history deny a finding of a normalised sentence. A trigger before a finding
+denies what follows it, one after a finding what precedes it, within a clause; triggers that only ask ("rule out") or
+refer to the past reach to the next comma or "with". A clause ends at words such as "but", and where a new statement
+begins after a comma, "and" or "with": at a word with its own verb, or, after a denial, at one such as "small" or
+"stable" ("no pneumothorax, small effusion", but not in "no large effusion, new consolidation or edema").
 
-What is not denied counts as there. So the policy on hedges is: "may represent", "possible", "probable", "suspicious
-for" and "versus" count; "cannot be excluded", "rule out", "questionable", "borderline", a question mark and history do
+Findings that are not denied count as present. Thus the policy on hedges is: "may represent", "possible", "probable",
+"suspicious for" and "versus" count; "cannot be excluded", "rule out", "questionable", "borderline", a question mark and
+history do not.
 not.
 
-The idea of triggers, pseudo-triggers and scopes is that of NegEx (Chapman et al. 2001); rules and words are our own.
+Triggers, pseudo-triggers and scopes follow NegEx (Chapman et al. 2001); rules and words are our own.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from textwrap import wrap
 from typing import Literal
 
 MOST_CHARACTERS = 600
-"""Of a sentence."""
+"""Maximum length of a sentence."""
 
-TOLD = (
+DESCRIPTIVE = (
     "findings?",
     "impressions?",
     "conclusions?",
@@ -69,11 +70,11 @@ OTHER = (
     "date",
 )
 _HEAD = re.compile(
-    rf"(?<![^\W_])({'|'.join((*TOLD, *OTHER))})(?![^\W_])"
+    rf"(?<![^\W_])({'|'.join((*DESCRIPTIVE, *OTHER))})(?![^\W_])"
     r"(?:[ \t*]{0,9}(?P<mark>:)[ \t*]{0,9}|[ \t*]{0,9}(?P<end>\n|\Z))?",
     re.IGNORECASE,
 )
-_TOLD = re.compile("|".join(TOLD), re.IGNORECASE)
+_DESCRIPTIVE = re.compile("|".join(DESCRIPTIVE), re.IGNORECASE)
 _LEADING = re.compile(r"[\s*#]{0,20}\Z")
 
 _SPELLINGS = (
@@ -109,12 +110,12 @@ _BREAK = re.compile(r"(?<=[.!;])\s+|(?<=\w\?)\s+")
 _BULLET = re.compile(r"\s{0,20}(?:[-*•]|\(?\d{1,2}[.)])\s+")
 
 
-def told_sections(report: str) -> str:
-    r"""The parts of a report that tell what the film shows; "" if there are none.
+def descriptive_sections(report: str) -> str:
+    r"""Return the parts of a report that describe the image; "" if there are none.
 
     Examples
     --------
-    >>> told_sections("INDICATION: Pneumonia? FINDINGS: Clear lungs. IMPRESSION: Normal.")
+    >>> descriptive_sections("INDICATION: Pneumonia? FINDINGS: Clear lungs. IMPRESSION: Normal.")
     'Clear lungs.\n\nNormal.'
     """
     text = "\n".join(line.strip() for line in report.splitlines())
@@ -124,7 +125,7 @@ def told_sections(report: str) -> str:
     for number, head in enumerate(heads):
         end = heads[number + 1].start() if number + 1 < len(heads) else len(text)
         body = text[head.end() : end].strip()
-        if _TOLD.fullmatch(head[1]):
+        if _DESCRIPTIVE.fullmatch(head[1]):
             parts.append(body)
         elif not has_findings:
             parts += re.split(r"\n\n+", body)[1:]
@@ -138,13 +139,15 @@ def _is_head(match: re.Match[str], text: str) -> bool:
     is_first = _LEADING.match(line_start) is not None
     if match["mark"]:
         return is_first or match[1].isupper() or before.rstrip().endswith((".", ";", "!", "?"))
-    return is_first and (match["end"] is not None or (match[1].isupper() and _TOLD.fullmatch(match[1]) is not None))
+    return is_first and (
+        match["end"] is not None or (match[1].isupper() and _DESCRIPTIVE.fullmatch(match[1]) is not None)
+    )
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences and list entries, normalised; a line that was only wrapped goes on in the next one.
+    """Return sentences and list entries, normalised; a wrapped line continues in the next one.
 
-    What has more than :data:`MOST_CHARACTERS` is not a sentence and is cut at a blank, so that nothing takes long.
+    Texts of more than :data:`MOST_CHARACTERS` are not sentences and are cut at a blank, which bounds the time.
     """
     entries: list[list[str]] = []
     if any(map(str.islower, text)):
@@ -156,10 +159,10 @@ def sentences(text: str) -> list[str]:
             entries[-1].append(entry)
         else:
             entries.append([entry])
-    found = (normalised(part) for entry in entries for part in _BREAK.split(" ".join(entry)))
+    pieces = (normalised(part) for entry in entries for part in _BREAK.split(" ".join(entry)))
     return [
         piece
-        for one in found
+        for one in pieces
         if one
         for piece in ([one] if len(one) <= MOST_CHARACTERS else wrap(one, MOST_CHARACTERS))
     ]
@@ -174,7 +177,7 @@ def _spelled_out(cm: re.Match[str]) -> str:
 
 
 def normalised(sentence: str) -> str:
-    """Text as patterns see it.
+    """Return text in the form that patterns match.
 
     Examples
     --------
@@ -197,13 +200,13 @@ KINDS: dict[str, Denial] = {
     "absent_before": "absent",
     "gone_after": "absent",
 }
-"""Kind of trigger -> what it says; pseudo-triggers say nothing."""
+"""Kind of trigger -> its meaning; pseudo-triggers mean nothing."""
 
 POLICY = {
     "counts": ["may represent", "possible", "probable", "suspicious for", "versus", "improving", "partly resolved"],
     "does not count": ["cannot be excluded", "rule out", "questionable", "borderline", "?", "unlikely", "history of"],
 }
-"""How hedges are read; recorded with the settings of a curation."""
+"""The policy on hedges, recorded with the settings of a curation."""
 
 _SEEN = (
     "(?:seen|identified|visuali[sz]ed|evident|present|appreciated|demonstrated|detected|visible|apparent|noted|observed"
@@ -234,7 +237,7 @@ PSEUDO = (
     "(?:prior|previous) (?:chest )?(?:film|films|exam|exams|examination|examinations|radiographs?|study|studies|ct"
     "|x ray|x rays|imaging|image|images|one)",
 )
-"""What looks like a trigger and is not one."""
+"""Wording that looks like a trigger but is not."""
 
 ASKED_AFTER = (
     "(?:can|could|may|might) not (?:be )?(?:\\w+ly )?(?:be )?(?:excluded|ruled out)",
@@ -242,7 +245,7 @@ ASKED_AFTER = (
     "(?:should|must|to) be (?:excluded|ruled out)",
     "\\?$",
 )
-"""After a finding: it is not known whether it is there."""
+"""After a finding: its presence is unknown."""
 
 GONE_AFTER = (
     f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative(?! for\\b))",
@@ -252,7 +255,7 @@ GONE_AFTER = (
     "(?:resolved|cleared|absent|none|nil|unlikely|negative)$",
     ":(?= (?:there (?:is|are) )?(?:no|none|nil|not|absent|negative|without|normal|clear|resolved)\\b)",
 )
-"""After a finding: it is not there, or no longer."""
+"""After a finding: it is absent, or gone."""
 
 ASKED_BEFORE = (
     "(?:to |must |please )?(?:rule out|exclude)",
@@ -273,7 +276,7 @@ ASKED_BEFORE = (
     "status post",
     "prior",
 )
-"""Before a finding: it is asked for, or was there once."""
+"""Before a finding: it is only asked about, or was present in the past."""
 
 ABSENT_BEFORE = (
     "no",
@@ -300,7 +303,7 @@ ABSENT_BEFORE = (
     "fail(?:s|ed) to (?:show|demonstrate|reveal)",
     "excludes?",
 )
-"""Before a finding: it is not there."""
+"""Before a finding: it is absent."""
 
 _ENDINGS = (
     "but|however|although|though|whereas|while|yet|except(?: for)?|apart from|aside from|other than"
@@ -338,7 +341,7 @@ _NARROW_END, _AND_END = re.compile(" , | with "), re.compile(" , | with | and ")
 
 
 def denials(sentence: str, spans: Sequence[Span]) -> list[Denial | None]:
-    """Of each span of a normalised sentence, how it is denied; None if it is not.
+    """Return how each span of a normalised sentence is denied; None if it is not.
 
     Parameters
     ----------
@@ -349,16 +352,16 @@ def denials(sentence: str, spans: Sequence[Span]) -> list[Denial | None]:
     >>> denials("no effusion but small pneumothorax , nodule ?", [(3, 11), (22, 34), (37, 43)])
     ['absent', None, 'doubtful']
     """
-    found: list[Denial | None] = [None] * len(spans)
+    results: list[Denial | None] = [None] * len(spans)
     for clause in clauses(sentence):
         inside = [number for number, span in enumerate(spans) if clause[0] <= span[0] < clause[1]]
         if not inside:
             continue
         for trigger in _TRIGGER.finditer(sentence, *clause):
             for number in inside:
-                if found[number] != "absent":
-                    found[number] = _denial(trigger, sentence, spans[number]) or found[number]
-    return found
+                if results[number] != "absent":
+                    results[number] = _denial(trigger, sentence, spans[number]) or results[number]
+    return results
 
 
 def _denial(trigger: re.Match[str], sentence: str, span: Span) -> Denial | None:
@@ -376,12 +379,12 @@ def _denial(trigger: re.Match[str], sentence: str, span: Span) -> Denial | None:
 
 def clauses(sentence: str) -> list[Span]:
     """(start, end) of the clauses of a normalised sentence, see the module's conventions."""
-    found: list[Span] = []
+    spans: list[Span] = []
     start = 0
     for ending in _ENDING.finditer(sentence):
-        found += _statements(sentence, start, ending.start())
+        spans += _statements(sentence, start, ending.start())
         start = ending.end()
-    return [*found, *_statements(sentence, start, len(sentence))]
+    return [*spans, *_statements(sentence, start, len(sentence))]
 
 
 def _statements(sentence: str, start: int, end: int) -> Iterator[Span]:

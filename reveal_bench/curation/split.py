@@ -1,25 +1,25 @@
-"""Dividing the benchmark into its released and its holdout half, by a rule that is fixed before anybody looks.
+"""Split the benchmark into a released and a holdout half, by a rule fixed before any result is seen.
 
 The rule
 --------
-The unit is the patient. First come the patients of studies that were selected for a less common finding, then the
-others, each group in random order, those with more studies first: a patient goes to the half with fewer studies, by a
-coin if both have as many. So each group is halved, and both halves have as many studies, but for the odd one (paper
+The unit is the patient. First come the patients of studies selected for a less common finding, then the others, each
+group in random order, patients with more studies first: a patient goes to the half with fewer studies, at random if
+both have the same number. Thus each group is halved, and both halves have equally many studies, give or take one (paper
 004, section 2.3: 123 and 77 studies became 100 and 100).
 
-Of several draws the one is taken whose largest absolute standardized difference is smallest, over all columns of facts
-and labels (:mod:`reveal_bench.dataset.balance`), the first of equals. The number of draws is said before
-anybody looks; a difference that is undefined does not count, an infinite one does. ``balance.json`` records the rule,
-how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder, how
-many were looked at: whoever tries many splits to choose one leaves a record of it. Tests are reported and decide
+Of several draws, the one with the smallest largest absolute standardized difference over all columns of facts and
+labels (:mod:`reveal_bench.dataset.balance`) is used, with ties the first. The number of draws is fixed beforehand;
+undefined differences do not count, infinite ones do. ``balance.json`` records the rule, the number of draws, the value
+of each draw and, over everything ever requested in this folder, the number of draws made: trying many splits to choose
+one leaves a record. Tests are reported and decide nothing (section 3).
 nothing (section 3).
 
-What ``reveal-bench build`` reads
+Input of ``reveal-bench build``
 ---------------------------------
-``labels.csv`` has a row per study with its labels, how many of three readers agreed to all of them, its half, and its
-demographics; ``mapping.yaml`` says what the columns mean (:mod:`reveal_bench.sources.mapping`), and that studies
-without a row are left out: the images may be those of the whole pool. The table holds the labels of the holdout: it
-belongs where only the maintainer reads, and so it is made readable for its owner alone.
+``labels.csv`` has a row per study with its labels, the number of the three readers who agreed to all of them, its half,
+and its demographics; ``mapping.yaml`` declares what the columns mean (:mod:`reveal_bench.sources.mapping`), and that
+studies without a row are left out, since the images may be those of the whole pool. The table contains the labels of
+the holdout, so only the maintainer may have access, and only its owner can read the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray
-from reveal_bench.curation.balance import ColumnBalance, Facts, compare_halves, read_facts
+from reveal_bench.curation.balance import ColumnBalance, StudyFacts, compare_halves, read_facts
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
 from reveal_bench.dataset.balance import CRITERION, Column, Draws, best_draw
@@ -47,7 +47,7 @@ from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 LEVEL = 0.05
-"""P values below it are counted; the paper found none."""
+"""P values below it are counted; the paper had none."""
 
 
 def split(
@@ -62,27 +62,27 @@ def split(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Divide the selected studies, see the module.
+    """Split the selected studies, see the module.
 
     Writes ``split.parquet``, ``balance.json`` and ``benchmark/``.
 
     Parameters
     ----------
-    facts : table of acquisition and demographics, one row per study; None compares labels alone
-    columns : those of `facts` to compare, all by default; age_band, sex, race and patient_class are published, too
+    facts : table of acquisition and demographics, one row per study; None compares labels only
+    columns : columns of `facts` to compare, all by default; age_band, sex, race and patient_class are also published
     best_of : number of draws, at least 1
     version : of the benchmark, such as 1.0.0
-    key : the column of `facts` with the ids of studies
-    study_key : what the ids of studies are, of `reveal_bench.sources.mapping.KEY_FACTS`
-    redo : do it again though it was done with other inputs or settings; the draws of both are counted
-    progress : called with (draws done, draws in all)
+    key : the column of `facts` with the study ids
+    study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
+    redo : repeat the step even if it was done with other inputs or settings; the draws of both are counted
+    progress : called with (draws done, all draws)
 
     Raises
     ------
     CurationError
-        If the selection is not done, or is of fewer than two patients.
+        If the selection is not done, or has fewer than two patients.
     BuildError
-        With everything that is wrong with `facts`.
+        With every problem of `facts`.
     ValueError
         If an argument breaks its rule.
     """
@@ -104,18 +104,18 @@ def split(
         rngs = [folder.rng(f"split draw {i}") for i in range(1, best_of + 1)]
         draws = draw_best(selected, judged, rngs, progress=progress)
         history = _history(folder, facts, settings)
-        found = [compare_halves(one, draws.is_holdout, folder.rng(f"split balance {one.name}")) for one in judged]
+        comparisons = [compare_halves(one, draws.is_holdout, folder.rng(f"split balance {one.name}")) for one in judged]
         halves = [HALVES[int(is_holdout)] for is_holdout in draws.is_holdout]
         placed = [
             Placed(one.study_id, one.patient_id, one.labels, one.n_agree_all, half, version)
             for one, half in zip(selected, halves, strict=True)
         ]
-        counts = {**_counts(selected, halves), **_tested(found)}
+        counts = {**_counts(selected, halves), **_tested(comparisons)}
         counts |= {"studies_without_facts": known.n_studies_without_row}
         counts |= {"facts_of_other_studies": known.n_rows_of_others}
         counts |= {"history": history, "draws_looked_at": sum(entry["best_of"] for entry in history)}
         write_table(scratch / "split.parquet", placed, Placed)
-        text = json.dumps(json_ready(_document(draws, settings, counts, found, len(known.columns))), indent=1)
+        text = json.dumps(json_ready(_document(draws, settings, counts, comparisons, len(known.columns))), indent=1)
         (scratch / "balance.json").write_text(text + "\n", encoding="utf-8")
         write_benchmark(scratch / "benchmark", placed, study_key=study_key, demographics=_demographics(known, selected))
         return counts
@@ -124,12 +124,12 @@ def split(
     return folder.run("split", settings, work, reads=("selection.parquet",), files=files, writes=WRITES, redo=redo)
 
 
-def _facts(path: Path | None, studies: Sequence[str], key: str, columns: Sequence[str] | None) -> Facts:
-    return Facts((), 0, 0) if path is None else read_facts(Path(path), studies, key=key, columns=columns)
+def _facts(path: Path | None, studies: Sequence[str], key: str, columns: Sequence[str] | None) -> StudyFacts:
+    return StudyFacts((), 0, 0) if path is None else read_facts(Path(path), studies, key=key, columns=columns)
 
 
 def _history(folder: CurationFolder, facts: Path | None, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every split that was asked for, this one last; the same thing asked for twice in a row counts once."""
+    """Return every split requested so far, ending with this one; an immediate repetition counts once."""
     before = folder.record("split")
     history: list[dict[str, Any]] = [] if before is None else list(before.counts["history"])
     entry = {
@@ -142,7 +142,11 @@ def _history(folder: CurationFolder, facts: Path | None, settings: Mapping[str, 
 
 
 def _document(
-    draws: Draws, settings: Mapping[str, Any], counts: Mapping[str, Any], found: Sequence[ColumnBalance], n_facts: int
+    draws: Draws,
+    settings: Mapping[str, Any],
+    counts: Mapping[str, Any],
+    comparisons: Sequence[ColumnBalance],
+    n_facts: int,
 ) -> dict[str, Any]:
     rule = {
         "best_of": settings["best_of"],
@@ -156,29 +160,29 @@ def _document(
         "version": settings["version"],
         "rule": rule,
         "counts": {name: value for name, value in counts.items() if name not in ("history", "draws_looked_at")},
-        "facts": found[:n_facts],
-        "labels": found[n_facts:],
+        "facts": comparisons[:n_facts],
+        "labels": comparisons[n_facts:],
     }
 
 
 def _counts(selected: Sequence[Selected], halves: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"studies": len(selected)}
+    counts: dict[str, Any] = {"studies": len(selected)}
     for half in HALVES:
         own = [study for study, where in zip(selected, halves, strict=True) if where == half]
-        found[half] = {
+        counts[half] = {
             "studies": len(own),
             "patients": len({study.patient_id for study in own}),
             "less_common": sum(study.reason == "less_common" for study in own),
         }
-    return found
+    return counts
 
 
-def _tested(found: Sequence[ColumnBalance]) -> dict[str, int]:
-    p_values = [one.test.p_value for one in found if not math.isnan(one.test.p_value)]
+def _tested(comparisons: Sequence[ColumnBalance]) -> dict[str, int]:
+    p_values = [one.test.p_value for one in comparisons if not math.isnan(one.test.p_value)]
     return {"columns_tested": len(p_values), "columns_below_0.05": sum(p < LEVEL for p in p_values)}
 
 
-def _demographics(known: Facts, selected: Sequence[Selected]) -> dict[str, dict[str, str]]:
+def _demographics(known: StudyFacts, selected: Sequence[Selected]) -> dict[str, dict[str, str]]:
     studies = [study.study_id for study in selected]
     return {
         column.name: dict(zip(studies, column.texts, strict=True))
@@ -199,7 +203,7 @@ def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, vers
 
 
 def draw_halves(selected: Sequence[Selected], rng: np.random.Generator) -> BoolArray:
-    """One draw: whether each study is in the holdout, bool array (n_studies,); see the module.
+    """Draw once: return whether each study is in the holdout, bool array (n_studies,); see the module.
 
     Raises
     ------
@@ -229,14 +233,14 @@ def draw_best(
     *,
     progress: Progress | None = None,
 ) -> Draws:
-    """The best of one draw per element of `rngs`, by :data:`CRITERION`.
+    """Return the best of one draw per element of `rngs`, by :data:`CRITERION`.
 
     Parameters
     ----------
     selected : studies in any order
-    columns : what is compared, in the order of `selected`
+    columns : the columns to compare, in the order of `selected`
     rngs : at least one
-    progress : called with (draws done, draws in all)
+    progress : called with (draws done, all draws)
     """
 
     def draws() -> Iterator[BoolArray]:
@@ -249,14 +253,14 @@ def draw_best(
 
 
 def label_columns(selected: Sequence[Selected]) -> list[Column]:
-    """Each label present or absent, the number of labels, and how many of three readers agreed to all."""
-    found = [
+    """Return each label as present or absent, the number of labels, and the number of readers who agreed to all."""
+    columns = [
         Column(label, tuple("present" if label in study.labels else "absent" for study in selected))
         for label in REVEAL_LABELS
     ]
-    found.append(Column("n_labels", tuple(str(len(study.labels)) for study in selected)))
-    found.append(Column("n_agree_all", tuple(str(study.n_agree_all) for study in selected)))
-    return found
+    columns.append(Column("n_labels", tuple(str(len(study.labels)) for study in selected)))
+    columns.append(Column("n_agree_all", tuple(str(study.n_agree_all) for study in selected)))
+    return columns
 
 
 LABELS_NAME, MAPPING_NAME = "labels.csv", "mapping.yaml"
@@ -280,13 +284,13 @@ def write_benchmark(
     study_key: str = KEY_FACTS[0],
     demographics: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write both files into the folder `out`, which is made if it is missing.
+    """Write both files into the folder `out`, which is created if missing.
 
     Parameters
     ----------
-    placed : the studies; their rows are sorted by id, an order that tells nothing of the labels
-    study_key : what the ids of studies are, of `reveal_bench.sources.mapping.KEY_FACTS`
-    demographics : of age_band, sex, race and patient_class those that are known -> study id -> word or ""
+    placed : the studies; their rows are sorted by id, an order that reveals nothing about the labels
+    study_key : meaning of the study ids, from `reveal_bench.sources.mapping.KEY_FACTS`
+    demographics : known ones among age_band, sex, race and patient_class -> study id -> word or ""
 
     Raises
     ------

@@ -2,10 +2,9 @@
 
 Conventions
 -----------
-Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; no label is the empty tuple,
-and None means that it is not known. Ids are those of the maintainer's own input and stay in the curation folder:
-pseudonyms of a published set are made later, by ``reveal-bench build``. Source: paper 004 (REVEAL-CXR), sections 2.1 to
-2.3.
+Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; the empty tuple means no label,
+and None means unknown. Ids are those of the maintainer's own input and stay in the curation folder: ``reveal-bench
+build`` makes the pseudonyms of a published dataset later. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 
 ANSWERS = ("agree_all", "agree_mostly", "disagree")
-"""What a reader says of the suggested labels (paper 004, section 2.2)."""
+"""A reader's answers on the suggested labels (paper 004, section 2.2)."""
 
 HALVES = ("released", "holdout")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One abnormal finding of a report; `side` is left, right, bilateral or midline; `label` the one it belongs to."""
+    """One abnormal finding of a report; `side` is left, right, bilateral or midline; `label` is its label, if any."""
 
     finding: str
     side: str | None = None
@@ -43,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What was read out of one report; `status` is "ok" or "quarantined" (then without findings and labels)."""
+    """Labels extracted from one report; `status` is "ok" or "quarantined" (then without findings and labels)."""
 
     study_id: str
     patient_id: str
@@ -55,7 +54,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A study that readers will see; `stratum` is its number of suggested labels."""
+    """A study for the readers; `stratum` is its number of suggested labels."""
 
     study_id: str
     patient_id: str
@@ -74,7 +73,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One reader's answer; `labels` are those the reader wrote down by hand, None if there are none."""
+    """One reader's answer; `labels` are those that the reader wrote down, None if there are none."""
 
     study_id: str
     reader: str
@@ -85,10 +84,10 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The labels that a vote amounts to; None where nothing tells. `source` says how they are known.
+    """The labels of a vote; None if they are unknown. `source` says where they come from.
 
-    "agreed" (all suggested ones), "reader" (written down by hand), "rules" or "model" (read from the comment), or
-    "nothing" (no comment, or one that says nothing of labels).
+    "agreed" (all suggested ones), "reader" (written down by the reader), "rules" or "model" (derived from the comment),
+    or "nothing" (no comment, or one that does not mention labels).
     """
 
     study_id: str
@@ -99,10 +98,10 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """What the readers of a study say together.
+    """The consensus of a study's readers.
 
     `n_agree_all` of `n_votes` readers agreed to all `suggested` labels; `labels` are those in more than half of the
-    `n_lists` lists that are known, None with fewer than two lists.
+    `n_lists` known lists, None with fewer than two lists.
     """
 
     study_id: str
@@ -127,9 +126,9 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version it entered with.
+    """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version in which it was added.
 
-    `n_agree_all` is None once the labels were corrected: the readers agreed to others.
+    `n_agree_all` is None once the labels were corrected, because the readers agreed to others.
     """
 
     study_id: str
@@ -142,7 +141,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A study in the released half of some version, and its patient; `version` is the first it was released in."""
+    """A study in the released half of some version, and its patient; `version` is the first such version."""
 
     study_id: str
     patient_id: str
@@ -153,31 +152,31 @@ Row = TypeVar("Row")
 
 
 def in_order(labels: Iterable[str]) -> Labels:
-    """`labels` once each, in the order of REVEAL_LABELS.
+    """Return `labels` once each, in the order of REVEAL_LABELS.
 
     Raises
     ------
     ValueError
-        If one is not one of the twelve.
+        If a label is not one of the twelve.
 
     Examples
     --------
     >>> in_order(["COPD", "Aneurysm", "COPD"])
     ('Aneurysm', 'COPD')
     """
-    given = set(labels)
-    if not given <= set(REVEAL_LABELS):
-        raise ValueError(f"labels must be among the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
-    return tuple(label for label in REVEAL_LABELS if label in given)
+    names = set(labels)
+    if not names <= set(REVEAL_LABELS):
+        raise ValueError(f"labels must be among the twelve, got {', '.join(sorted(names - set(REVEAL_LABELS)))}")
+    return tuple(label for label in REVEAL_LABELS if label in names)
 
 
 def labels_of(findings: Iterable[Finding]) -> Labels:
-    """The labels of findings, once each, in the order of REVEAL_LABELS."""
+    """Return the labels of findings, once each, in the order of REVEAL_LABELS."""
     return in_order(finding.label for finding in findings if finding.label is not None)
 
 
 def tally(numbers: Iterable[int]) -> dict[str, int]:
-    """How often each number is there, as the counts of a step have it: by the number as text, in its order.
+    """Count each number, for the counts of a step: by the number as text, in ascending order.
 
     Examples
     --------
@@ -188,13 +187,13 @@ def tally(numbers: Iterable[int]) -> dict[str, int]:
 
 
 def label_counts(lists: Iterable[Labels]) -> dict[str, int]:
-    """How many of the lists have each label, in the order of REVEAL_LABELS."""
-    found = Counter(label for one in lists for label in one)
-    return {label: found[label] for label in REVEAL_LABELS}
+    """Count the lists with each label, in the order of REVEAL_LABELS."""
+    counts = Counter(label for one in lists for label in one)
+    return {label: counts[label] for label in REVEAL_LABELS}
 
 
 def json_ready(value: Any) -> Any:
-    """`value` for a JSON file: dataclasses are objects, undefined and infinite numbers null."""
+    """Return `value` for a JSON file: dataclasses become objects, undefined and infinite numbers null."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):
@@ -205,7 +204,7 @@ def json_ready(value: Any) -> Any:
 
 
 def write_table(path: Path, rows: Sequence[Any], row: type) -> None:
-    """Write rows as Parquet; the same rows give the same bytes."""
+    """Write rows as Parquet; equal rows give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -215,7 +214,7 @@ def write_table(path: Path, rows: Sequence[Any], row: type) -> None:
 
 
 def read_table(path: Path, row: type[Row]) -> list[Row]:
-    """Read rows that :func:`write_table` wrote.
+    """Read rows written by :func:`write_table`.
 
     Raises
     ------

@@ -1,13 +1,13 @@
-"""Votes that were cast elsewhere: a table of them -> ``votes.parquet``, with nothing lost and nothing guessed.
+"""Import a table of votes cast elsewhere into ``votes.parquet``, without losing or guessing anything.
 
-A row is one reader's answer to one study: `study`, `reader`, `answer` and, if there are such columns, `comment` and
-`labels` (those that the reader wrote down by hand). Answers are spelled as in paper 004 ("Agree All", "agree_mostly",
-"Disagree") or as there in Figure 2, where the first is "Agree"; case, spaces, hyphens and underscores do not matter.
-Labels stand in one cell, separated; "None" says that the reader saw none of the twelve, a blank that nothing is said.
+A row is one reader's answer to one study: `study`, `reader`, `answer` and, optionally, `comment` and `labels` (those
+that the reader wrote down). Answers are spelled as in paper 004 ("Agree All", "agree_mostly", "Disagree") or as in its
+Figure 2, where the first is "Agree"; case, spaces, hyphens and underscores do not matter. Labels are in one cell,
+separated; "None" means that the reader saw none of the twelve, a blank that the reader listed none.
 
-Every row is held against the assignments. What is wrong is raised together, with line, field, rule and value. Studies
-with fewer votes than they were to have are refused unless votes may be missing, and counted in any case. How many they
-were to have, the folder's own assignments say: readings that were given up since are missing, too.
+Every row is checked against the assignments. All problems are raised together, with line, field, rule and value.
+Studies with missing votes are refused unless votes may be missing, and are counted in any case. The folder's own
+assignments determine the number of votes per study: assignments given up since count as missing, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from reveal_bench.tables import InputTable, TableRow, missing_columns, scan_tabl
 from reveal_bench.words import count_text
 
 COLUMNS = {name: name for name in ("study", "reader", "answer", "comment", "labels")}
-"""Field -> column, unless told otherwise; the last two may be missing."""
+"""Field -> column by default; the last two may be missing."""
 NEEDED = ("study", "reader", "answer")
 
 VOTES, ASSIGNMENTS, SAMPLE = "votes.parquet", "assignments.parquet", "sample.parquet"
@@ -53,15 +53,15 @@ def import_votes(
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
-    """Take up a table of votes (csv, tsv, xlsx, json, jsonl).
+    """Import a table of votes (csv, tsv, xlsx, json, jsonl).
 
     Parameters
     ----------
-    columns : field of :data:`COLUMNS` -> name of its column in the table, where it is another
+    columns : field of :data:`COLUMNS` -> name of its column in the table, if different
     separator : between labels in one cell
-    allow_missing : go on though studies lack votes
-    reassigned : assignments as they were in the end, a Parquet file like ``assignments.parquet``, if readings changed
-        hands (:func:`~reveal_bench.curation.assign.reassign`)
+    allow_missing : continue although studies lack votes
+    reassigned : the final assignments, a Parquet file like ``assignments.parquet``, if studies were reassigned
+        (:func:`~reveal_bench.curation.assign.reassign`)
 
     Returns
     -------
@@ -71,10 +71,10 @@ def import_votes(
     Raises
     ------
     BuildError
-        With everything that is wrong with the table.
+        With every problem of the table.
     CurationError
-        If votes are missing and may not, `reassigned` is not of this assignment, assign is not done, or import-votes
-        was done otherwise.
+        If votes are missing and may not be, `reassigned` does not fit this assignment, assign is not done, or
+        import-votes was done with other inputs or settings.
     ValueError
         If `columns` has an unknown field.
     """
@@ -116,12 +116,12 @@ def check_votes(
     columns: Mapping[str, str] = COLUMNS,
     separator: str = ";",
 ) -> list[Vote]:
-    """The rows of a table as votes, by study and reader.
+    """Return the rows of a table as votes, by study and reader.
 
-    A row is wrong if a needed cell is blank; its study or reader is unknown, or the one was not assigned to the other;
-    the same reader answered the same study in an earlier row; the answer is unknown; a label is not one of the twelve,
-    or there twice, or stands beside "None"; or labels beside "agree all" are not those that were suggested. A comment
-    beside "agree all" is kept.
+    A row is wrong if a required cell is blank; its study or reader is unknown, or the study was not assigned to the
+    reader; the same reader answered the same study in an earlier row; the answer is unknown; a label is not one of the
+    twelve, or is repeated, or occurs with "None"; or labels with "agree all" are not the suggested ones. A comment with
+    "agree all" is kept.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def check_votes(
 
 
 def spelled_answer(text: str) -> str | None:
-    """One of ANSWERS, None if `text` spells none of them.
+    """Return one of ANSWERS; None if `text` spells none of them.
 
     Examples
     --------
@@ -149,20 +149,20 @@ def spelled_answer(text: str) -> str | None:
 def vote_counts(
     votes: Sequence[Vote], assignments: Sequence[Assignment], first: Sequence[Assignment] | None = None
 ) -> dict[str, Any]:
-    """What is there and what is not.
+    """Count votes that exist and votes that are missing.
 
     Parameters
     ----------
-    assignments : as they were in the end
-    first : as they were at first, if that is something else; they say how many votes a study was to have
+    assignments : the final ones
+    first : the original ones, if they differ; they determine the number of votes per study
 
     Returns
     -------
     dict
-        `studies`, `assigned` (readings at first), `given_up` (those that have no reader any more), `votes`, `missing`
-        (readings without a vote, those given up among them), `studies_by_votes` (number of votes -> studies), `answers`
-        (answer -> votes), `comments`, `comments_with_agree_all`, `with_labels`, and `by_reader`: reader -> {assigned
-        (in the end), votes}.
+        `studies`, `assigned` (original assignments), `given_up` (those without a reader now), `votes`, `missing`
+        (assignments without a vote, including those given up), `studies_by_votes` (number of votes -> studies),
+        `answers` (answer -> votes), `comments`, `comments_with_agree_all`, `with_labels`, and `by_reader`: reader ->
+        {assigned (finally), votes}.
     """
     first = assignments if first is None else first
     by_study = Counter(vote.study_id for vote in votes)
@@ -186,7 +186,7 @@ def vote_counts(
 
 
 def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) -> InputTable:
-    """The table, with the columns that must be there; one that was named must, too."""
+    """Read the table, with its required columns; columns named by the caller are required, too."""
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems)
     if table is not None:
@@ -197,7 +197,7 @@ def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) ->
 
 
 class _Checking:
-    """Rows -> votes; what is wrong goes to `problems`."""
+    """Converts rows to votes; problems go to `problems`."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class _Checking:
         self._first: dict[tuple[str, str], int] = {}
 
     def read(self, row: TableRow) -> Vote | None:
-        """The vote of a row, None if something is wrong with it."""
+        """Return the vote of a row; None if the row has a problem."""
         n_before = len(self.problems)
         study, reader, answer = (self._text(row, field) for field in NEEDED)
         self._place(row, study, reader)
@@ -242,7 +242,7 @@ class _Checking:
         return text
 
     def _place(self, row: TableRow, study: str, reader: str) -> None:
-        """Whether this reader was to answer this study, and had not."""
+        """Check that this reader was assigned this study, and has not answered it before."""
         is_study, is_reader = study in self.suggested, reader in self.readers
         if study and not is_study:
             self._fail(row, "study", "must be a study of the sample", repr(study[:128]))
@@ -264,26 +264,25 @@ class _Checking:
 
 
 def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
-    """Readings may change hands or be given up, but none comes in.
+    """Check that assignments changed readers or were given up, but none was added.
 
     Raises
     ------
     CurationError
-        If there is a study that was not assigned, or one with more readings than before or the same reader twice.
+        If a study was not assigned, or has more assignments than before or the same reader twice.
     """
     wanted = Counter(one.study_id for one in first)
-    found = Counter(one.study_id for one in assignments)
-    others = sorted(found.keys() - wanted.keys())
+    counts = Counter(one.study_id for one in assignments)
+    others = sorted(counts.keys() - wanted.keys())
     if others:
         raise CurationError(
-            f"`reassigned` must be of the studies that were assigned, got {len(others):,} others, the first of them"
-            f" {others[0]!r}"
+            f"`reassigned` must have only assigned studies, got {len(others):,} others, the first of them {others[0]!r}"
         )
-    more = sorted(study for study in found if found[study] > wanted[study])
+    more = sorted(study for study in counts if counts[study] > wanted[study])
     if more:
         raise CurationError(
-            f"`reassigned` must have no more readings of a study than were assigned, got {found[more[0]]} instead of"
-            f" {wanted[more[0]]} of {more[0]!r}; it is so with {len(more):,} studies"
+            f"`reassigned` must not have more assignments of a study than before, got {counts[more[0]]} instead of"
+            f" {wanted[more[0]]} of {more[0]!r}; {len(more):,} studies have more"
         )
     pairs = Counter((one.study_id, one.reader) for one in assignments)
     study, reader = max(pairs, key=lambda pair: pairs[pair], default=("", ""))
@@ -292,16 +291,16 @@ def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignm
 
 
 def _missing_text(votes: Sequence[Vote], first: Sequence[Assignment], n_given_up: int) -> str:
-    """How many studies lack how many votes, and the first of them."""
+    """Return a sentence on the studies that lack votes, naming the first of them."""
     there = Counter(vote.study_id for vote in votes)
     wanted = Counter(one.study_id for one in first)
     lacking = {study: n - there[study] for study, n in wanted.items() if n > there[study]}
     tally = Counter(there[study] for study in lacking)
     parts = ", ".join(f"{tally[n]:,} with {count_text(n, 'vote')}" for n in sorted(tally))
     named = ", ".join(sorted(lacking)[:3])
-    given_up = f"; {n_given_up:,} readings were given up" if n_given_up else ""
+    given_up = f"; {n_given_up:,} assignments were given up" if n_given_up else ""
     return (
         f"every study must have the votes of all its readers, got {len(lacking):,} without ({parts}), the first of them"
-        f" {named}{given_up}; `--allow-missing` (`allow_missing=True`) goes on without"
-        f" the {sum(lacking.values()):,} votes that are missing"
+        f" {named}{given_up}; `--allow-missing` (`allow_missing=True`) continues without"
+        f" the {sum(lacking.values()):,} missing votes"
     )

@@ -66,7 +66,7 @@ def test_feasible_cases_are_solved(name, seed):
     check(drawn(n, capacities, seed, per_study=per_study, most=most), n, capacities, per_study, most)
 
 
-def test_the_paper_s_readings_leave_no_slack():
+def test_the_assignments_of_the_paper_leave_no_slack():
     assert sum(TABLE_S4) == 3000
     assert loads(1000, readers(TABLE_S4), np.random.default_rng(0)) == readers(TABLE_S4)
 
@@ -77,7 +77,7 @@ def test_the_paper_s_readings_leave_no_slack():
     per_study=st.integers(1, 4),
     most=st.integers(1, 14),
 )
-def test_solved_exactly_when_the_readings_suffice(n, capacities, per_study, most):
+def test_solved_exactly_when_capacities_suffice(n, capacities, per_study, most):
     """A study needs different readers, so a reader counts at most once a study; that this suffices is McNaughton's
     rule of 1959 (or Gale and Ryser's theorem with equal rows)."""
     offered = sum(min(capacity, most, n) for capacity in capacities)
@@ -89,10 +89,14 @@ def test_solved_exactly_when_the_readings_suffice(n, capacities, per_study, most
 
 
 MISSING = {
-    "two readers": (10, [10, 10], "3 readers for each of 10 studies are 30 readings; the 2 readers can do 20.* 10 are"),
-    "one reading too few": (1000, [*TABLE_S4[:-1], 33], "can do 2,999, at most 300 each.*: 1 are missing"),
-    "capacity that is no use": (5, [1000, 5], "the 2 readers can do 10.*: 5 are missing"),
-    "nobody": (1, [0, 0], "the 0 readers can do 0.*: 3 are missing"),
+    "two readers": (
+        10,
+        [10, 10],
+        "3 readers for each of 10 studies are 30 assignments; the 2 readers can take 20.* 10 are",
+    ),
+    "one assignment too few": (1000, [*TABLE_S4[:-1], 33], "can take 2,999, at most 300 each.*: 1 are missing"),
+    "capacity that is no use": (5, [1000, 5], "the 2 readers can take 10.*: 5 are missing"),
+    "nobody": (1, [0, 0], "the 0 readers can take 0.*: 3 are missing"),
 }
 
 
@@ -104,7 +108,7 @@ def test_infeasible_says_what_is_missing(name):
 
 
 def test_slack_is_shared_evenly():
-    """Water level: 3 x 10 readings over capacities 2, 4, 30, 30, 30 are 2 + 4 + 8 + 8 + 8."""
+    """Water level: 3 x 10 assignments over capacities 2, 4, 30, 30, 30 are 2 + 4 + 8 + 8 + 8."""
     assert loads(10, readers([2, 4, 30, 30, 30]), np.random.default_rng(0)) == readers([2, 4, 8, 8, 8])
     rest = Counter(tuple(loads(5, readers([9] * 4), np.random.default_rng(seed)).values()) for seed in range(40))
     assert {tuple(sorted(load)) for load in rest} == {(3, 4, 4, 4)}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from reveal_bench.cli import app
 from reveal_bench.curation.candidates import assessments_prompt, drafts_prompt
-from reveal_bench.curation.report_prompts import AnswerError
+from reveal_bench.curation.report_prompts import UnreadableAnswerError
 from reveal_bench.sources.rexecution_files import parse_tasks
 from reveal_bench.sources.source import Problem
 from tests.curation.candidates_model import OTHERS, REPORTS, assessments, drafts, write_reports
@@ -65,7 +65,7 @@ def changed(document: dict[str, Any], change: Callable[[Any], Any]) -> str:
     ],
 )
 def test_drafts_that_are_not_what_was_asked_for(change: Callable[[Any], Any], match: str) -> None:
-    with pytest.raises(AnswerError, match=match):
+    with pytest.raises(UnreadableAnswerError, match=match):
         drafts_prompt(REPORT, 2).read(changed(drafts(REPORT), change))
 
 
@@ -83,7 +83,7 @@ def test_assessments_that_are_not_what_was_asked_for(change: Callable[[Any], Any
     tasks = drafts(REPORT)["tasks"]
     text = json.dumps({"tasks": tasks})
     assert len(assessments_prompt(None, tasks).read(json.dumps(assessments(text)))) == 2
-    with pytest.raises(AnswerError, match=match):
+    with pytest.raises(UnreadableAnswerError, match=match):
         assessments_prompt(None, tasks).read(changed(assessments(text), change))
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from reveal_bench.cli import app
 from reveal_bench.curation.draft_ratings import TEXT_CRITERIA, rating_prompt
-from reveal_bench.curation.report_prompts import AnswerError
+from reveal_bench.curation.report_prompts import UnreadableAnswerError
 from reveal_bench.kinds.tasks.records import TaskRecord
 from reveal_bench.sources.rexecution_files import parse_ratings
 from reveal_bench.sources.source import Problem
@@ -99,5 +99,5 @@ def test_no_drafts_without_readers(tmp_path: Path) -> None:
 
 def test_a_score_that_is_none() -> None:
     prompt = rating_prompt(TaskRecord("t", "s", "p", "Is there a mass?", "diagnosis_support"), "No.")
-    with pytest.raises(AnswerError, match="process must be one of"):
+    with pytest.raises(UnreadableAnswerError, match="process must be one of"):
         prompt.read(json.dumps({"why": "So.", **dict.fromkeys(TEXT_CRITERIA, 0)}))

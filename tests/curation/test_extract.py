@@ -12,7 +12,7 @@ import pytest
 
 from reveal_bench.curation.extract import ReportTable, SuggestionTable, extract
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress
-from reveal_bench.curation.report_tables import Quarantined, Report, ReportColumns, SuggestionColumns
+from reveal_bench.curation.report_tables import Quarantined, ReportColumns, StudyReport, SuggestionColumns
 from reveal_bench.curation.rules import Rules
 from reveal_bench.curation.tables import Suggestion, read_table
 from reveal_bench.findings import REVEAL_LABELS
@@ -56,7 +56,7 @@ class Backwards:
         return {"tokens": 17, "cost": 0.5}
 
     def run(
-        self, reports: Iterable[Report], scratch: Path, progress: Progress | None = None
+        self, reports: Iterable[StudyReport], scratch: Path, progress: Progress | None = None
     ) -> Iterator[Suggestion | Quarantined]:
         self.scratch = scratch
         (scratch / "kept.txt").write_text("found again after an interruption")

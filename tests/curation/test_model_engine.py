@@ -20,7 +20,7 @@ from reveal_bench.curation.consensus import Reviser
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote
-from reveal_bench.curation.report_tables import Engine, Quarantined, Report, ReportColumns
+from reveal_bench.curation.report_tables import Quarantined, ReportColumns, ReportEngine, StudyReport
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError
@@ -34,7 +34,7 @@ from reveal_bench.models.model_client import (
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 
 TRUTH = phantom_reports(30, seed=15)
-REPORTS = [Report(f"study-{i:02d}", f"patient-{i % 20:02d}", text) for i, text in enumerate(TRUTH)]
+REPORTS = [StudyReport(f"study-{i:02d}", f"patient-{i % 20:02d}", text) for i, text in enumerate(TRUTH)]
 ABNORMAL = [report for report in REPORTS if TRUTH[report.text]]
 NORMAL = [report for report in REPORTS if not TRUTH[report.text]]
 QUICK = RetryPolicy(attempts=3, attempt_timeout=60, first_pause=0.005)
@@ -57,7 +57,7 @@ def engine(url: str, cache: Path, calls: Calls = "two", **given: Any) -> ModelEn
     return ModelEngine(client, calls, more_tries=more_tries)
 
 
-def run(engine: ModelEngine, reports: list[Report]) -> dict[str, Suggestion | Quarantined]:
+def run(engine: ModelEngine, reports: list[StudyReport]) -> dict[str, Suggestion | Quarantined]:
     outcomes = list(engine.run(reports))
     found = {outcome.study_id: outcome for outcome in outcomes}
     assert len(outcomes) == len(reports)
@@ -65,7 +65,7 @@ def run(engine: ModelEngine, reports: list[Report]) -> dict[str, Suggestion | Qu
     return found
 
 
-def is_true(outcome: Suggestion | Quarantined, report: Report) -> bool:
+def is_true(outcome: Suggestion | Quarantined, report: StudyReport) -> bool:
     return isinstance(outcome, Suggestion) and outcome.status == "ok" and outcome.labels == TRUTH[report.text]
 
 
@@ -260,7 +260,7 @@ def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
         os._exit(4)
 
 
-def extracted(url: str, cache: Path, out: Path, reports: list[Report]) -> None:
+def extracted(url: str, cache: Path, out: Path, reports: list[StudyReport]) -> None:
     sys.addaudithook(only_loopback)
     found = run(engine(url, cache, retry_policy=RetryPolicy()), reports)
     out.write_text(json.dumps([asdict(found[study_id]) for study_id in sorted(found)]), encoding="utf-8")
@@ -316,7 +316,7 @@ def test_a_curation_is_extracted_and_holds_neither_key_nor_endpoint(
     source = ReportTable(table, ReportColumns("study", "patient", report="report"))
     model.faults = {ABNORMAL[0].text: ["400"], ABNORMAL[1].text: ["500"], ABNORMAL[2].text: ["prose alone"] * 9}
     folder = CurationFolder.create(tmp_path / "curation", name="Chest")
-    reader: Engine = engine(model.url, folder.path("cache/answers"))
+    reader: ReportEngine = engine(model.url, folder.path("cache/answers"))
     record = extract(folder, source, engine=reader)
     assert (record.counts["ok"], record.counts["quarantined"]) == (28, 2)
     assert record.counts["engine"]["refused_answers"] == 3

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from reveal_bench.curation.consensus import Agreement, find_consensus, measure_agreement, revise_votes
+from reveal_bench.curation.consensus import ConsensusAgreement, find_consensus, measure_agreement, revise_votes
 from reveal_bench.curation.tables import Sampled, Vote, json_ready
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.votes import (
@@ -27,7 +27,7 @@ ANSWERS = {"A": "agree_all", "M": "agree_mostly", "D": "disagree"}
 
 def measured(
     sampled: Sequence[Sampled], votes: Sequence[Vote], *, merge_mostly: bool = True, n_resamples: int = 200
-) -> Agreement:
+) -> ConsensusAgreement:
     revisions = revise_votes(sampled, votes, Stub({}))
     rows, _ = find_consensus(sampled, votes, revisions)
     return measure_agreement(rows, votes, revisions, merge_mostly=merge_mostly, n_resamples=n_resamples)

@@ -124,10 +124,10 @@ BAD = {
         {"z": "A"},
         {"a": 2, "b": 2},
         [],
-        "`votes` must be of studies that were assigned, got 'A' of 'z'",
+        "`votes` must be on assigned studies, got 'A' of 'z'",
     ),
     "a vote not assigned": ({"a": "C"}, {"a": 2, "b": 2}, [], "`votes` must be .* got 'C' of 'a'"),
-    "no capacity": ({}, {"a": 2}, [], "`capacities` must have every reader who goes on, .* got 'b'"),
+    "no capacity": ({}, {"a": 2}, [], "`capacities` must have every reader who continues, .* got 'b'"),
     "an unknown one stops": ({}, {"a": 2, "b": 2}, ["x"], "got 'x'"),
 }
 

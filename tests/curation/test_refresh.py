@@ -158,7 +158,7 @@ def test_facts_are_not_ignored_in_silence(before: CurationFolder, tmp_path: Path
     corrections = table(tmp_path / "c.csv", [["r1", "COPD", "adjudicated"]])
     with pytest.raises(CurationError, match="`facts` must be of new studies, got no `additions`"):
         refresh(after, before, corrections=corrections, facts=facts)
-    with pytest.raises(CurationError, match=r"that the version before publishes \(sex\), got race"):
+    with pytest.raises(CurationError, match=r"that the previous version publishes \(sex\), got race"):
         refresh(after, before, additions=new(tmp_path / "new", ["p7", "p8"]), facts=facts)
     assert after.record("refresh") is None
 
@@ -208,7 +208,7 @@ def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_
 @pytest.mark.parametrize(
     ("rows", "rule"),
     [
-        ([["x", "COPD", "w"]], "c.csv:2: `study` must be a study of the version before, got x"),
+        ([["x", "COPD", "w"]], "c.csv:2: `study` must be a study of the previous version, got x"),
         (
             [["r1", "COPD", "w"], ["r1", "None", "w"]],
             "c.csv:3: `study` must occur in one row only, got 'r1' again, first in row 2",
@@ -217,8 +217,8 @@ def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_
         ([["r1", "COPDD", "w"]], r"`labels` must be one of the twelve labels, got 'COPDD' \(nearest: 'COPD'\)"),
         ([["r1", "COPD; none", "w"]], 'c.csv:2: `labels` must not have "None" beside a label, got COPD, none'),
         ([["r1", "COPD; copd", "w"]], "c.csv:2: `labels` must name each label once, got COPD again"),
-        ([["r1", "COPD", " "]], "c.csv:2: `why` must say why the labels change, got a blank"),
-        ([["r1", "pleural effusion", "w"]], "c.csv:2: `labels` must differ from what they are, got pleural effusion"),
+        ([["r1", "COPD", " "]], "c.csv:2: `why` must give the reason for the change, got a blank"),
+        ([["r1", "pleural effusion", "w"]], "c.csv:2: `labels` must differ from the present labels, got pleural"),
         ([], "must"),
     ],
     ids=["stranger", "twice", "blank", "unknown", "none and one", "label twice", "no reason", "the same", "no rows"],

@@ -14,8 +14,8 @@ from reveal_bench.curation.report_prompts import (
     LABELS_SCHEMA,
     NOTE_SCHEMA,
     PROMPT_VERSION,
-    AnswerError,
     Prompt,
+    UnreadableAnswerError,
     check_schema,
     findings_prompt,
     labelled_findings_prompt,
@@ -185,7 +185,7 @@ def test_good_answers_are_taken(case: str) -> None:
 @pytest.mark.parametrize("case", REFUSED)
 def test_other_answers_are_refused_with_a_reason(case: str) -> None:
     asked, text, reason = REFUSED[case]
-    with pytest.raises(AnswerError, match=reason):
+    with pytest.raises(UnreadableAnswerError, match=reason):
         PROMPTS[asked]().read(text)
 
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.curation.report_tables import (
-    Report,
     ReportColumns,
+    StudyReport,
     SuggestionColumns,
     read_reports,
     read_suggestions,
@@ -29,7 +29,7 @@ ROWS = [
     {"study": "001", "patient": "P1", "report": "Left effusion,\nsmall."},
     {"study": "002", "patient": "P1", "report": 'No "mass"; clear.'},
 ]
-EXPECTED = [Report("001", "P1", "Left effusion,\nsmall."), Report("002", "P1", 'No "mass"; clear.')]
+EXPECTED = [StudyReport("001", "P1", "Left effusion,\nsmall."), StudyReport("002", "P1", 'No "mass"; clear.')]
 
 
 def written(path: Path, rows: list[dict[str, object]]) -> Path:
@@ -69,14 +69,14 @@ def test_reports_of_every_form(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".xlsx"])
 def test_whole_numbers_as_ids_keep_their_digits(tmp_path: Path, suffix: str) -> None:
     rows: list[dict[str, object]] = [{"study": 12345678901, "patient": 7, "report": "Clear."}]
-    assert read_reports(written(tmp_path / f"t{suffix}", rows), COLUMNS) == [Report("12345678901", "7", "Clear.")]
+    assert read_reports(written(tmp_path / f"t{suffix}", rows), COLUMNS) == [StudyReport("12345678901", "7", "Clear.")]
 
 
 def test_text_files_below_the_tables_folder(tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/a.txt").write_bytes("\ufeffErguß? – Nein.\r\n".encode())
     rows: list[dict[str, object]] = [{"study": "1", "patient": "p", "path": "texts/a.txt"}]
-    assert read_reports(written(tmp_path / "t.csv", rows), FILES) == [Report("1", "p", "Erguß? – Nein.\n")]
+    assert read_reports(written(tmp_path / "t.csv", rows), FILES) == [StudyReport("1", "p", "Erguß? – Nein.\n")]
 
 
 def test_every_problem_of_every_row_is_told(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_every_problem_of_every_row_is_told(tmp_path: Path) -> None:
     assert problems(path) == [
         (2, "study", "must be an id", "a blank cell"),
         (2, "patient", "must be an id", "a blank cell"),
-        (3, "report", "must hold a report", "an empty text"),
+        (3, "report", "must contain a report", "an empty text"),
         (4, "study", "must occur in one row only", "'1' again, first in row 1"),
         (5, "study", rule, r"'a\u200bb'"),
         (5, "patient", rule, repr("p" * 80)),
@@ -119,12 +119,12 @@ def test_every_problem_of_text_files_is_told(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"study": f"s{n}", "patient": "p", "path": name} for n, name in enumerate(names)]
     found = problems(written(home / "t.jsonl", rows), FILES)
     assert [(row, rule) for row, _, rule, _ in found] == [
-        (1, "must name a file that is there"),
+        (1, "must name an existing file"),
         (2, "must name a file below the table's folder"),
         (3, "must name a file below the table's folder"),
         (4, "must name a file below the table's folder"),
         (5, "must name a text in UTF-8"),
-        (6, "must hold a report"),
+        (6, "must contain a report"),
         (7, "must name a regular file"),
         (8, "must name a regular file"),
         (9, "must name a text file"),
@@ -173,7 +173,7 @@ def test_a_report_is_a_cell_or_a_file(columns: dict[str, str]) -> None:
 
 
 def test_digest_depends_on_every_text_and_the_order() -> None:
-    a, b, ab = (Report("s", "p", text) for text in ("a", "b", "ab"))
+    a, b, ab = (StudyReport("s", "p", text) for text in ("a", "b", "ab"))
     assert len({texts_digest(one) for one in ([a, b], [b, a], [ab], [a], [])}) == 5
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.curation.report_tables import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, StudyReport
 from reveal_bench.curation.rules import TERMS, Rules, find_findings, mentions
-from reveal_bench.curation.sentences import clauses, denials, normalised, sentences, told_sections
+from reveal_bench.curation.sentences import clauses, denials, descriptive_sections, normalised, sentences
 from reveal_bench.curation.tables import Finding, Suggestion, labels_of
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.reports import write_report
@@ -147,7 +147,7 @@ def test_sentences_are_normalised() -> None:
         "rule out ca",
     ]
     assert normalised("Tumour isn't seen (haemothorax)") == "tumor is not seen , hemothorax"
-    assert told_sections("Findings: a\n\nTechnique: b\n\nImpression: c") == "a\n\nc"
+    assert descriptive_sections("Findings: a\n\nTechnique: b\n\nImpression: c") == "a\n\nc"
 
 
 CAPITALS = (
@@ -207,7 +207,11 @@ def test_denials_have_two_kinds() -> None:
 
 
 def test_engine_answers_every_report_and_guesses_none(tmp_path: Path) -> None:
-    reports = [Report("s1", "p1", "Left effusion."), Report("s2", "p1", "HISTORY: COPD."), Report("s3", "p2", "Clear.")]
+    reports = [
+        StudyReport("s1", "p1", "Left effusion."),
+        StudyReport("s2", "p1", "HISTORY: COPD."),
+        StudyReport("s3", "p2", "Clear."),
+    ]
     told: list[tuple[int, int]] = []
     answers = list(Rules().run(reports, tmp_path, lambda done, total: told.append((done, total))))
     effusion = Finding("pleural effusion", "left", "J90", "Pleural effusion")

@@ -145,8 +145,8 @@ def test_other_less_common_labels_and_more_agreement() -> None:
     ("options", "message"),
     [
         ({"target": 0}, "`target` must be at least 1, got 0"),
-        ({"at_least": 0}, "`at_least` must lie in [1, 3], got 0"),
-        ({"at_least": 4}, "`at_least` must lie in [1, 3], got 4"),
+        ({"at_least": 0}, "`at_least` must be in [1, 3], got 0"),
+        ({"at_least": 4}, "`at_least` must be in [1, 3], got 4"),
         ({"less_common": ["Heart"]}, "`less_common`: labels must be among the twelve, got Heart"),
         ({"less_common": "COPD"}, "`less_common` must be a list of labels, got 'COPD'"),
     ],

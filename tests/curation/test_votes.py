@@ -179,7 +179,7 @@ def test_a_full_table_whatever_its_order(tmp_path):
 
 def test_incomplete_studies_are_counted_and_refused(tmp_path):
     text = "\n".join(line for line in FULL.splitlines() if not line.startswith(("s1", "s2,cyd")))
-    message = "got 2 without .1 with 0 votes, 1 with 2 votes., .*; `--allow-missing` .* the 4 votes"
+    message = "got 2 without .1 with 0 votes, 1 with 2 votes., .*; `--allow-missing` .* the 4 missing votes"
     with pytest.raises(CurationError, match=message):
         imported(tmp_path, text)
     folder = CurationFolder(tmp_path / "c")
@@ -190,21 +190,19 @@ def test_incomplete_studies_are_counted_and_refused(tmp_path):
         import_votes(folder, tmp_path / "votes.csv")
 
 
-def given_up(tmp_path, *readings):
-    """The lists without some readings, and the votes of what is left."""
-    left = [one for one in ASSIGNED if (one.study_id, one.reader) not in readings]
+def given_up(tmp_path, *pairs):
+    """Return the lists without some assignments, and the votes on the others."""
+    left = [one for one in ASSIGNED if (one.study_id, one.reader) not in pairs]
     write_table(tmp_path / "lists.parquet", left, Assignment)
     return HEAD + "".join(f"{one.study_id},{one.reader},agree all,,\n" for one in left)
 
 
-def test_readings_that_were_given_up_are_missing(tmp_path):
-    """s1 keeps one of its three readers and s3 none: 2 + 3 of 9 readings are gone."""
+def test_assignments_given_up_are_missing(tmp_path):
+    """s1 keeps one of its three readers and s3 none: 2 + 3 of 9 assignments are gone."""
     gone = [("s1", "bob"), ("s1", "cyd"), ("s3", "ann"), ("s3", "bob"), ("s3", "cyd")]
     text = given_up(tmp_path, *gone)
     lists = tmp_path / "lists.parquet"
-    message = (
-        "got 2 without .1 with 0 votes, 1 with 1 vote., the first of them s1, s3; 5 readings were given up; .* 5 votes"
-    )
+    message = "got 2 without .1 with 0 votes, 1 with 1 vote., the first of them s1, s3; 5 assignments were given up; .* 5 missing"
     with pytest.raises(CurationError, match=message):
         imported(tmp_path, text, reassigned=lists)
     counts = import_votes(
@@ -217,7 +215,7 @@ def test_readings_that_were_given_up_are_missing(tmp_path):
     assert counts["by_reader"]["bob"] == {"assigned": 1, "votes": 1}
 
 
-def test_readings_that_changed_hands_are_not_given_up(tmp_path):
+def test_reassigned_studies_are_not_given_up(tmp_path):
     moved = [Assignment("dan", 1, "s2") if one == Assignment("cyd", 3, "s2") else one for one in ASSIGNED]
     write_table(tmp_path / "lists.parquet", moved, Assignment)
     record, _ = imported(tmp_path, FULL.replace("s2,cyd", "s2,dan"), reassigned=tmp_path / "lists.parquet")
@@ -228,11 +226,11 @@ def test_readings_that_changed_hands_are_not_given_up(tmp_path):
 OTHER_LISTS = {
     "another study": (
         [*ASSIGNED, Assignment("dan", 1, "s9")],
-        "must be of the studies that were assigned, got 1 others, the first of them 's9'",
+        "must have only assigned studies, got 1 others, the first of them 's9'",
     ),
-    "a reading more": (
+    "one assignment more": (
         [*ASSIGNED, Assignment("dan", 1, "s1")],
-        "no more readings of a study than were assigned, got 4 instead of 3 of 's1'; it is so with 1 studies",
+        "must not have more assignments of a study than before, got 4 instead of 3 of 's1'; 1 studies have more",
     ),
     "a reader twice": (
         [*(one for one in ASSIGNED if one != Assignment("bob", 3, "s1")), Assignment("ann", 4, "s1")],

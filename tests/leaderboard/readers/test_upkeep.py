@@ -105,7 +105,7 @@ def test_there_must_be_something_to_hand_on_and_room(readings: Readings) -> None
     with pytest.raises(ValueError, match="no reader has stopped"):
         hand_on(readings, dict.fromkeys(READERS, 8))
     readings.mark(READERS[0], "stop")
-    with pytest.raises(ValueError, match="must have every reader who goes on"):
+    with pytest.raises(ValueError, match="must have every reader who continues"):
         hand_on(readings, {READERS[1]: 8})
     with pytest.raises(ValueError, match="6 readings find no reader with room"):
         hand_on(readings, dict.fromkeys(READERS, 6))
