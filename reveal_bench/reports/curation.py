@@ -1,33 +1,96 @@
 """The last step: the tables and figures of paper 004 for this curation, from whatever is done.
 
-``report/index.html`` is for the maintainers: it holds label counts of the holdout. ``report/public.html`` may be
-published, see :mod:`reveal_bench.reports.curation_public`. Beside them lie the figures of the first as SVG and its
-numbers as CSV. Nothing is built on a report: it is made anew whenever anything has changed, and figures of a report
-before that have no place in it any more are removed. A ``ratings.csv`` in the curation folder adds the table of paper
-001.
+``report/index.html`` is for the maintainers: it has label counts of the holdout. ``report/public.html`` may be
+published. Beside them are the figures of the first as SVG and its numbers as CSV. Nothing is built on a report: it is
+written again whenever anything has changed, and figures that it no longer has are removed. A ``ratings.csv`` in the
+curation folder adds the table of paper 001.
+
+What the public page withholds
+------------------------------
+For the holdout it gives the number of studies, and in coarse bands the demographics and acquisition. It gives nothing
+about its labels, and no number from which they could be computed with the released half: no totals of both halves by
+label, by number of labels or by less common findings, no standardized difference, no criterion of the draws. No study,
+patient or reader is named. Numbers of studies of a half below :data:`SMALL` are not shown: such values are merged with
+others, and where fewer than that would be hidden, with the next smallest also. Kappas of single labels cover all
+studies that were read; they are shown for labels with at least :data:`SMALL` released studies, in alphabetical order,
+since any other choice would reveal something about the others. Besides demographics, only :data:`ACQUISITION` is shown
+from the table of facts: another column may name a physician, a site or a day. A model that is a path is named by its
+last part.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
+from reveal_bench.curation.tables import HALVES
 from reveal_bench.files import file_sha256
-from reveal_bench.reports.curation_agreement import draw_agreement, draw_rubric
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.reports.curation_agreement import (
+    SOURCE,
+    draw_agreement,
+    draw_rubric,
+    forest_of_labels,
+    kappa_sentence,
+    kappa_table,
+    share_table,
+)
 from reveal_bench.reports.curation_data import RATINGS_NAME, READS, Curated, read_curated
-from reveal_bench.reports.curation_halves import draw_balance, draw_demographics, draw_findings
-from reveal_bench.reports.curation_public import public_page
-from reveal_bench.reports.curation_steps import draw_extraction, draw_flow_section, draw_refresh, draw_steps
-from reveal_bench.reports.page import Note, Page, Section, page_files
-from reveal_bench.reports.style import check_extra
+from reveal_bench.reports.curation_halves import (
+    TITLES,
+    WORDS,
+    column_name,
+    count_bars,
+    draw_balance,
+    draw_demographics,
+    draw_findings,
+    findings_words,
+)
+from reveal_bench.reports.curation_steps import (
+    BEFORE_REFRESH,
+    SMALL,
+    draw_extraction,
+    draw_flow_section,
+    draw_refresh,
+    draw_steps,
+    flow_parts,
+)
+from reveal_bench.reports.page import (
+    Csv,
+    Note,
+    Page,
+    PageTable,
+    Part,
+    Section,
+    TableBlock,
+    Text,
+    page_files,
+    render_page,
+    section,
+)
+from reveal_bench.reports.style import check_extra, interval, share
+from reveal_bench.sources.mapping import VOCABULARIES
 from reveal_bench.sources.rexecution_files import read_ratings_table
 
 PLACE = "report"
 PUBLIC_NAME = "public.html"
+
+LEAST_FOR_BANDS = 50
+"""A holdout with fewer studies is not even described in bands."""
+BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))
+ACQUISITION = (
+    "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
+    "distance_source_to_patient", "pixel_spacing",
+)  # fmt: skip
+"""Columns of the table of facts that are shown, in any case and with blanks for underscores or without."""
+RELEASED, HOLDOUT = HALVES
+FEW = f"fewer than {SMALL}"
 
 
 def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | None = None) -> StepRecord:
@@ -125,3 +188,238 @@ def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mappi
 def _digest(files: Mapping[str, str]) -> str:
     """Of what the report says: other counts, and other pages of a later version, make another report."""
     return sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
+
+
+# The page that may be published --------------------------------------------------------------------------------------
+
+
+def public_page(curated: Curated) -> str:
+    """The page as HTML."""
+    notice = Note(
+        "Nothing is shown of the holdout that a model could be tuned on.",
+        f"Its labels are in no figure here; of the two halves, no number of studies below {SMALL} is shown.",
+    )
+    version = f", version {curated.version}" if curated.version else ""
+    sections = [_flow(curated), _extraction(curated), _agreement(curated), _who(curated), _findings(curated)]
+    changes = _changes(curated)
+    return render_page(
+        Page(
+            f"How the benchmark “{curated.name}” was made",
+            f"Curation report{version}. Figures and tables are as in REVEAL-CXR (paper 004), for this benchmark.",
+            [*sections, *([] if changes is None else [changes])],
+            [notice],
+        )
+    )
+
+
+def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
+    """Values that at least :data:`SMALL` studies have, the commonest first, and how many studies have others.
+
+    The others are none or at least SMALL, or all: the least common value joins them until it is so.
+
+    Examples
+    --------
+    >>> shown_values({"F": 50, "M": 45, "unknown": 5})
+    (['F'], 50)
+    """
+    shown = [value for value, n in counts.items() if n >= SMALL]
+    shown.sort(key=lambda value: -counts[value])
+    rest = sum(n for n in counts.values() if n < SMALL)
+    while 0 < rest < SMALL and shown:
+        rest += counts[shown.pop()]
+    return shown, rest
+
+
+def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
+    """Numbers of findings put together with a neighbour until each group has at least :data:`SMALL` studies.
+
+    Examples
+    --------
+    >>> merged_numbers({1: 12, 2: 40, 3: 37, 4: 6, 5: 1})
+    [('1', 12), ('2', 40), ('3 to 5', 44)]
+    """
+    groups = [(n, n, counts[n]) for n in sorted(counts)]
+    while len(groups) > 1 and any(n < SMALL for *_, n in groups):
+        i = min(range(len(groups)), key=lambda i: groups[i][2])
+        near = [k for k in (i - 1, i + 1) if 0 <= k < len(groups)]
+        k = min(near, key=lambda k: groups[k][2])
+        a, b = sorted((i, k))
+        groups[a : b + 1] = [(groups[a][0], groups[b][1], groups[a][2] + groups[b][2])]
+    return [(str(low) if low == high else f"{low} to {high}", n) for low, high, n in groups]
+
+
+def band(n: int, of: int) -> str:
+    """The share of the holdout that a value has, coarsely."""
+    if of < LEAST_FOR_BANDS:
+        return "not shown"
+    return next((words for end, words in BANDS if n / of < end), "75 % or more")
+
+
+def _flow(curated: Curated) -> Section:
+    counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
+    parts = [part for part in flow_parts(counts, is_public=True) if not isinstance(part, Csv)]
+    return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *parts)
+
+
+def _extraction(curated: Curated) -> Section:
+    key, title, source = "extraction", "Labels read out of reports", "Section 2.1 of paper 004"
+    counts = curated.counts("extract")
+    if counts is None:
+        return section(
+            key, title, source, Note("Not done here.", "The labels were suggested in another curation, or not yet.")
+        )
+    engine = str(curated.settings("extract").get("engine", ""))
+    read = (
+        "Labels were supplied with the studies"
+        if engine == "given"
+        else f"Labels were read out of the reports by {_without_path(engine)}"
+    )
+    words = f"{read}: {counts['ok']:,} of {counts['studies']:,} studies have suggested labels, or none of the twelve."
+    return section(key, title, source, Text(words))
+
+
+def _without_path(engine: str) -> str:
+    """The signature of an engine; a model that is a path, not a name or owner/name, by its last part."""
+    model, bar, rest = engine.rpartition("|calls:")
+    if not bar or re.fullmatch(r"[^/\\.~][^/\\:]*(?:/[^/\\]+)?", model):
+        return engine
+    return re.split(r"[/\\]", model.rstrip("/\\"))[-1] + bar + rest
+
+
+def _agreement(curated: Curated) -> Section:
+    key, title = "agreement", "Agreement of the readers"
+    found = curated.agreement
+    if found is None:
+        return section(key, title, SOURCE, Note("Not done here.", "There are no votes in this curation, or not yet."))
+    parts: list[Part] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+    parts += _labels(curated, found["labels"])
+    ordered = sorted(found["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
+    rows = [
+        (f"Reader {i}", f"{one['n_studies']:,}", interval(one["kappa"], 2)) for i, one in enumerate(ordered, start=1)
+    ]
+    heads = ("Reader", "Studies read", "Kappa with the others’ majority")
+    parts.append(PageTable(heads, rows, caption="As Table S4: studies per reader, the most first"))
+    return section(key, title, SOURCE, *parts)
+
+
+def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """Kappa per label, of those that enough of the released studies have."""
+    released = curated.prevalence(RELEASED)
+    shown = [one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None]
+    if not shown:
+        return [Text(f"Agreement on single labels is shown of those with at least {SMALL} released studies: none yet.")]
+    rows = [(one["label"], interval(one["kappa"], 2)) for one in shown]
+    caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
+    drawing = forest_of_labels(shown, name="agreement_labels", with_ac1=False)
+    return [drawing, PageTable(("Finding", "Cohen’s kappa"), rows, caption=caption)]
+
+
+def _who(curated: Curated) -> Section:
+    """Table 1 and Table S2: the released half in numbers, the holdout in bands."""
+    key, title, source = (
+        "halves",
+        "Who and how: the two halves",
+        "As Tables 1 and S2 of paper 004, the holdout in bands",
+    )
+    if curated.placed is None:
+        return section(key, title, source, Note("Not done.", "There are no halves yet."))
+    sizes = {half: len(curated.half(half)) for half in HALVES}
+    parts: list[Part] = [Text(f"Released: {sizes[RELEASED]:,} studies. Holdout: {sizes[HOLDOUT]:,} studies.")]
+    blocks = []
+    for name in curated.demographics:
+        counts = [curated.words(name, half) for half in HALVES]
+        blocks.append(_block(TITLES[name], counts[0], counts[1], sizes))
+    balance = curated.balance or {"facts": (), "rule": None}
+    facts = [one for one in balance["facts"] if one["name"] not in VOCABULARIES]
+    shown = [one for one in facts if _folded(one["name"]) in map(_folded, ACQUISITION)]
+    for one in shown:
+        counts = [{_value(two["category"]): int(two[half]) for two in one["categories"]} for half in HALVES]
+        blocks.append(_block(column_name(one["name"]), counts[0], counts[1], sizes))
+    if blocks:
+        parts.append(TableBlock("", blocks))
+    elif not facts:
+        parts.append(Note("Nothing is known of patients and acquisition.", "The split was made without such a table."))
+    n_left_out = len(facts) - len(shown)
+    if n_left_out:
+        which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
+        parts.append(Text(f"{which} of the table of facts: left out here.", is_note=True))
+    if balance["rule"] is not None:
+        parts.append(Text(_rule(balance)))
+    return section(key, title, source, *parts)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_]", "", name.casefold())
+
+
+def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> PageTable:
+    shown, rest = shown_values(released)
+    rows = [
+        (WORDS.get(value, value), share(released[value], sizes[RELEASED]), band(holdout[value], sizes[HOLDOUT]))
+        for value in shown
+    ]
+    if rest:
+        n_others = sum(n for value, n in holdout.items() if value not in shown)
+        of = share(rest, sizes[RELEASED]) if rest >= SMALL else FEW
+        rows.append(("all others" if shown else "any", of, band(n_others, sizes[HOLDOUT])))
+    return PageTable((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
+
+
+def _rule(balance: Mapping[str, Any]) -> str:
+    """The rule, and the tests of what is not a label; p values themselves would tell too much of the holdout."""
+    tested = [one["test"]["p_value"] for one in balance["facts"] if one["test"]["p_value"] is not None]
+    below = sum(p < 0.05 for p in tested)
+    rule = balance["rule"]
+    of_many = f"the best of {rule['best_of']:,} random draws" if rule["best_of"] > 1 else "one random draw"
+    words = f"The halves are {of_many}, by patient; the rule was fixed beforehand."
+    if tested:
+        words += f" {below:,} of {len(tested):,} characteristics differ between the halves with a p value below 0.05."
+    return words
+
+
+def _findings(curated: Curated) -> Section:
+    key, title = "findings", "Findings of the released half"
+    source = "As Figures 3 and 4 of paper 004, without the holdout"
+    own = curated.half(RELEASED)
+    if curated.placed is None or not own:
+        return section(key, title, source, Note("Not done.", "There is no released half yet."))
+    counts = curated.prevalence(RELEASED)
+    ordered = sorted(REVEAL_LABELS, key=lambda label: -(counts[label] if counts[label] >= SMALL else 0))
+    shown = {label: counts[label] if counts[label] >= SMALL else None for label in ordered}
+    kinds = [f"Released, n = {len(own):,}"]
+    prevalence = count_bars(
+        "prevalence",
+        "Released studies with each finding",
+        "As Figure 3 of paper 004.",
+        [(label, (n,)) for label, n in shown.items()],
+        kinds,
+        hidden=FEW,
+    )
+    groups = merged_numbers(Counter(len(one.labels) for one in own))
+    per_study = count_bars(
+        "findings_per_study",
+        "Findings per released study",
+        "As Figure 4 of paper 004.",
+        [(findings_words(numbers), (n if n >= SMALL else None,)) for numbers, n in groups],
+        kinds,
+        hidden=FEW,
+    )
+    return section(key, title, source, prevalence, per_study)
+
+
+def _changes(curated: Curated) -> Section | None:
+    counts = curated.counts("refresh")
+    if counts is None:
+        return None
+    added = ", ".join(f"{counts['added'][half]:,} to the {half} half" for half in HALVES)
+    words = (
+        f"Version {counts['version']} follows {counts['version_before']}: the labels of {counts['corrected']:,} studies"
+        f" were corrected, and studies were added: {added}."
+    )
+    if counts["retired"]:
+        words += f" The holdout of before, {counts['retired']:,} studies, is released now."
+    return section("changes", "What this version changes", "Not in the paper", Text(words))
+
+
+def _value(category: str | None) -> str:
+    return "missing" if category is None else category

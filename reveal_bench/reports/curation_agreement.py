@@ -1,27 +1,23 @@
 """Sections of the report on agreement: of votes on labels, and of rubric scores.
 
 Votes: the pooled kappa, labels as in Table S3 and readers as in Table S4 of paper 004. Rubric scores of two readers: as
-in Table 3 of paper 001, for each criterion the quadratic-weighted kappa, the mean absolute difference, and the mean and
-SD (over n - 1) of each reader's scores, all over the answers that both rated, as in the paper.
+in Table 3 of paper 001.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from reveal_bench.arrays import FloatArray
-from reveal_bench.kinds.tasks.records import Rating
+from reveal_bench.kinds.tasks.records import Rating, rating_array
 from reveal_bench.metrics.estimates import POOLED
-from reveal_bench.metrics.ordinal import CRITERIA, reader_agreement
-from reveal_bench.reports.curation_data import Curated, landis_koch
+from reveal_bench.reports.curation_data import Curated
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, Text, section
+from reveal_bench.reports.rubric import agreement_table, compare_readers
 from reveal_bench.reports.style import Illustration, interval, number, percent
 
 Estimate = Mapping[str, Any]
@@ -32,6 +28,7 @@ WAYS = {
     "three_categories": "three answers, majority of all readers",
     "three_categories_against_others": "three answers, majority of the others",
 }
+_WORDS = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
 
 
 def draw_agreement(curated: Curated) -> Section:
@@ -62,6 +59,19 @@ def kappa_sentence(found: Mapping[str, Any]) -> Text:
         words += f"; the lower end of the interval is {landis_koch(pooled['low'])}"
     words += ". Intervals hold 95 % of bootstrap replicates over studies"
     return Text(words + "; “no spread”: all of them had the same value, which says nothing of how sure it is.")
+
+
+def landis_koch(kappa: float) -> str:
+    """The word for a kappa, after Landis and Koch (1977, doi:10.2307/2529310).
+
+    Examples
+    --------
+    >>> landis_koch(0.622), landis_koch(0.59), landis_koch(-0.1)
+    ('substantial', 'moderate', 'poor')
+    """
+    if kappa < 0:
+        return "poor"
+    return next((word for end, word in _WORDS if kappa <= end), "almost perfect")
 
 
 def kappa_table(found: Mapping[str, Any]) -> PageTable:
@@ -182,96 +192,22 @@ def _point(one: Estimate, kind: int) -> Point:
     return Point(one["value"], one["low"], one["high"], kind)
 
 
-HEADS = ("Evaluation category", "QWK", "MAD", "first reader, mean ± SD", "second reader, mean ± SD", "answers")
-
-
-@dataclass(frozen=True, slots=True)
-class RubricRow:
-    """A row of Table 3; NaN where undefined, `n` answers that both rated."""
-
-    criterion: str
-    kappa: float
-    mean_absolute_difference: float
-    mean_first: float
-    sd_first: float
-    mean_second: float
-    sd_second: float
-    n: int
-
-    def cells(self) -> tuple[str, ...]:
-        """As printed."""
-        means = ((self.mean_first, self.sd_first), (self.mean_second, self.sd_second))
-        printed = (f"{number(mean)} ± {number(sd)}" if self.n else "undefined" for mean, sd in means)
-        name = self.criterion.replace("_", " ").capitalize()
-        return name, number(self.kappa), number(self.mean_absolute_difference), *printed, str(self.n)
-
-
-def rubric_table(first: npt.ArrayLike, second: npt.ArrayLike) -> list[RubricRow]:
-    """The rows of Table 3 of two readers.
-
-    Parameters
-    ----------
-    first, second : rating arrays (n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, whole
-        numbers from 1 to 5, NaN where the reader gave none
-
-    Raises
-    ------
-    ValueError
-        If a shape is another or a rating is none.
-
-    Examples
-    --------
-    >>> row = rubric_table([[5, 1, 1, 1, 1, 1], [4, 1, 1, 1, 1, 1]], [[5, 2, 1, 1, 1, 1], [3, 2, 1, 1, 1, 1]])[0]
-    >>> row.mean_absolute_difference, row.mean_first, row.mean_second, row.n
-    (0.5, 4.5, 4.0, 2)
-    """
-    found = reader_agreement(first, second)
-    one, two = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    rows = []
-    for i, agreement in enumerate(found):
-        both = ~np.isnan(one[:, i]) & ~np.isnan(two[:, i])
-        figures = (*_mean_and_sd(one[both, i]), *_mean_and_sd(two[both, i]))
-        rows.append(
-            RubricRow(agreement.criterion, agreement.kappa, agreement.mean_absolute_difference, *figures, agreement.n)
-        )
-    return rows
-
-
 def draw_rubric(ratings: Sequence[Rating]) -> Section:
-    """Everybody against the reader with the most answers, one table each."""
-    tally = Counter(one.reader for one in ratings)
-    readers = sorted(tally, key=lambda reader: (-tally[reader], reader))
+    """Return the section on rubric scores: every reader against the reader with the most answers."""
+    counts = Counter(one.reader for one in ratings)
+    readers = sorted(counts, key=lambda reader: (-counts[reader], reader))
     answers = sorted({(one.task_id, one.model) for one in ratings})
-    parts: list[Part] = []
-    rows: list[tuple[object, ...]] = []
-    scores = {reader: _scores(ratings, reader, answers) for reader in readers}
-    for other in readers[1:]:
-        found = rubric_table(scores[readers[0]], scores[other])
-        caption = f"{readers[0]} (first) and {other} (second): quadratic-weighted kappa, mean absolute difference"
-        parts.append(PageTable(HEADS, [row.cells() for row in found], caption=caption))
-        rows += [(readers[0], other, *_plain(row)) for row in found]
-    if len(readers) < 2:
-        parts.append(Text("Only one reader rated: there is nobody to compare with."))
+    scores = {reader: rating_array(ratings, reader=reader, answers=answers) for reader in readers}
+    pairs = [(readers[0], other, np.stack([scores[readers[0]], scores[other]])) for other in readers[1:]]
+    records = [record for pair in pairs for record in compare_readers(*pair)]
     heads = ("first", "second", "criterion", "kappa", "mad", "mean_first", "sd_first", "mean_second", "sd_second", "n")
-    csv = Csv.of("rubric", heads, tuple(rows))
-    return section("rubric", "Rubric scores of two readers", "As Table 3 of paper 001 (ReXecution)", *parts, csv)
-
-
-def _scores(ratings: Sequence[Rating], reader: str, answers: Sequence[tuple[str, str]]) -> FloatArray:
-    place = {answer: i for i, answer in enumerate(answers)}
-    found = np.full((len(answers), len(CRITERIA)), np.nan)
-    for one in ratings:
-        if one.reader == reader:
-            given = (getattr(one, name) for name in CRITERIA)
-            found[place[one.task_id, one.model]] = [np.nan if score is None else score for score in given]
-    return found
-
-
-def _mean_and_sd(values: FloatArray) -> tuple[float, float]:
-    mean = float(values.mean()) if len(values) else np.nan
-    return mean, float(values.std(ddof=1)) if len(values) > 1 else np.nan
-
-
-def _plain(row: RubricRow) -> tuple[object, ...]:
-    figures = (row.kappa, row.mean_absolute_difference, row.mean_first, row.sd_first, row.mean_second, row.sd_second)
-    return row.criterion, *(None if np.isnan(figure) else round(figure, 6) for figure in figures), row.n
+    columns = ("cohen_kappa_quadratic", "mean_absolute_difference", "mean_a", "sd_a", "mean_b", "sd_b")
+    rows = [
+        (one["reader_a"], one["reader_b"], one["criterion"], *(round(one[name], 6) for name in columns), one["n"])
+        for one in records
+    ]
+    file = Csv.of("rubric", heads, rows)
+    parts: list[Part] = [agreement_table("rubric", records, file.text)]
+    if len(readers) < 2:
+        parts = [Text("Only one reader rated, so there is nothing to compare."), file]
+    return section("rubric", "Rubric scores of two readers", "As Table 3 of paper 001 (ReXecution)", *parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reveal_bench.curation.folder import CurationFolder, StepState
-from reveal_bench.curation.tables import HALVES, Labels, Placed, read_table
+from reveal_bench.curation.tables import HALVES, Placed, read_table
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import VOCABULARIES
 from reveal_bench.tables import read_table as read_input_table
@@ -29,8 +29,6 @@ READS = {
     "refresh": ("split.parquet", "labels_diff.json", "benchmark/labels.csv"),
 }
 """Step -> its files that the report depends on."""
-
-_WORDS = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +108,6 @@ class Curated:
         return {word: own.count(word) for word in order}
 
 
-def landis_koch(kappa: float) -> str:
-    """The word for a kappa, after Landis and Koch (1977, doi:10.2307/2529310).
-
-    Examples
-    --------
-    >>> landis_koch(0.622), landis_koch(0.59), landis_koch(-0.1)
-    ('substantial', 'moderate', 'poor')
-    """
-    if kappa < 0:
-        return "poor"
-    return next((word for end, word in _WORDS if kappa <= end), "almost perfect")
-
-
 def read_curated(folder: CurationFolder) -> Curated:
     """Read what is done in `folder`."""
     states = {state.step: state for state in folder.states()}
@@ -154,8 +139,3 @@ def _placed(folder: CurationFolder) -> list[Placed]:
 def _demographics(folder: CurationFolder) -> dict[str, dict[str, str]]:
     table = read_input_table(folder.path("benchmark/labels.csv"))
     return {name: {row["study_id"]: row[name] for row in table.rows} for name in VOCABULARIES if name in table}
-
-
-def shown_labels(labels: Labels) -> str:
-    """Labels as a list in words."""
-    return ", ".join(labels) or "none"

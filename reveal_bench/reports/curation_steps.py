@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
-from reveal_bench.reports.curation_data import Curated, shown_labels
+from reveal_bench.reports.curation_data import Curated
 from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, Text, section
 from reveal_bench.reports.style import INK, LINE, PANEL, SOFT, WIDE, Illustration, new_figure, share, style, wrap
 
@@ -428,7 +428,13 @@ def draw_refresh(curated: Curated) -> Section | None:
     ]
     if corrected:
         lines = [
-            (one["study_id"], one["half"], shown_labels(one["labels_before"]), shown_labels(one["labels"]), one["why"])
+            (
+                one["study_id"],
+                one["half"],
+                ", ".join(one["labels_before"]) or "none",
+                ", ".join(one["labels"]) or "none",
+                one["why"],
+            )
             for one in corrected
         ]
         heads = ("Study", "Half", "Labels before", "Labels now", "Why")

@@ -31,7 +31,6 @@ from reveal_bench.metrics.ordinal import (
     LOWEST,
     REPORTED,
     REPORTED_OF_TEXT,
-    ReaderAgreement,
     RubricSummary,
     compare_models,
     reader_agreement,
@@ -231,7 +230,9 @@ def _sections(rated: Rated) -> Iterator[Section]:
         )
         figures = [_agreement_figure(n, *pair) for n, pair in enumerate(rated.pairs[:MOST_PAIRS], start=1)]
         source = "As Table 3 and Fig. 5 of paper 001"
-        yield section("readers", "Readers compared", source, words, *figures, _agreement_table(rated))
+        records = [one for pair in rated.pairs for one in compare_readers(*pair) if one["n"]]
+        table = agreement_table("agreement", records, _csv("agreement", records))
+        yield section("readers", "Readers compared", source, words, *figures, table)
 
 
 def questions_section(tasks: Sequence[TaskRecord]) -> Section:
@@ -347,9 +348,9 @@ def _differences_table(rated: Rated) -> PageTable:
     return printed_table("differences", "Differences of models", caption, shown, _csv("differences", records))
 
 
-def _agreement_table(rated: Rated) -> PageTable:
-    records = [row for first, second, both in rated.pairs for row in _agreements(first, second, both)]
-    shown = [
+def agreement_table(name: str, records: Sequence[Mapping[str, Any]], unrounded: str) -> PageTable:
+    """Return records of :func:`compare_readers` as a table of a page, with its file `unrounded`."""
+    rows = [
         {
             "readers": f"{one['reader_a']} and {one['reader_b']}",
             "score": _title(one["criterion"]),
@@ -357,35 +358,49 @@ def _agreement_table(rated: Rated) -> PageTable:
             "quadratic kappa": number(one["cohen_kappa_quadratic"]),
             "MAD": number(one["mean_absolute_difference"]),
             "within 1": percent(one["share_within_1"]),
-            "first reader": f"{one['mean_a']:.2f} ± {one['sd_a']:.2f}",
-            "second reader": f"{one['mean_b']:.2f} ± {one['sd_b']:.2f}",
+            "first reader": f"{number(one['mean_a'], 2)} ± {number(one['sd_a'], 2)}",
+            "second reader": f"{number(one['mean_b'], 2)} ± {number(one['sd_b'], 2)}",
         }
         for one in records
     ]
     caption = "Agreement of two readers, and the mean ± SD of each over the same answers"
-    return printed_table("agreement", "Agreement of readers", caption, shown, _csv("agreement", records))
+    return printed_table(name, "Agreement of readers", caption, rows, unrounded)
 
 
-def _agreements(first: str, second: str, both: FloatArray) -> Iterator[dict[str, Any]]:
-    found = {one.criterion: one for one in reader_agreement(*both)}
-    for criterion, one in found.items():
-        if not one.n:
-            continue
-        a, b = _of_both(both, criterion)
-        yield {"reader_a": first, "reader_b": second, **_agreement(one), "share_within_1": _within_one(a, b)} | {
-            f"{what}_{name}": float(figure)
-            for name, given in (("a", a), ("b", b))
-            for what, figure in (("mean", given.mean()), ("sd", given.std(ddof=1) if len(given) > 1 else np.nan))
+def compare_readers(first: str, second: str, both: FloatArray) -> list[dict[str, Any]]:
+    """Return the agreement of two readers per criterion (paper 001, Table 3).
+
+    Kappa is quadratic-weighted; means and standard deviations (over n - 1) are over the `n` answers that both rated.
+    NaN where undefined.
+
+    Parameters
+    ----------
+    both : scores (2, n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, NaN where there is
+        none
+
+    Examples
+    --------
+    >>> row = compare_readers("A", "B", np.array([[[5] + [1] * 5, [4] + [1] * 5], [[5] + [1] * 5, [3] + [1] * 5]]))[0]
+    >>> row["mean_absolute_difference"], row["mean_a"], row["mean_b"], row["n"]
+    (0.5, 4.5, 4.0, 2)
+    """
+    records = []
+    for one in reader_agreement(*both):
+        a, b = _of_both(both, one.criterion)
+        record: dict[str, Any] = {
+            "reader_a": first,
+            "reader_b": second,
+            "criterion": one.criterion,
+            "n": one.n,
+            "cohen_kappa_quadratic": one.kappa,
+            "mean_absolute_difference": one.mean_absolute_difference,
+            "share_within_1": _within_one(a, b),
         }
-
-
-def _agreement(one: ReaderAgreement) -> dict[str, Any]:
-    return {
-        "criterion": one.criterion,
-        "n": one.n,
-        "cohen_kappa_quadratic": one.kappa,
-        "mean_absolute_difference": one.mean_absolute_difference,
-    }
+        for name, scores in (("a", a), ("b", b)):
+            record[f"mean_{name}"] = float(scores.mean()) if one.n else np.nan
+            record[f"sd_{name}"] = float(scores.std(ddof=1)) if one.n > 1 else np.nan
+        records.append(record)
+    return records
 
 
 def _of_both(both: FloatArray, criterion: str) -> FloatArray:
@@ -395,7 +410,7 @@ def _of_both(both: FloatArray, criterion: str) -> FloatArray:
 
 
 def _within_one(a: FloatArray, b: FloatArray) -> float:
-    return float((np.abs(a - b) <= 1).mean())
+    return float((np.abs(a - b) <= 1).mean()) if len(a) else np.nan
 
 
 def _csv(name: str, records: Sequence[Mapping[str, Any]]) -> str:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from reveal_bench.curation.folder import CurationFolder
@@ -15,11 +16,12 @@ from reveal_bench.curation.refresh import refresh
 from reveal_bench.curation.sample import sample
 from reveal_bench.curation.tables import Placed, Selected, read_table
 from reveal_bench.reports.curation import report
-from reveal_bench.reports.curation_agreement import rubric_table
-from reveal_bench.reports.curation_data import landis_koch, read_curated
+from reveal_bench.reports.curation_agreement import landis_koch
+from reveal_bench.reports.curation_data import read_curated
 from reveal_bench.reports.curation_halves import largest_difference
 from reveal_bench.reports.curation_steps import BEFORE_REFRESH, Stage, draw_flow, find_stages, unbalanced
 from reveal_bench.reports.page import Csv, Note, Page, Section, Text, render_page
+from reveal_bench.reports.rubric import agreement_table, compare_readers
 from reveal_bench.reports.style import NARROW, WIDE, number, share
 from reveal_bench.sources.source import BuildError
 from tests.curation.made_folder import done
@@ -343,22 +345,20 @@ def test_numbers_as_printed() -> None:
 
 def test_rubric_table_by_hand() -> None:
     nan = float("nan")
-    first = [[float(score)] * 6 for score in (1, 1, 2, 2, 5)]
-    second = [[score] * 6 for score in (1, 2, 2, 2, nan)]
-    row = rubric_table(first, second)[0]
+    both = np.array([[[score] * 6 for score in (1, 1, 2, 2, 5)], [[score] * 6 for score in (1, 2, 2, 2, nan)]])
+    row = compare_readers("a", "b", both)[0]
     # squared differences: mean 1/4; over all pairs of the two readers' scores (6 + 2) / 16
-    assert row.kappa == pytest.approx(1 - 0.25 / 0.5)
-    assert row.mean_absolute_difference == pytest.approx(0.25)
-    assert (row.mean_first, row.sd_first) == pytest.approx((1.5, (4 * 0.25 / 3) ** 0.5))
-    assert (row.mean_second, row.sd_second) == pytest.approx((1.75, 0.5))
-    assert row.n == 4
-    assert row.cells() == ("Process", "0.500", "0.250", "1.500 ± 0.577", "1.750 ± 0.500", "4")
+    assert row["cohen_kappa_quadratic"] == pytest.approx(1 - 0.25 / 0.5)
+    assert row["mean_absolute_difference"] == pytest.approx(0.25)
+    assert (row["mean_a"], row["sd_a"]) == pytest.approx((1.5, (4 * 0.25 / 3) ** 0.5))
+    assert (row["mean_b"], row["sd_b"], row["n"]) == pytest.approx((1.75, 0.5, 4))
 
 
 def test_rubric_of_one_score_throughout_is_undefined() -> None:
-    row = rubric_table([[3] * 6] * 2, [[3] * 6] * 2)[0]
-    assert row.cells()[1:3] == ("undefined", "0.000")
-    assert rubric_table([[float("nan")] * 6], [[3] * 6])[0].cells()[3:] == ("undefined", "undefined", "0")
+    row, empty = (compare_readers("a", "b", np.array(both))[0] for both in ([[[3] * 6] * 2] * 2, [[[np.nan] * 6]] * 2))
+    (cells, no_cells) = agreement_table("rubric", [row, empty], "").rows
+    assert cells[3:5] == ("undefined", "0.000")
+    assert no_cells[2:] == ("0", "undefined", "undefined", "undefined", *["undefined ± undefined"] * 2)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -371,7 +371,7 @@ def test_ratings_in_the_folder_are_reported(tmp_path: Path) -> None:
     write_csv(folder.path("ratings.csv"), head, rows)
     report(folder)
     assert [row["kappa"] for row in rows_of(folder, "rubric.csv")] == ["0.5"] * 6
-    assert "&lt;i&gt;A&lt;/i&gt; (first) and B (second)" in page_of(folder)
+    assert "&lt;i&gt;A&lt;/i&gt; and B" in page_of(folder)
     write_csv(folder.path("ratings.csv"), head, [("t0", "m", "A", 9, 1, 1, 1, 1, 1)])
     with pytest.raises(BuildError, match="process"):
         report(folder)
