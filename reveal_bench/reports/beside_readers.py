@@ -18,10 +18,9 @@ from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.reports.figures import Point, dots, in_percent
+from reveal_bench.reports.figures import Point, dots, in_percent, panels
 from reveal_bench.reports.films import Example, Shown, legend_of, make_film
 from reveal_bench.reports.page import Custom
-from reveal_bench.reports.panels import panels
 from reveal_bench.reports.style import (
     INK,
     NARROW,

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING
 from reveal_bench.evaluation.confidence import POOLED, Judged, NetBenefit
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.reports.figures import dots, in_percent
-from reveal_bench.reports.panels import panels
-from reveal_bench.reports.style import (
-    DASHED,
-    INK,
-    RULE,
-    SOFT,
-    Illustration,
-    check_extra,
-    paints,
-)
+from reveal_bench.reports.figures import dots, in_percent, panels
+from reveal_bench.reports.style import DASHED, INK, RULE, SOFT, Illustration, check_extra, paints
 from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.reports.panels import panels
+from reveal_bench.reports.figures import panels
 from reveal_bench.reports.style import DASHED, INK, Illustration, Paint, check_extra, paints
 
 if TYPE_CHECKING:

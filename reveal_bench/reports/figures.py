@@ -1,25 +1,16 @@
-"""The figures of all reports: bars, marks with intervals, bars by group, stacked shares, heat maps.
+"""Figures that several reports use: bars, a forest plot, small multiples, legends.
 
-After Figures 2, 3, 4 and 6 to 8 of paper 000 and Figures 3 and 4 of paper 004 (the same information; the look is this
-project's). Sizes are in millimetres, see :mod:`reveal_bench.reports.style`. Shares are fractions; axes say what they
-are in.
-
-Panels of heat maps share one scale from 0 to 100 %, drawn by square root: a cell of 4 % is then still seen beside one
-of 100 %. The image behind is made light, so that dark means frequent on paper too.
+After figures of papers 000 and 004 (the same information; the look is this project's). Sizes are in millimetres, see
+:mod:`reveal_bench.reports.style`. Axes say what their numbers are in.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray
 from reveal_bench.reports.style import (
     DASHED,
     INCH,
@@ -43,21 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ROW_HEIGHT = 48.0
-PANELS = 3
-"""Panels of stacked shares side by side."""
-BAR_SHARE = 0.82
-"""Of the room of a group, what its bars fill."""
 MARKERS = "oDsv^PXhd<>*"
-CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
-    "full_hit": ("full hit", Paint("#0b4f48")),
-    "partial_hit": ("partial hit", Paint("#8fd0c6")),
-    "position": ("position error", Paint("#f6e08a")),
-    "anatomy": ("anatomy error", Paint("#c4512d", "////")),
-    "miss_unreviewed": ("miss, not reviewed", Paint("#e3e6ea", "....")),
-    "no_answer": ("no answer", Paint("#ffffff")),
-}
-"""Category of :mod:`reveal_bench.reports.run_errors` -> name and look, in the order in which bars are stacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +82,7 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
     """
     n_kinds = max((len(given) for _, given in rows), default=1)
     looks = paints(n_kinds)
-    names, left = _row_names([name for name, _ in rows], width, 1 + n_kinds // 2)
+    names, left = row_names([name for name, _ in rows], width, 1 + n_kinds // 2)
     ends = [_finite(bar.high, bar.value or 0.0) for _, given in rows for bar in given]
     # Words stand right of the bar, which may be as long as the scale
     room = 4 + max((width_of(bar.words) for _, given in rows for bar in given), default=0.0)
@@ -153,7 +130,7 @@ def dots(
     """
     n_abreast = [len({point.kind for point in points}) for _, points in rows]
     n_most = max(n_abreast, default=1)
-    names, left = _row_names([name for name, _ in rows], width, 1 + n_most // 2)
+    names, left = row_names([name for name, _ in rows], width, 1 + n_most // 2)
     looks = paints(len(MARKERS))
     with style():
         from matplotlib.lines import Line2D
@@ -186,7 +163,7 @@ def dots(
         ]  # fmt: skip
         if rule:
             axes.axvline(rule[0], color=INK, linewidth=1.0, linestyle=DASHED)
-            handles.append(_dashed(rule[1]))
+            handles.append(dashed_line(rule[1]))
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(low, high)
@@ -195,7 +172,7 @@ def dots(
     return figure
 
 
-def _row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str], float]:
+def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str], float]:
     """The names in lines that leave room for the figure, and the room that they take."""
     lines = [wrap(name, 0.36 * width, most=max(most, 2)) for name in names]
     return lines, 5 + max((width_of(line) for name in lines for line in name.split("\n")), default=0.0)
@@ -235,7 +212,8 @@ def patch(label: str, look: Paint) -> Any:
     return Patch(label=label, **look.options)
 
 
-def _dashed(label: str) -> Any:
+def dashed_line(label: str) -> Any:
+    """Return the handle of a dashed line in a legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=INK, linewidth=1.0, linestyle=DASHED, label=label)
@@ -265,7 +243,7 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class BarGroup:
     """A group of bars: its key, its name and the lines below that."""
 
     key: str
@@ -273,260 +251,51 @@ class Group:
     below: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class BarSeries:
-    """Bars of one look, one per group.
-
-    Attributes
-    ----------
-    values, deviations, chance : group key -> fraction; NaN or absent = nothing is drawn
-    """
-
-    label: str
-    paint: Paint
-    values: Mapping[str, float]
-    deviations: Mapping[str, float]
-    chance: Mapping[str, float]
+_PANELS = 4
+_HEIGHT = 34.0
 
 
-def grouped_bars(groups: Sequence[Group], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
-    """Bars side by side with error bars and a dashed line at chance, in rows of a few groups each.
-
-    The line at chance is drawn over neighbouring bars of one chance level without a break. All rows share one scale.
-    """
-    columns = columns_for(len(groups), 5 if width == WIDE else 2)
-    n_rows = math.ceil(len(groups) / columns)
-    slot = (width - 17) / columns
-    labels = {group.key: "\n".join([wrap(group.label, slot - 2, most=3), *group.below]) for group in groups}
-    lines = max(label.count("\n") + 1 for label in labels.values())
-    with style():
-        handles = [patch(cut(one.label, width - 16), one.paint) for one in series]
-        handles += [_dashed("chance level")] * any(one.chance for one in series)
-        top, bottom = legend_height([handle.get_label() for handle in handles], width), 3 + LINE * lines
-        height = n_rows * ROW_HEIGHT + top + 2
-        figure = new_figure(height, width)
-        tops = [_end(s, g.key) for s in series for g in groups]
-        highest = min(1.0, max([0.1, *(t for t in tops if not math.isnan(t))]) * 1.06)
-        for row in range(n_rows):
-            shown = groups[row * columns : (row + 1) * columns]
-            low = height - top - (row + 1) * ROW_HEIGHT + bottom
-            axes = place_axes(figure, 15, low, slot * len(shown), ROW_HEIGHT - bottom - 2)
-            _draw_groups(axes, shown, series)
-            axes.set_xticks(range(len(shown)), [labels[group.key] for group in shown])
-            axes.set_xlim(-0.5, len(shown) - 0.5)
-            axes.set_ylim(0, 100 * highest)
-            axes.set_ylabel("Hit rate (%)")
-        legend(figure, handles)
-    return figure
-
-
-def _end(series: BarSeries, key: str) -> float:
-    deviation = series.deviations.get(key, 0.0)
-    value = series.values.get(key, math.nan)
-    return max(value + (0.0 if math.isnan(deviation) else deviation), series.chance.get(key, value))
-
-
-def _draw_groups(axes: Axes, groups: Sequence[Group], series: Sequence[BarSeries]) -> None:
-    width = BAR_SHARE / len(series)
-    places = np.arange(len(groups))
-    for number, one in enumerate(series):
-        left = places - BAR_SHARE / 2 + number * width
-        values = np.array([one.values.get(group.key, math.nan) for group in groups])
-        spread = np.array([one.deviations.get(group.key, math.nan) for group in groups])
-        axes.bar(left, 100 * values, width * 0.94, align="edge", label=one.label, **one.paint.options)
-        has = ~np.isnan(spread) & ~np.isnan(values)
-        middle = left + width * 0.47
-        if has.any():
-            # Within 0 and 1: no share lies beyond
-            reach = np.array([np.minimum(spread, values)[has], np.minimum(spread, 1 - values)[has]])
-            for colour, thick in (("white", 1.9), (INK, 0.8)):  # on dark bars, too
-                axes.errorbar(
-                    middle[has], 100 * values[has], yerr=100 * reach, fmt="none",
-                    ecolor=colour, elinewidth=thick, capsize=1.3, capthick=thick,
-                )  # fmt: skip
-    for place, group in zip(places, groups, strict=True):
-        _draw_chance(axes, float(place), [one.chance.get(group.key, math.nan) for one in series], width)
-    axes.tick_params(axis="x", length=0)
-    plain_axes(axes)
-
-
-def _draw_chance(axes: Axes, place: float, chance: Sequence[float], width: float) -> None:
-    start = 0
-    for stop in range(1, len(chance) + 1):
-        if stop < len(chance) and chance[stop] == chance[start]:
-            continue
-        if not math.isnan(chance[start]):
-            ends = [place - BAR_SHARE / 2 + start * width, place - BAR_SHARE / 2 + (stop - 0.06) * width]
-            level = [100 * chance[start]] * 2
-            axes.plot(ends, level, color="white", linewidth=1.8, solid_capstyle="butt")
-            axes.plot(ends, level, color=INK, linewidth=1.0, linestyle=DASHED)
-        start = stop
-
-
-def error_bars(
-    groups: Sequence[Group],
-    shares: Mapping[str, Mapping[str, Mapping[str, float]]],
-    width: float = WIDE,
+def panels(
+    names: Sequence[str],
+    width: float,
+    draw: Callable[[Axes, str], None],
+    x: str,
+    y: str,
+    *,
+    scale: Callable[[Axes], None] | None = None,
+    series: Sequence[tuple[str, Paint]] = (),
 ) -> Figure:
-    """Stacked shares of the error categories, a panel per group and in it a bar per run.
+    """A panel per name in rows, their titles above; `x` and `y` say what the axes measure.
 
-    Parameters
-    ----------
-    shares : run label -> group key -> category -> share; a group without shares stays empty
+    The axis below is in percent unless `scale` makes it another; `series` are named in a legend.
     """
-    labels, left = _row_names(list(shares), width, 3)
-    used = [name for name in CATEGORY_PAINTS if any(g.get(name) for run in shares.values() for g in run.values())]
-    columns = columns_for(len(groups), PANELS if width == WIDE else 1)
-    panel = (width - left - 3) / columns
+    columns = columns_for(len(names), _PANELS if width == WIDE else 2)
+    label, ticks = 5.0, 10.0  # room for the name of the axis, and for the numbers left of each panel
+    slot = (width - label) / columns
     with style():
-        line = 1.0 + 1.05 * LINE * max(label.count("\n") + 1 for label in labels)
-        titles = ["\n".join([wrap(group.label, panel - 4), *group.below]) for group in groups]
+        from matplotlib.ticker import MaxNLocator
+
+        titles = [wrap(name, slot - ticks) for name in names]
         rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
-        heights = [LINE * max(title.count("\n") + 1 for title in row) + 12.0 + line * len(shares) for row in rows]
-        handles = [patch(*CATEGORY_PAINTS[name]) for name in used]
-        top = legend_height([CATEGORY_PAINTS[name][0] for name in used], width)
-        height = top + sum(heights) + 2
-        figure = new_figure(height, width)
-        for number, group in enumerate(groups):
+        tops = [LINE * max(title.count("\n") + 1 for title in row) + 3 for row in rows]
+        top = legend_height([label for label, _ in series], width) if series else 0.0
+        figure = new_figure(top + sum(tops) + _HEIGHT * len(rows) + 6 * (len(rows) - 1) + 13, width)
+        height = figure.get_figheight() * 25.4
+        for number, name in enumerate(names):
             row, column = divmod(number, columns)
-            low = height - top - sum(heights[: row + 1]) + 8
-            axes = place_axes(figure, left + column * panel, low, panel - 8, line * len(shares))
-            axes.set_title(titles[number], fontsize=8, loc="left", pad=3)
-            last = number + columns >= len(groups)
-            _draw_stack(axes, group, list(shares.values()), used, labels if column == 0 else None, named=last)
-        legend(figure, handles)
+            low = height - top - sum(tops[: row + 1]) - (_HEIGHT + 6) * row - _HEIGHT
+            axes = place_axes(figure, label + column * slot + ticks, low, slot - ticks - 4, _HEIGHT)
+            axes.set_title(titles[number], fontsize=8, loc="left", pad=5)
+            draw(axes, name)
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+            (scale or _percent)(axes)
+            plain_axes(axes)
+        legend(figure, [patch(label, look) for label, look in series])
+        figure.supxlabel(x, fontsize=8, color=INK, y=1.5 / height)
+        figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width)
     return figure
 
 
-def _draw_stack(
-    axes: Axes,
-    group: Group,
-    runs: Sequence[Mapping[str, Mapping[str, float]]],
-    used: Sequence[str],
-    labels: Sequence[str] | None,
-    *,
-    named: bool,
-) -> None:
-    places = np.arange(len(runs))
-    starts = np.zeros(len(runs))
-    for name in used:
-        widths = np.array([100 * run.get(group.key, {}).get(name, 0.0) for run in runs])
-        axes.barh(places, widths, 0.74, left=starts, label=name, **CATEGORY_PAINTS[name][1].options)
-        starts += widths
+def _percent(axes: Axes) -> None:
     axes.set_xlim(0, 100)
-    axes.set_ylim(len(runs) - 0.45, -0.55)
     axes.set_xticks([0, 50, 100])
-    axes.set_yticks(places, labels if labels is not None else [""] * len(runs))
-    if named:
-        axes.set_xlabel("Predictions (%)", labelpad=1)
-    plain_axes(axes)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False)
-
-
-ROWS_ON_PAGE = 5
-COLUMNS_ABREAST = 7
-"""The truth and six runs: more would be narrower than 20 mm."""
-SIDE = 256
-MAP = "YlOrRd"
-
-
-@dataclass(frozen=True)
-class HeatColumn:
-    """A column: its title, and the shares (n, n) by group key."""
-
-    title: str
-    shares: Mapping[str, FloatArray]
-
-
-def overlay(shares: FloatArray, picture: FloatArray | None) -> npt.NDArray[np.uint8]:
-    """RGB pixels (256, 256, 3) of shares in [0, 1], (n, n), over a grey picture (256, 256) in [0, 255].
-
-    Cells of share 0 show the picture alone; without a picture they are white. A thin light line parts the cells.
-    """
-    ground = np.ones((SIDE, SIDE)) if picture is None else 0.55 + 0.45 * picture / 255
-    edges = np.arange(SIDE) * len(shares) // SIDE
-    pixels = _mixed(shares[np.ix_(edges, edges)], ground)
-    lines = np.flatnonzero(np.diff(edges)) + 1
-    pixels[lines] = pixels[lines] * 0.6 + 0.4
-    pixels[:, lines] = pixels[:, lines] * 0.6 + 0.4
-    return np.asarray(np.rint(255 * pixels), np.uint8)
-
-
-def _mixed(shares: FloatArray, ground: FloatArray) -> FloatArray:
-    """Colours (..., 3) in [0, 1] of shares over a grey ground, the more opaque the larger the share."""
-    import matplotlib
-
-    roots = np.sqrt(np.clip(shares, 0, 1))
-    colour = matplotlib.colormaps[MAP](0.10 + 0.90 * roots)[..., :3]
-    opacity = np.where(roots > 0, 0.62 + 0.33 * roots, 0.0)[..., None]
-    mixed: FloatArray = colour * opacity + ground[..., None] * (1 - opacity)
-    return mixed
-
-
-def heat_maps(
-    groups: Sequence[Group],
-    columns: Sequence[HeatColumn],
-    picture: FloatArray | None,
-    width: float = WIDE,
-    *,
-    note: str = "",
-) -> Figure:
-    """Panels of all `groups` (rows) and `columns`, with one colour bar.
-
-    Parameters
-    ----------
-    picture : the average image (256, 256), or None for a plain background
-    note : written below the panels, such as why there is no image
-    """
-    if len(columns) > COLUMNS_ABREAST:
-        raise ArgumentError("columns", f"must be at most {COLUMNS_ABREAST}", len(columns))
-    with style():
-        left, gap, below, right = 34.0, 1.5, 5.0, 18.0
-        side = min(30.0, (width - left - right - gap * (len(columns) - 1)) / len(columns))
-        titles = [wrap(column.title, side - 1, most=4, bold=number == 0) for number, column in enumerate(columns)]
-        top = 3 + LINE * max(title.count("\n") + 1 for title in titles)
-        foot = 7.0 if note else 2.0
-        height = top + len(groups) * (side + below) + foot
-        figure = new_figure(height, width)
-        for row, group in enumerate(groups):
-            low = height - top - (row + 1) * side - row * below
-            for number, column in enumerate(columns):
-                axes = place_axes(figure, left + number * (side + gap), low, side, side)
-                _draw_panel(axes, column.shares.get(group.key), picture)
-                if row == 0:
-                    axes.set_title(titles[number], fontsize=8, pad=3, fontweight="bold" if number == 0 else "normal")
-                if number == 0:
-                    name = "\n".join([wrap(group.label, left - 4), *group.below])
-                    axes.set_ylabel(name, rotation=0, ha="right", va="center", labelpad=4)
-        end = left + len(columns) * (side + gap)
-        tall = min(len(groups) * (side + below) - below, 70.0)
-        _draw_bar(place_axes(figure, end + 1.5, height - top - tall, 3, tall))
-        if note:
-            figure.text(left / width, 2.2 / height, note, fontsize=8, color=SOFT)
-    return figure
-
-
-def _draw_panel(axes: Axes, shares: FloatArray | None, picture: FloatArray | None) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_linewidth(0.5)
-        spine.set_edgecolor(SOFT)
-    if shares is None:
-        axes.text(0.5, 0.5, "no image", ha="center", va="center", fontsize=8, color=SOFT, transform=axes.transAxes)
-        return
-    axes.imshow(overlay(shares, picture), extent=(0, 1, 0, 1), interpolation="nearest", aspect="auto")
-    axes.set_xlabel(f"max {100 * float(shares.max()):.0f} %", fontsize=8, labelpad=1.5, color=SOFT)
-
-
-def _draw_bar(axes: Axes) -> None:
-    """The scale: what a share looks like on white."""
-    steps = np.linspace(0, 1, 256)
-    column = _mixed(steps**2, np.ones(256))[:, None]
-    axes.imshow(column, origin="lower", extent=(0, 1, 0, 1), aspect="auto", interpolation="nearest")
-    ticks = (0, 4, 16, 36, 64, 100)
-    axes.set_yticks([(tick / 100) ** 0.5 for tick in ticks], [f"{tick} %" for tick in ticks])
-    axes.yaxis.tick_right()
-    axes.set_xticks([])
-    axes.tick_params(length=2, width=0.5, labelsize=8, pad=1.5)

@@ -36,6 +36,7 @@ from reveal_bench.metrics.ordinal import (
     reader_agreement,
     rubric_summary,
 )
+from reveal_bench.reports.figures import panels
 from reveal_bench.reports.page import (
     Csv,
     Page,
@@ -47,16 +48,8 @@ from reveal_bench.reports.page import (
     section,
     write_page,
 )
-from reveal_bench.reports.panels import panels
 from reveal_bench.reports.runs import World, load_runs, open_world
-from reveal_bench.reports.style import (
-    DASHED,
-    SOFT,
-    Illustration,
-    number,
-    paints,
-    percent,
-)
+from reveal_bench.reports.style import DASHED, SOFT, Illustration, number, paints, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

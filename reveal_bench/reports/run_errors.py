@@ -28,9 +28,11 @@ pathology, and estimated the shares of position and anatomy errors from these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +47,28 @@ from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
 from reveal_bench.metrics.intervals import Resampling, find_intervals, mean_of_defined
 from reveal_bench.metrics.localization import cell_coverage, hit_cells
-from reveal_bench.reports.anatomy import (
-    MIN_SHARE,
-    PLAUSIBLE,
-    Regions,
-    check_share,
-    is_enough,
-    plausible_shares,
+from reveal_bench.reports.anatomy import MIN_SHARE, PLAUSIBLE, Regions, check_share, is_enough, plausible_shares
+from reveal_bench.reports.figures import BarGroup, legend, legend_height, patch, row_names
+from reveal_bench.reports.page import Csv, PageTable
+from reveal_bench.reports.style import (
+    LINE,
+    WIDE,
+    Illustration,
+    Paint,
+    columns_for,
+    interval_of,
+    new_figure,
+    percent,
+    percent_cell,
+    place_axes,
+    plain_axes,
+    style,
+    wrap,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CATEGORIES = ("full_hit", "partial_hit", "position", "anatomy", "miss_unreviewed", "no_answer")
 
@@ -365,3 +381,147 @@ def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[float, fl
     defined = [column[~np.isnan(column)] for column in replicates.T]
     spread = [float(column.std(ddof=1)) if len(column) > 1 else float("nan") for column in defined]
     return list(zip(values.tolist(), found.low.tolist(), found.high.tolist(), spread, strict=True))
+
+
+def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> PageTable:
+    """Mean share of each error category by run; the CSV has every pathology.
+
+    Parameters
+    ----------
+    shares : run label -> per epoch, from :func:`reveal_bench.reports.run_errors.shares`; the text is of the first
+    """
+    used = [c for c in CATEGORIES if any(s.category == c and s.value > 0 for run in shares.values() for s in run[0])]
+    rows, plain = [], []
+    for label, epochs in shares.items():
+        found = {share.category: share for share in epochs[0] if share.finding == MACRO}
+        cells = [f"{percent_cell(found[c].value)}\n{interval_of(found[c].low, found[c].high)}" for c in used]
+        rows.append((label + (" (epoch 1)" if len(epochs) > 1 else ""), *cells))
+        plain += [
+            (label, number, s.finding, s.category, s.value, s.sd, s.low, s.high, s.n, s.n_misses, s.n_reviewed)
+            for number, epoch in enumerate(epochs, start=1)
+            for s in epoch
+        ]
+    head = ("Run", *(CATEGORY_PAINTS[c][0].capitalize() for c in used))
+    plain_head = ("run", "epoch", "finding", "category", "share", "sd", "low", "high", "n", "n_misses", "n_reviewed")
+    caption = (
+        "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
+        "percentile interval over resampled patients. A share is undefined for a pathology of whose misses none was "
+        "reviewed."
+    )
+    return PageTable(head, rows, caption, "Error categories", csv=Csv.of("error-categories", plain_head, plain))
+
+
+PAGE_HEIGHT = 215.0
+"""Millimetres that panels of error categories may fill from top to bottom."""
+
+
+@dataclass(frozen=True)
+class ErrorShares:
+    """Categories of the predictions on frontal images: run label -> finding -> category -> share, and cases."""
+
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]]
+    n: Mapping[str, int]
+    reviewed: bool
+
+
+def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustration]:
+    """Stacked error categories by pathology and run, as many figures as it takes pages."""
+    named = [name for name in order if errors.n.get(name)]
+    groups = [BarGroup(name, f"{name} (n\u00a0=\u00a0{errors.n[name]})") for name in named]
+    told = (
+        "no overlap with the reference but plausible anatomy (position error), or implausible anatomy (anatomy error)"
+        if errors.reviewed
+        else "no overlap with the reference; whether the place is plausible was not reviewed"
+    )
+    caption = (
+        "Predictions on frontal images (n = questions) by category: full hit (its cell is a hit), partial hit "
+        f"(overlap, but too little for a hit), {told}. No answer: refused, unreadable or failed."
+    )
+    on_page = PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 16)))
+    for number, start in enumerate(range(0, len(groups), on_page), start=1):
+        part = groups[start : start + on_page]
+        full = {
+            label: sum(shares.get(group.key, {}).get("full_hit", 0.0) for group in part) / len(part)
+            for label, shares in errors.shares.items()
+        }
+        alt = "Stacked bars of error categories. Mean share of full hits: " + ", ".join(
+            f"{label}: {percent(share)}" for label, share in full.items()
+        )
+        name = "error-categories" if len(groups) <= on_page else f"error-categories-{number}"
+        yield Illustration(name, "Error categories", caption, alt + ".", partial(error_bars, part, errors.shares))
+
+
+PANELS = 3
+"""Panels of stacked shares side by side."""
+
+
+CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
+    "full_hit": ("full hit", Paint("#0b4f48")),
+    "partial_hit": ("partial hit", Paint("#8fd0c6")),
+    "position": ("position error", Paint("#f6e08a")),
+    "anatomy": ("anatomy error", Paint("#c4512d", "////")),
+    "miss_unreviewed": ("miss, not reviewed", Paint("#e3e6ea", "....")),
+    "no_answer": ("no answer", Paint("#ffffff")),
+}
+"""Category of :mod:`reveal_bench.reports.run_errors` -> name and look, in the order in which bars are stacked."""
+
+
+def error_bars(
+    groups: Sequence[BarGroup],
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]],
+    width: float = WIDE,
+) -> Figure:
+    """Stacked shares of the error categories, a panel per group and in it a bar per run.
+
+    Parameters
+    ----------
+    shares : run label -> group key -> category -> share; a group without shares stays empty
+    """
+    labels, left = row_names(list(shares), width, 3)
+    used = [name for name in CATEGORY_PAINTS if any(g.get(name) for run in shares.values() for g in run.values())]
+    columns = columns_for(len(groups), PANELS if width == WIDE else 1)
+    panel = (width - left - 3) / columns
+    with style():
+        line = 1.0 + 1.05 * LINE * max(label.count("\n") + 1 for label in labels)
+        titles = ["\n".join([wrap(group.label, panel - 4), *group.below]) for group in groups]
+        rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
+        heights = [LINE * max(title.count("\n") + 1 for title in row) + 12.0 + line * len(shares) for row in rows]
+        handles = [patch(*CATEGORY_PAINTS[name]) for name in used]
+        top = legend_height([CATEGORY_PAINTS[name][0] for name in used], width)
+        height = top + sum(heights) + 2
+        figure = new_figure(height, width)
+        for number, group in enumerate(groups):
+            row, column = divmod(number, columns)
+            low = height - top - sum(heights[: row + 1]) + 8
+            axes = place_axes(figure, left + column * panel, low, panel - 8, line * len(shares))
+            axes.set_title(titles[number], fontsize=8, loc="left", pad=3)
+            last = number + columns >= len(groups)
+            _draw_stack(axes, group, list(shares.values()), used, labels if column == 0 else None, named=last)
+        legend(figure, handles)
+    return figure
+
+
+def _draw_stack(
+    axes: Axes,
+    group: BarGroup,
+    runs: Sequence[Mapping[str, Mapping[str, float]]],
+    used: Sequence[str],
+    labels: Sequence[str] | None,
+    *,
+    named: bool,
+) -> None:
+    places = np.arange(len(runs))
+    starts = np.zeros(len(runs))
+    for name in used:
+        widths = np.array([100 * run.get(group.key, {}).get(name, 0.0) for run in runs])
+        axes.barh(places, widths, 0.74, left=starts, label=name, **CATEGORY_PAINTS[name][1].options)
+        starts += widths
+    axes.set_xlim(0, 100)
+    axes.set_ylim(len(runs) - 0.45, -0.55)
+    axes.set_xticks([0, 50, 100])
+    axes.set_yticks(places, labels if labels is not None else [""] * len(runs))
+    if named:
+        axes.set_xlabel("Predictions (%)", labelpad=1)
+    plain_axes(axes)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False)

@@ -1,4 +1,4 @@
-"""Hit rates of runs on a localization benchmark, resampled together.
+"""Hit rates of runs on a localization benchmark, resampled together, with their tables and figures.
 
 Conventions
 -----------
@@ -11,9 +11,12 @@ replicates.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +34,36 @@ from reveal_bench.metrics.bootstrap import (
     estimates_from,
 )
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.reports.runs import ReportRun, World
+from reveal_bench.metrics.scales import intervals_text
+from reveal_bench.reports.figures import BarGroup, Point, dashed_line, dots, legend, legend_height, patch
+from reveal_bench.reports.page import Csv, PageTable, leading
+from reveal_bench.reports.runs import ReportRun, World, short_names
+from reveal_bench.reports.style import (
+    DASHED,
+    INK,
+    LINE,
+    NOTHING,
+    WIDE,
+    Illustration,
+    Paint,
+    columns_for,
+    cut,
+    interval_of,
+    new_figure,
+    paints,
+    percent,
+    percent_cell,
+    place_axes,
+    plain_axes,
+    signed,
+    style,
+    wrap,
+)
+from reveal_bench.words import plural
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PROTOCOLS = ("cell", "point", "box", "mask")
 
@@ -192,3 +224,284 @@ def core_runs(runs: Sequence[HitRun], main_grid: int) -> list[int]:
         if run.grid == main_grid and first_style.setdefault(run.model, run.style) == run.style:
             chosen.append(number)
     return chosen
+
+
+def _both(estimate: Estimate) -> str:
+    return f"{percent_cell(estimate.value)}\n{interval_of(estimate.low, estimate.high)}"
+
+
+def _grids(scores: Scores) -> dict[int, int]:
+    """Grid -> the first run on it, coarse grids first."""
+    return {grid: next(i for i, run in enumerate(scores.runs) if run.grid == grid)
+            for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
+
+
+def means_table(scores: Scores, reference: int) -> PageTable:
+    """Mean hit rate by model and prompt style, and the paired difference from the reference run."""
+    rows: list[tuple[str, ...]] = []
+    plain: list[tuple[Any, ...]] = []
+    for grid, i in _grids(scores).items():
+        chance, spread = scores.estimates(i, chance=True)[MACRO], scores.deviations(i, chance=True)[MACRO]
+        cells = f"{grid} × {grid}"
+        rows.append(
+            (f"Expected by chance, {cells}", NOTHING, cells, "cell", _both(chance), percent_cell(spread), NOTHING)
+        )
+        plain.append(("chance", "", grid, "cell", chance.value, spread, chance.low, chance.high, None, None, None,
+                      chance.signature))  # fmt: skip
+    for i, run in enumerate(scores.runs):
+        macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
+        gain = scores.difference(i, reference) if i != reference else (math.nan,) * 3
+        told = "reference" if i == reference else f"{signed(gain[0])}\n{signed(gain[1])} to {signed(gain[2])}"
+        on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
+        rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), percent_cell(spread), told))
+        plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,
+                      *gain, macro.signature))  # fmt: skip
+    label = scores.runs[reference].label
+    caption = (
+        f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95 % interval and bootstrap standard "
+        f"deviation; difference from {label} in percentage points with its paired 95 % interval."
+    )
+    head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
+    plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
+                  "difference_low", "difference_high", "signature")  # fmt: skip
+    return PageTable(head, rows, caption, "Mean hit rate", csv=Csv.of("mean-hit-rates", plain_head, plain))
+
+
+def rates_table(scores: Scores, order: Sequence[str]) -> PageTable:
+    """Hit rate by run and pathology, with chance and counts."""
+    names = [MACRO, *order]
+    by_run = [scores.estimates(i) for i in range(len(scores.runs))]
+    grids = _grids(scores)
+    chances = [scores.estimates(i, chance=True) for i in grids.values()]
+    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
+    rows, best = [], set()
+    for row, name in enumerate(names):
+        told = ("Mean", NOTHING) if name == MACRO else (name, f"{counts[name]:,}")
+        rows.append((*told, *(_both(found[name]) for found in (*by_run, *chances))))
+        values = {2 + i: found[name].value for i, found in enumerate(by_run)}
+        n_cases = sum(counts.values()) if name == MACRO else counts[name]
+        best |= {(row, column) for column in leading(values, n_cases)}
+    caption = (
+        "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs, from ten "
+        "questions on. Each question is one image with one pathology."
+    )
+    plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
+                  "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
+    plain = tuple(row for i in range(len(scores.runs)) for row in _plain_rates(scores, i, names))
+    expected = (f"Expected by chance, {grid} × {grid}" for grid in grids)
+    head = ("Pathology", "Questions", *(run.label for run in scores.runs), *expected)
+    file = Csv.of("hit-rates", plain_head, plain)
+    return PageTable(head, rows, caption, "Hit rate by pathology", frozenset(best), csv=file)
+
+
+def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    run = scores.runs[index]
+    rows: list[tuple[Any, ...]] = []
+    for is_chance in (False, True):
+        found, spread = scores.estimates(index, chance=is_chance), scores.deviations(index, chance=is_chance)
+        for name in names:
+            e = found[name]
+            rows.append((run.label, run.model, run.style, run.grid, run.protocol, e.metric, name, e.value, spread[name],
+                         e.low, e.high, e.n, e.n_undefined, e.n_empty_replicates, e.signature))  # fmt: skip
+    return rows
+
+
+def by_difference(scores: Scores, first: int, reference: int) -> list[str]:
+    """The findings in falling order of what run `first` has more than the run `reference`."""
+    a, b = scores.hits[first].values, scores.hits[reference].values
+    gains = dict(zip(scores.findings, (a - b).tolist(), strict=True))
+    return sorted(scores.findings, key=lambda name: -math.inf if math.isnan(gains[name]) else -gains[name])
+
+
+def _groups(scores: Scores, order: Sequence[str]) -> list[BarGroup]:
+    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
+    named = [BarGroup(name, name, (f"n = {counts[name]}",)) for name in order]
+    if len(order) == 1:
+        return named
+    return [BarGroup(MACRO, f"Mean of {len(order)} pathologies"), *named]
+
+
+def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
+    values = {name: e.value for name, e in scores.estimates(index).items()}
+    of_cells = scores.runs[index].metric == "grid_hit"
+    chance = {name: e.value for name, e in scores.estimates(index, chance=True).items()} if of_cells else {}
+    return BarSeries(label, paint, values, scores.deviations(index), chance)
+
+
+def _spread(scores: Scores) -> str:
+    draw = scores.resampling
+    return (
+        f"Error bars: standard deviation over {draw.n_resamples:,} bootstrap resamples of {plural(draw.unit)} "
+        f"(seed {draw.seed})."
+    )
+
+
+def _means(scores: Scores, shown: Sequence[int]) -> str:
+    told = [f"{scores.runs[i].label}: {percent(scores.estimates(i)[MACRO].value)}" for i in shown]
+    return "Mean hit rates: " + ", ".join(told) + "."
+
+
+def draw_hit_rates(
+    scores: Scores, world: World, shown: Sequence[int], order: Sequence[str], ranked: str
+) -> Illustration:
+    """Hit rates of the runs `shown` by pathology; `ranked` says in which order the pathologies come."""
+    looks = paints(len(shown))
+    names = short_names([scores.runs[i] for i in shown])
+    series = [_series(scores, i, name, look) for i, name, look in zip(shown, names, looks, strict=True)]
+    grid = scores.runs[shown[0]].grid
+    points = [name for i, name in zip(shown, names, strict=True) if scores.runs[i].metric == "point_hit"]
+    hits = (
+        f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it; where it covers "
+        "half of none, any part."
+    )
+    if points:
+        hits += f" Of {', '.join(points)} a point is a hit if it lies in the reference; chance is not shown for it."
+    caption = (
+        f"Share of questions answered with a hit, by pathology (n = questions), on {world.title} "
+        f"{world.info.version}, split {world.split}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
+        f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
+    )
+    if others := [run.label for i, run in enumerate(scores.runs) if i not in shown]:
+        caption += f" Not shown here, with other prompts or grids: {', '.join(others)}."
+    alt = f"Bar chart of hit rates of {len(shown)} runs for {len(order)} pathologies. {_means(scores, shown)}"
+    groups = _groups(scores, order)
+    return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
+
+
+def draw_grids(scores: Scores, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
+    """The same models on several grids; `pairs` holds the runs of each model, coarse grid first."""
+    looks = paints(len(pairs))
+    models = [scores.runs[indices[0]].model for indices in pairs]
+    series = []
+    for look, indices in zip(looks, pairs, strict=True):
+        for place, i in enumerate(indices):
+            run = scores.runs[i]
+            paint = Paint(look.colour, ("", "////", "....")[min(place, 2)])
+            name = run.model if models.count(run.model) == 1 else f"{run.model}, {run.style}"
+            series.append(_series(scores, i, f"{name}, {run.grid} × {run.grid}", paint))
+    caption = (
+        "The same models asked with grids of different resolution (finer grids hatched). Dashed: the chance level of "
+        f"each grid. {_spread(scores)}"
+    )
+    flat = [i for indices in pairs for i in indices]
+    alt = f"Bar chart of hit rates by grid size. {_means(scores, flat)}"
+    draw = partial(grouped_bars, _groups(scores, order), series)
+    return Illustration("grids", "Hit rate by grid size", caption, alt, draw)
+
+
+def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
+    """The mean hit rates of models that were asked in several styles."""
+    styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in shown))
+    rows: dict[str, list[Point]] = {}
+    for i in shown:
+        macro, run = scores.estimates(i)[MACRO], scores.runs[i]
+        kind = styles.index(run.style or "no prompt")
+        rows.setdefault(run.model, []).append(Point(100 * macro.value, 100 * macro.low, 100 * macro.high, kind))
+    chance = scores.estimates(shown[0], chance=True)[MACRO].value
+    caption = (
+        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
+        f"Lines: {intervals_text(scores.resampling)}."
+    )
+    alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
+    draw = partial(
+        dots, list(rows.items()), axis="Mean hit rate over pathologies (%)", kinds=styles,
+        rule=(100 * chance, "chance level"),
+    )  # fmt: skip
+    return Illustration("prompts", "Hit rate by prompt style", caption, alt, draw)
+
+
+ROW_HEIGHT = 48.0
+
+
+BAR_SHARE = 0.82
+"""Of the room of a group, what its bars fill."""
+
+
+@dataclass(frozen=True)
+class BarSeries:
+    """Bars of one look, one per group.
+
+    Attributes
+    ----------
+    values, deviations, chance : group key -> fraction; NaN or absent = nothing is drawn
+    """
+
+    label: str
+    paint: Paint
+    values: Mapping[str, float]
+    deviations: Mapping[str, float]
+    chance: Mapping[str, float]
+
+
+def grouped_bars(groups: Sequence[BarGroup], series: Sequence[BarSeries], width: float = WIDE) -> Figure:
+    """Bars side by side with error bars and a dashed line at chance, in rows of a few groups each.
+
+    The line at chance is drawn over neighbouring bars of one chance level without a break. All rows share one scale.
+    """
+    columns = columns_for(len(groups), 5 if width == WIDE else 2)
+    n_rows = math.ceil(len(groups) / columns)
+    slot = (width - 17) / columns
+    labels = {group.key: "\n".join([wrap(group.label, slot - 2, most=3), *group.below]) for group in groups}
+    lines = max(label.count("\n") + 1 for label in labels.values())
+    with style():
+        handles = [patch(cut(one.label, width - 16), one.paint) for one in series]
+        handles += [dashed_line("chance level")] * any(one.chance for one in series)
+        top, bottom = legend_height([handle.get_label() for handle in handles], width), 3 + LINE * lines
+        height = n_rows * ROW_HEIGHT + top + 2
+        figure = new_figure(height, width)
+        tops = [_end(s, g.key) for s in series for g in groups]
+        highest = min(1.0, max([0.1, *(t for t in tops if not math.isnan(t))]) * 1.06)
+        for row in range(n_rows):
+            shown = groups[row * columns : (row + 1) * columns]
+            low = height - top - (row + 1) * ROW_HEIGHT + bottom
+            axes = place_axes(figure, 15, low, slot * len(shown), ROW_HEIGHT - bottom - 2)
+            _draw_groups(axes, shown, series)
+            axes.set_xticks(range(len(shown)), [labels[group.key] for group in shown])
+            axes.set_xlim(-0.5, len(shown) - 0.5)
+            axes.set_ylim(0, 100 * highest)
+            axes.set_ylabel("Hit rate (%)")
+        legend(figure, handles)
+    return figure
+
+
+def _end(series: BarSeries, key: str) -> float:
+    deviation = series.deviations.get(key, 0.0)
+    value = series.values.get(key, math.nan)
+    return max(value + (0.0 if math.isnan(deviation) else deviation), series.chance.get(key, value))
+
+
+def _draw_groups(axes: Axes, groups: Sequence[BarGroup], series: Sequence[BarSeries]) -> None:
+    width = BAR_SHARE / len(series)
+    places = np.arange(len(groups))
+    for number, one in enumerate(series):
+        left = places - BAR_SHARE / 2 + number * width
+        values = np.array([one.values.get(group.key, math.nan) for group in groups])
+        spread = np.array([one.deviations.get(group.key, math.nan) for group in groups])
+        axes.bar(left, 100 * values, width * 0.94, align="edge", label=one.label, **one.paint.options)
+        has = ~np.isnan(spread) & ~np.isnan(values)
+        middle = left + width * 0.47
+        if has.any():
+            # Within 0 and 1: no share lies beyond
+            reach = np.array([np.minimum(spread, values)[has], np.minimum(spread, 1 - values)[has]])
+            for colour, thick in (("white", 1.9), (INK, 0.8)):  # on dark bars, too
+                axes.errorbar(
+                    middle[has], 100 * values[has], yerr=100 * reach, fmt="none",
+                    ecolor=colour, elinewidth=thick, capsize=1.3, capthick=thick,
+                )  # fmt: skip
+    for place, group in zip(places, groups, strict=True):
+        _draw_chance(axes, float(place), [one.chance.get(group.key, math.nan) for one in series], width)
+    axes.tick_params(axis="x", length=0)
+    plain_axes(axes)
+
+
+def _draw_chance(axes: Axes, place: float, chance: Sequence[float], width: float) -> None:
+    start = 0
+    for stop in range(1, len(chance) + 1):
+        if stop < len(chance) and chance[stop] == chance[start]:
+            continue
+        if not math.isnan(chance[start]):
+            ends = [place - BAR_SHARE / 2 + start * width, place - BAR_SHARE / 2 + (stop - 0.06) * width]
+            level = [100 * chance[start]] * 2
+            axes.plot(ends, level, color="white", linewidth=1.8, solid_capstyle="butt")
+            axes.plot(ends, level, color=INK, linewidth=1.0, linestyle=DASHED)
+        start = stop

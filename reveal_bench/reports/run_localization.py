@@ -1,49 +1,98 @@
-"""The report of runs that locate findings: hit rates, errors, heat maps, grids and prompts.
+"""The report of runs that locate findings: hit rates, errors, heat maps, grids, prompts and example images.
 
-It shows what paper 000 shows in Figures 2 to 8 and Tables 1 and 2, in this project's own look. The numbers
-are those of ``reveal-bench score``.
+It has the contents of paper 000's Figures 2 to 8 and Tables 1 and 2, in this project's own look. The numbers are those
+of ``reveal-bench score``.
+
+Example images, after paper 000, Figure 5, show the reference's outline, the cell of every run, and what kind of error
+it is. Cases with most anatomy errors come first, then those with most misses beside a hit, each of another finding as
+long as there are some. Images are the central squares that models saw, without the grid.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from reveal_bench.arrays import FloatArray
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.kinds.localization.scoring import list_cases
+from reveal_bench.masks import BoolMask, pack_regions
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.pictures import FolderPictures
-from reveal_bench.reports.figures import (
-    COLUMNS_ABREAST,
-    PANELS,
-    ROWS_ON_PAGE,
-    BarSeries,
-    Group,
-    HeatColumn,
-    Point,
-    dots,
-    error_bars,
-    grouped_bars,
-    heat_maps,
-)
-from reveal_bench.reports.heat import FEW, AveragePicture, Truth, average_picture, prediction_shares, truth_shares
+from reveal_bench.reports.films import view_in_words
 from reveal_bench.reports.page import Csv, Lines, Part, Section, Text
-from reveal_bench.reports.run_cells import cell_counts, fallback_counts, fallback_table, repeated, top_cells_table
-from reveal_bench.reports.run_errors import CATEGORIES, CaseErrors, Share, categorize
+from reveal_bench.reports.run_errors import (
+    CATEGORIES,
+    CATEGORY_PAINTS,
+    MISSES,
+    CaseError,
+    CaseErrors,
+    ErrorShares,
+    Share,
+    categorize,
+    draw_errors,
+    errors_table,
+)
 from reveal_bench.reports.run_errors import shares as shares_of
-from reveal_bench.reports.run_examples import draw_examples
-from reveal_bench.reports.run_hits import HitRun, Scores, core_runs, hit_runs, macro_of, score_runs
+from reveal_bench.reports.run_hits import (
+    Scores,
+    by_difference,
+    core_runs,
+    draw_grids,
+    draw_hit_rates,
+    draw_prompts,
+    hit_runs,
+    macro_of,
+    means_table,
+    rates_table,
+    score_runs,
+)
+from reveal_bench.reports.run_places import (
+    average_picture,
+    cell_counts,
+    draw_heat,
+    fallback_counts,
+    fallback_table,
+    heat_rows,
+    prediction_shares,
+    repeated,
+    top_cells_table,
+    truth_shares,
+)
 from reveal_bench.reports.run_report import RunReport
-from reveal_bench.reports.run_tables import errors_table, heat_rows, means_table, rates_table
 from reveal_bench.reports.runs import World, short_names
-from reveal_bench.reports.style import Illustration, Paint, interval_of, paints, percent
-from reveal_bench.words import count_text, plural
+from reveal_bench.reports.style import (
+    INK,
+    LINE,
+    WIDE,
+    Illustration,
+    cut,
+    interval_of,
+    new_figure,
+    paints,
+    percent,
+    place_axes,
+    style,
+    width_of,
+    wrap,
+)
+from reveal_bench.words import count_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+    from PIL.Image import Image
 
 
 @dataclass
@@ -275,206 +324,167 @@ def _method_words(scores: Scores, world: World) -> list[str]:
     ]
 
 
-# Figures, each with its caption: what it shows, of how many, and what its error bars are ------------------------------
+# Example images ------------------------------------------------------------------------------------------------------
 
-PAGE_HEIGHT = 215.0
-"""Millimetres that panels of error categories may fill from top to bottom."""
+MOST_EXAMPLES = 12
+SIDE_PX = 512
+_REFERENCE = "#ff6ad5"
+_ABREAST = 3
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class ErrorShares:
-    """Categories of the predictions on frontal images: run label -> finding -> category -> share, and cases."""
+class _Example:
+    """One case: the film (n, n) in [0, 255], the reference on it, and what every run said."""
 
-    shares: Mapping[str, Mapping[str, Mapping[str, float]]]
-    n: Mapping[str, int]
-    reviewed: bool
-
-
-def by_difference(scores: Scores, first: int, reference: int) -> list[str]:
-    """The findings in falling order of what run `first` has more than the run `reference`."""
-    a, b = scores.hits[first].values, scores.hits[reference].values
-    gains = dict(zip(scores.findings, (a - b).tolist(), strict=True))
-    return sorted(scores.findings, key=lambda name: -math.inf if math.isnan(gains[name]) else -gains[name])
+    finding: str
+    view: str
+    film: FloatArray
+    reference: BoolMask
+    answers: Mapping[str, CaseError]
 
 
-def _groups(scores: Scores, order: Sequence[str]) -> list[Group]:
-    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
-    named = [Group(name, name, (f"n = {counts[name]}",)) for name in order]
-    if len(order) == 1:
-        return named
-    return [Group(MACRO, f"Mean of {len(order)} pathologies"), *named]
+def draw_examples(
+    cases: Mapping[str, Sequence[CaseError]],
+    records: Sequence[LocalizationRecord],
+    open_picture: Callable[[str], Image],
+    most: int,
+    grid: int,
+) -> Illustration | None:
+    """The figure of at most `most` examples; None if no run missed anything.
 
+    Parameters
+    ----------
+    cases : run label -> its cases, from :func:`~reveal_bench.reports.run_errors.categorize`
+    open_picture : image_id -> the whole radiograph
+    grid : cells per side
 
-def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
-    values = {name: e.value for name, e in scores.estimates(index).items()}
-    of_cells = scores.runs[index].metric == "grid_hit"
-    chance = {name: e.value for name, e in scores.estimates(index, chance=True).items()} if of_cells else {}
-    return BarSeries(label, paint, values, scores.deviations(index), chance)
-
-
-def _spread(scores: Scores) -> str:
-    draw = scores.resampling
-    return (
-        f"Error bars: standard deviation over {draw.n_resamples:,} bootstrap resamples of {plural(draw.unit)} "
-        f"(seed {draw.seed})."
+    Raises
+    ------
+    ValueError
+        If the folder holds no picture of an example.
+    """
+    by_pair: dict[Pair, dict[str, CaseError]] = {}
+    for label, own in cases.items():
+        for case in own:
+            by_pair.setdefault((case.image_id, case.finding), {})[label] = case
+    chosen = _chosen(by_pair, most)
+    if not chosen:
+        return None
+    wanted = {image_id for image_id, _ in chosen}
+    references = {
+        (record.image_id, finding): (record, reference)
+        for record, finding, reference in list_cases([one for one in records if one.image_id in wanted])
+    }
+    examples = []
+    for pair in chosen:
+        record, reference = references[pair]
+        mask = pack_regions([reference.region], [reference.size]).dense(0)
+        film, drawn = _square(open_picture(pair[0]), mask)
+        examples.append(_Example(pair[1], record.view, film, drawn, by_pair[pair]))
+    told = "; ".join(f"{one.finding}: {', '.join(_said(label, case) for label, case in one.answers.items())}"
+                     for one in examples)  # fmt: skip
+    return Illustration(
+        "examples",
+        "Example films",
+        "Central squares of single films with the outline of the reference (pink) and the cell of every run; below, "
+        "what kind of answer it is, a miss where nobody reviewed it. First the cases with most anatomy errors, then "
+        "those with most misses beside a hit, each of another finding as long as there are some.",
+        f"Radiographs with reference and cells. {told}.",
+        partial(_draw, examples, list(cases), Grid(grid)),
+        has_narrow=False,
     )
 
 
-def _means(scores: Scores, shown: Sequence[int]) -> str:
-    told = [f"{scores.runs[i].label}: {percent(scores.estimates(i)[MACRO].value)}" for i in shown]
-    return "Mean hit rates: " + ", ".join(told) + "."
+def _chosen(by_pair: Mapping[Pair, Mapping[str, CaseError]], most: int) -> list[Pair]:
+    """Pairs that some run missed, the most telling first; a finding comes again when all others had their turn."""
 
+    def order(pair: Pair) -> tuple[int, bool, int, Pair]:
+        found = [case.category for case in by_pair[pair].values()]
+        n_missed = sum(category in MISSES for category in found)
+        return -found.count("anatomy"), "full_hit" not in found, -n_missed, pair
 
-def draw_hit_rates(
-    scores: Scores, world: World, shown: Sequence[int], order: Sequence[str], ranked: str
-) -> Illustration:
-    """Hit rates of the runs `shown` by pathology; `ranked` says in which order the pathologies come."""
-    looks = paints(len(shown))
-    names = short_names([scores.runs[i] for i in shown])
-    series = [_series(scores, i, name, look) for i, name, look in zip(shown, names, looks, strict=True)]
-    grid = scores.runs[shown[0]].grid
-    points = [name for i, name in zip(shown, names, strict=True) if scores.runs[i].metric == "point_hit"]
-    hits = (
-        f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it; where it covers "
-        "half of none, any part."
-    )
-    if points:
-        hits += f" Of {', '.join(points)} a point is a hit if it lies in the reference; chance is not shown for it."
-    caption = (
-        f"Share of questions answered with a hit, by pathology (n = questions), on {world.title} "
-        f"{world.info.version}, split {world.split}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
-        f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
-    )
-    if others := [run.label for i, run in enumerate(scores.runs) if i not in shown]:
-        caption += f" Not shown here, with other prompts or grids: {', '.join(others)}."
-    alt = f"Bar chart of hit rates of {len(shown)} runs for {len(order)} pathologies. {_means(scores, shown)}"
-    groups = _groups(scores, order)
-    return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
-
-
-def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustration]:
-    """Stacked error categories by pathology and run, as many figures as it takes pages."""
-    named = [name for name in order if errors.n.get(name)]
-    groups = [Group(name, f"{name} (n\u00a0=\u00a0{errors.n[name]})") for name in named]
-    told = (
-        "no overlap with the reference but plausible anatomy (position error), or implausible anatomy (anatomy error)"
-        if errors.reviewed
-        else "no overlap with the reference; whether the place is plausible was not reviewed"
-    )
-    caption = (
-        "Predictions on frontal images (n = questions) by category: full hit (its cell is a hit), partial hit "
-        f"(overlap, but too little for a hit), {told}. No answer: refused, unreadable or failed."
-    )
-    on_page = PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 16)))
-    for number, start in enumerate(range(0, len(groups), on_page), start=1):
-        part = groups[start : start + on_page]
-        full = {
-            label: sum(shares.get(group.key, {}).get("full_hit", 0.0) for group in part) / len(part)
-            for label, shares in errors.shares.items()
-        }
-        alt = "Stacked bars of error categories. Mean share of full hits: " + ", ".join(
-            f"{label}: {percent(share)}" for label, share in full.items()
-        )
-        name = "error-categories" if len(groups) <= on_page else f"error-categories-{number}"
-        yield Illustration(name, "Error categories", caption, alt + ".", partial(error_bars, part, errors.shares))
-
-
-def draw_heat(
-    runs: Sequence[HitRun],
-    world: World,
-    truths: Mapping[str, Truth],
-    picture: AveragePicture,
-    order: Sequence[str],
-) -> Iterator[Illustration]:
-    """Heat maps of truth and runs, as many figures as it takes."""
-    grid = Grid(runs[0].grid)
-    sizes = {record.image_id: record.size for record in world.records}
-    columns = [
-        HeatColumn(name, prediction_shares(run.predictions, sizes, truths, grid))
-        for name, run in zip(short_names(runs), runs, strict=True)
+    missed = [
+        pair for pair, own in by_pair.items() if any(case.category in MISSES and case.cell for case in own.values())
     ]
-    truth = HeatColumn("Ground truth", {name: found.shares for name, found in truths.items()})
-    named = [name for name in order if name in truths]
-    groups = [Group(name, name, (f"n = {len(truths[name].image_ids)}",)) for name in named]
-    note, caption = _behind(picture), _heat_caption(grid, picture)
-    number = 0
-    for start in range(0, len(groups), ROWS_ON_PAGE):
-        for first in range(0, len(columns), COLUMNS_ABREAST - 1):
-            number += 1
-            abreast = columns[first : first + COLUMNS_ABREAST - 1]
-            part = groups[start : start + ROWS_ON_PAGE]
-            pathologies = ", ".join(group.key for group in part)
-            alt = (
-                f"Heat maps over {'a plain background' if picture.pixels is None else 'the average frontal image'}: "
-                "columns ground truth, "
-                f"{', '.join(c.title for c in abreast)}; rows {pathologies}. The shares of all cells are in "
-                "heat-maps.csv."
-            )
-            draw = partial(heat_maps, part, [truth, *abreast], picture.pixels, note=note)
-            yield Illustration(f"heat-maps-{number}", f"Where: {pathologies}", caption, alt, draw, has_narrow=False)
+    turns: dict[str, int] = {}
+    ranked: list[tuple[int, int, Pair]] = []
+    for pair in sorted(missed, key=order):
+        turns[pair[1]] = turns.get(pair[1], 0) + 1
+        ranked.append((turns[pair[1]], len(ranked), pair))
+    return [pair for _, _, pair in sorted(ranked)[:most]]
 
 
-def _behind(picture: AveragePicture) -> str:
-    if picture.n == 0:
-        return "The folder holds no pictures: plain background."
-    if picture.pixels is None:
-        return f"Fewer than {FEW} patients: plain background, as an average could show one of them."
-    return f"Average of {count_text(picture.n, 'frontal image')} only." if picture.n_patients < FEW else ""
+def _square(picture: Image, mask: BoolMask) -> tuple[FloatArray, BoolMask]:
+    """The central square of a film and of a mask, at most :data:`SIDE_PX` a side."""
+    from PIL import Image
+
+    left, top, length = Grid(1).square(mask.shape)
+    side = min(SIDE_PX, int(length))
+    box, size = (left, top, left + length, top + length), (side, side)
+    film = picture.convert("L").resize(size, Image.Resampling.BOX, box=box)
+    drawn = Image.fromarray(np.asarray(255 * mask, np.uint8)).resize(size, Image.Resampling.BOX, box=box)
+    return np.asarray(film, np.float64), np.asarray(drawn) > 127
 
 
-def _heat_caption(grid: Grid, picture: AveragePicture) -> str:
-    behind = (
-        f"over the average of the {picture.n} frontal images (central squares)"
-        if picture.pixels is not None
-        else "over a plain background, as the folder holds no pictures"
-        if picture.n == 0
-        else f"over a plain background, as the pictures are of fewer than {FEW} patients"
-    )
-    return (
-        f"Frontal images only (n = questions), {behind}. Ground truth: share of questions in which the cell of the "
-        f"{grid.n} × {grid.n} grid is a hit cell, that is, the hit rate of always answering it. Runs: share of "
-        "questions answered with this cell (of points, with the cell that holds them). Below each panel its "
-        "largest share. One scale for all panels, by square root."
-    )
+def _said(label: str, case: CaseError, width: float = math.inf) -> str:
+    """A run's name, cell and kind of answer; of more than `width` millimetres the name alone is shortened."""
+    kind = CATEGORY_PAINTS[case.category][0].removesuffix(", not reviewed")
+    rest = f" {case.cell or 'no cell'}, {kind}"
+    return label + rest if width == math.inf else cut(label, width - width_of(rest)) + rest
 
 
-def draw_grids(scores: Scores, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
-    """The same models on several grids; `pairs` holds the runs of each model, coarse grid first."""
-    looks = paints(len(pairs))
-    models = [scores.runs[indices[0]].model for indices in pairs]
-    series = []
-    for look, indices in zip(looks, pairs, strict=True):
-        for place, i in enumerate(indices):
-            run = scores.runs[i]
-            paint = Paint(look.colour, ("", "////", "....")[min(place, 2)])
-            name = run.model if models.count(run.model) == 1 else f"{run.model}, {run.style}"
-            series.append(_series(scores, i, f"{name}, {run.grid} × {run.grid}", paint))
-    caption = (
-        "The same models asked with grids of different resolution (finer grids hatched). Dashed: the chance level of "
-        f"each grid. {_spread(scores)}"
-    )
-    flat = [i for indices in pairs for i in indices]
-    alt = f"Bar chart of hit rates by grid size. {_means(scores, flat)}"
-    draw = partial(grouped_bars, _groups(scores, order), series)
-    return Illustration("grids", "Hit rate by grid size", caption, alt, draw)
+def _draw(examples: Sequence[_Example], labels: Sequence[str], grid: Grid, width: float = WIDE) -> Figure:
+    columns = min(_ABREAST, len(examples))
+    gap = 4.0
+    side = (width - gap * (_ABREAST - 1)) / _ABREAST
+    looks = dict(zip(labels, paints(len(labels)), strict=True))
+    with style():
+        titles = [wrap(f"{one.finding} ({view_in_words(one.view)})", side - 1, most=2) for one in examples]
+        rows = -(-len(examples) // columns)
+        top = 2 + LINE * max(title.count("\n") + 1 for title in titles)
+        tall = top + side + 2 + (LINE + 0.6) * len(labels) + 3
+        figure = new_figure(rows * tall, width)
+        for number, (one, title) in enumerate(zip(examples, titles, strict=True)):
+            row, column = divmod(number, columns)
+            left, low = column * (side + gap), (rows - row) * tall - top - side
+            axes = place_axes(figure, left, low, side, side)
+            axes.set_title(title, fontsize=8, loc="left", pad=3)
+            _draw_film(axes, one, grid, {label: look.colour for label, look in looks.items()})
+            for line, (label, case) in enumerate(one.answers.items()):
+                height = low - 2 - (LINE + 0.6) * (line + 0.7)
+                key = place_axes(figure, left, height, 2.4, 2.4)
+                key.set_axis_off()
+                key.add_patch(_cell_patch((0, 0, 1, 1), looks[label].colour))
+                words = _said(label, case, side - 4)
+                figure.text((left + 3.8) / width, (height + 0.5) / (rows * tall), words, fontsize=8, color=INK)
+    return figure
 
 
-def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
-    """The mean hit rates of models that were asked in several styles."""
-    styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in shown))
-    rows: dict[str, list[Point]] = {}
-    for i in shown:
-        macro, run = scores.estimates(i)[MACRO], scores.runs[i]
-        kind = styles.index(run.style or "no prompt")
-        rows.setdefault(run.model, []).append(Point(100 * macro.value, 100 * macro.low, 100 * macro.high, kind))
-    chance = scores.estimates(shown[0], chance=True)[MACRO].value
-    caption = (
-        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
-        f"Lines: {intervals_text(scores.resampling)}."
-    )
-    alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
-    draw = partial(
-        dots, list(rows.items()), axis="Mean hit rate over pathologies (%)", kinds=styles,
-        rule=(100 * chance, "chance level"),
-    )  # fmt: skip
-    return Illustration("prompts", "Hit rate by prompt style", caption, alt, draw)
+def _draw_film(axes: Axes, one: _Example, grid: Grid, colours: Mapping[str, str]) -> None:
+    n = len(one.film)
+    axes.imshow(one.film, cmap="gray", vmin=0, vmax=255, extent=(0, n, n, 0), interpolation="nearest")
+    if one.reference.any() and not one.reference.all():
+        middles = np.arange(n) + 0.5
+        axes.contour(middles, middles, one.reference, [0.5], colors=[_REFERENCE], linewidths=1.4)
+    taken: dict[str, int] = {}
+    for label, case in one.answers.items():
+        if case.cell is None:
+            continue
+        place = taken[case.cell] = taken.get(case.cell, -1) + 1
+        column, row = grid.parse(case.cell)
+        cell, inset = n / grid.n, n / grid.n * 0.1 * place  # of several runs in one cell each is seen
+        corner = column * cell + inset, row * cell + inset, cell - 2 * inset, cell - 2 * inset
+        axes.add_patch(_cell_patch(corner, colours[label]))
+    axes.set_xlim(0, n)
+    axes.set_ylim(n, 0)
+    axes.set_axis_off()
+
+
+def _cell_patch(corner: tuple[float, float, float, float], colour: str) -> Rectangle:
+    from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import Normal, Stroke
+
+    x, y, width, height = corner
+    around = [Stroke(linewidth=2.6, foreground="white"), Normal()]  # dark colours are seen on dark films
+    return Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1.4, path_effects=around)

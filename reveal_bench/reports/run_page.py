@@ -14,8 +14,7 @@ from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Progress, check_target, write_page
 from reveal_bench.reports.run_errors import Reviews
-from reveal_bench.reports.run_examples import MOST_EXAMPLES
-from reveal_bench.reports.run_localization import HitReport
+from reveal_bench.reports.run_localization import MOST_EXAMPLES, HitReport
 from reveal_bench.reports.run_report import Options, RunReport
 from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
 from reveal_bench.reports.runs import load_runs, open_world

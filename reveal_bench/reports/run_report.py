@@ -1,23 +1,53 @@
-"""What every report of runs has, whatever kind of benchmark they answer: tables of runs and costs, notices, files.
+"""What every report of runs has, on any kind of benchmark: runs, costs, published rows, controls, notices.
 
-A report of one kind is a subclass of :class:`RunReport` with sections and a summary of its own.
+A report of one kind is a subclass of :class:`RunReport` with sections and a summary of its own. Tables show text in
+percent; their CSV has fractions in full precision, with the signature that reproduces each number. No table names an
+image or a patient.
+
+Published rows are beside the user's own runs where dataset and metric are the same
+(:mod:`reveal_bench.evaluation.published`). They were measured on the whole test split; a `released` split or a holdout
+is a part of it, and the caption says so.
+
+Controls show whether models use the image: a run folder has a run for each control that was asked for
+(:mod:`reveal_bench.models.controls`). Scores are those of ``reveal-bench score``, differences those of
+``reveal-bench compare``: control minus original image, paired by patient, with unanswered questions as misses in both.
+The proportion of answers that are the same as for the original image needs no reference: it is near 1 for a model that
+ignores the image and answers deterministically. Only the first epoch counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
-from reveal_bench.evaluation.published import OwnScores
+import numpy as np
+
+from reveal_bench.evaluation.compare import ALPHA, Comparison, compare
+from reveal_bench.evaluation.published import (
+    GRID,
+    OwnScores,
+    ReferenceRow,
+    read_reference_rows,
+    rows_beside,
+    why_nothing_compares,
+)
+from reveal_bench.kinds.scored import Rows
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.scales import intervals_text
+from reveal_bench.models.answer_words import STATUSES
+from reveal_bench.models.controls import CONTROLS
+from reveal_bench.models.run_folder import Exchange, Run
 from reveal_bench.reports.anatomy import Regions
-from reveal_bench.reports.page import Page, Part, Progress, Section, notices, section
-from reveal_bench.reports.run_controls import EXPLAINED, controlled_runs, controls_table, draw_controls
+from reveal_bench.reports.figures import Point, dots
+from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
 from reveal_bench.reports.run_errors import Reviews
-from reveal_bench.reports.run_tables import costs_table, published_parts, runs_table
-from reveal_bench.reports.runs import ReportRun, World
-from reveal_bench.reports.style import missing_glyphs
+from reveal_bench.reports.runs import ReportRun, World, load_controls
+from reveal_bench.reports.style import NOTHING, Illustration, interval_of, missing_glyphs, percent, percent_cell, signed
 from reveal_bench.words import count_text
 
 
@@ -127,3 +157,315 @@ class RunReport:
         if self.world.info.splits[self.world.split].get("references") == "private":
             warnings.append("this shows the references of a private holdout: nobody but the maintainer may see it")
         return warnings
+
+
+OWN = "this report"
+"""In the place of a paper."""
+
+
+def runs_table(
+    runs: Sequence[ReportRun], own_names: Sequence[str] = (), own: Sequence[tuple[object, ...]] = ()
+) -> PageTable:
+    """What each run is: model, settings, versions, and the SHA-256 of what was scored; `own` columns of its kind."""
+    rows, plain = [], []
+    for run, own_values in zip(runs, own or [()] * len(runs), strict=True):
+        info = run.run.info if run.run is not None else None
+        settings = info.settings if info is not None else None
+        sent = {} if info is None else {k: v for k, v in info.parameters.items() if v is not None}
+        harness = {} if info is None else dict(info.harness)
+        how = [f"{settings.shots} shots from {settings.shots_split}"] if settings is not None and settings.shots else []
+        how += [f"{key} {value}" for key, value in sent.items()]
+        n_epochs = len(run.predictions)
+        versions = ", ".join(f"{name} {version}" for name, version in harness.items())
+        picture = "" if settings is None else f"{settings.side} px, prompt {settings.prompt_version}"
+        rows.append((run.label, run.model if info is not None else "prediction file", run.style or NOTHING,
+                     picture or NOTHING, "; ".join(how) or NOTHING, f"{n_epochs}", f"{run.n_missing:,}",
+                     versions or NOTHING, "\n".join(value[:12] for value in run.sha256)))  # fmt: skip
+        plain.append((run.label, run.model, run.style, *own_values, n_epochs, run.n_missing,
+                      picture, "; ".join(how), versions, " ".join(run.sha256)))  # fmt: skip
+    head = ("Run", "Model", "Prompt", "Picture", "Settings", "Epochs", "Without prediction", "Harness", "SHA-256")
+    plain_head = ("run", "model", "style", *own_names, "epochs", "n_missing", "picture",
+                  "settings", "harness", "sha256")  # fmt: skip
+    caption = (
+        "The runs as they were read. Without prediction: questions, over all epochs, that have none. SHA-256: first "
+        "digits, of each prediction file."
+    )
+    return PageTable(head, rows, caption, "Runs", csv=Csv.of("runs", plain_head, plain))
+
+
+def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]], unanswered: str) -> PageTable | None:
+    """What became of the questions of the run folders, and what they cost; None without a run folder.
+
+    Parameters
+    ----------
+    means : label -> mean hit rate by epoch; empty where answers are not scored so
+    unanswered : what questions without an answer are
+    """
+    rows, plain = [], []
+    folders = [run for run in runs if run.run is not None]
+    summaries = [run.run.summary for run in folders if run.run is not None]
+    used = [
+        status for status in (*STATUSES, "not_asked") if any(summary.by_status.get(status) for summary in summaries)
+    ]
+    for run, summary in zip(folders, summaries, strict=True):
+        cost = None if summary.cost is None else f"{summary.cost.normalize():f}"
+        counts = [summary.by_status.get(status, 0) for status in used]
+        tokens = (summary.tokens_in, summary.tokens_cached, summary.tokens_out)
+        row = (run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in (*counts, *tokens, summary.without_usage)))
+        told, values = _by_epoch(means[run.label]) if means else ((), ())
+        rows.append((*row, cost or NOTHING, *told))
+        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, *values))
+    if not rows:
+        return None
+    head = ("Run", "Asked", *(status.replace("_", " ").capitalize() for status in used), "Tokens in", "of these cached",
+            "Tokens out", "Without usage", "Cost", *["Mean hit rate by epoch (%)"] * bool(means))  # fmt: skip
+    plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
+                  *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
+    caption = (
+        "What became of every question of the run folders (times epochs), and what it cost in the currency of the "
+        "prices given; without usage: replies without counts of tokens, which the cost leaves out. Questions without "
+        f"an answer are {unanswered}." + (" SD: standard deviation over epochs." if means else "")
+    )
+    return PageTable(head, rows, caption, "Failures and costs", csv=Csv.of("failures-and-costs", plain_head, plain))
+
+
+def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, float]]:
+    spread = float(np.std(means, ddof=1)) if len(means) > 1 else math.nan
+    mean = float(np.mean(means))
+    told = percent_cell(mean) + ("" if math.isnan(spread) else f"\nSD {percent_cell(spread)} of {len(means)}")
+    return (told,), (len(means), mean, spread)
+
+
+def published_parts(own: Sequence[OwnScores], world: World) -> Iterator[Part]:
+    """Tables of published and own rows, one per metric, and why the other rows do not stand beside these runs."""
+    rows = read_reference_rows(world.info.benchmark)
+    if not rows:
+        return
+    whole = why_nothing_compares(rows, world.info, world.split)
+    if whole:
+        yield Text(whole)
+        return
+    shown = set()
+    for metric in dict.fromkeys(one.metric for one in own):
+        beside = [row for row in rows if metric in row.figures]
+        of_grid = [one for one in own if one.metric == metric and (metric != "grid_hit" or one.grid == GRID)]
+        others = [one.label for one in own if one.metric == metric and one not in of_grid]
+        if beside and of_grid:
+            shown |= {id(row) for row in beside}
+            yield _published_table(metric, beside, of_grid, world)
+        if beside and others:
+            cells = f"{GRID} × {GRID}"
+            yield Text(f"Not comparable: {', '.join(others)}, on another grid than the {cells} of the published rows.")
+    left = [row for row in rows if id(row) not in shown]
+    if left:
+        metrics = "; ".join(sorted({METRICS[name].title for row in left for name in row.figures}))
+        names = "; ".join(dict.fromkeys(row.name for row in left))
+        yield Text(f"Of other systems only metrics are published that no run here is scored by ({metrics}): {names}.")
+
+
+def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], world: World) -> PageTable:
+    findings, lines = rows_beside(metric, own, beside)
+    rows, plain = [], []
+    for line in lines:
+        name, source, figures = line.system, line.source or OWN, [line.values[finding] for finding in findings]
+        shown = f"{name} ({source})" if line.source else name
+        rows.append((shown, *map(percent_cell, (line.mean, *figures))))
+        plain.append((name, source, metric, "mean", line.mean))
+        plain += [(name, source, metric, finding, value) for finding, value in zip(findings, figures, strict=True)]
+    part = f"; these runs answer its part {world.split}, of {len(world.records):,} images" * (world.split != "test")
+    caption = (
+        f"{METRICS[metric].title} in percent; published rows as printed, of the whole test split{part}. Mean: over the "
+        f"{len(findings)} findings that every row has. How the papers measured: "
+        f"{' '.join(dict.fromkeys(row.protocol for row in beside))}"
+    )
+    csv = Csv.of(f"published-{metric.replace('_', '-')}", ("system", "source", "metric", "finding", "value"), plain)
+    head = ("System", "Mean", *(name.replace("mediastinum", "\u00admediastinum") for name in findings))
+    return PageTable(head, rows, caption, f"Published {METRICS[metric].title.lower()}", csv=csv)
+
+
+EXPLAINED = (
+    "Each control asks the same questions with one thing changed. The score of a model that looks at the film falls "
+    "where the film is gone, is another patient's or lacks the finding, and stays where the change does not matter. A "
+    "model that answers from what is usual gives the same answers without the film, and loses on mirrored ones, whose "
+    "answers are mirrored back before they are scored. A grey patch can be seen: a model that points at it keeps its "
+    "hits over the finding and loses them beside it. Where nothing was answered there is no score to compare."
+)
+
+
+@dataclass(frozen=True)
+class Controlled:
+    """A run under one control.
+
+    Attributes
+    ----------
+    label : of the run
+    control : its name
+    n_asked, n_answered : questions
+    same : share of the questions answered both ways whose answers are the same; NaN if there is none
+    difference : control minus film; None where readers score, and where one of the two has no answer at all
+    """
+
+    label: str
+    control: str
+    n_asked: int
+    n_answered: int
+    same: float
+    difference: Comparison | None
+
+    @property
+    def says(self) -> str:
+        """What the difference says of the model, in words."""
+        found = self.difference
+        if not self.n_answered:
+            return "nothing answered"
+        if found is None or (math.isnan(found.low) and math.isnan(found.p)):
+            return NOTHING
+        # Without any spread, such as that of the same answers, there is a p and no interval
+        is_shown = found.p <= ALPHA if math.isnan(found.low) else not found.low <= 0 <= found.high
+        falls, rises = is_shown and found.value < 0, is_shown and found.value > 0
+        if CONTROLS[self.control].falls:
+            return "falls, as it must" if falls else "no fall is shown"
+        return "falls, as it must not" if falls else "rises" if rises else "no change is shown"
+
+
+def controlled_runs(
+    runs: Sequence[ReportRun], world: World, resampling: Resampling, findings: Sequence[str] | None = None
+) -> list[Controlled]:
+    """Every run under every control that its folder holds.
+
+    Parameters
+    ----------
+    resampling, findings : as of :func:`reveal_bench.evaluation.compare.compare`, but for the interval
+
+    Raises
+    ------
+    ValueError
+        If a control was asked with other settings than the run, or of another dataset.
+    """
+    found = []
+    for run in runs:
+        if run.run is None:
+            continue
+        for control, under in load_controls(run, world).items():
+            if under.run is None:
+                continue
+            found.append(
+                Controlled(
+                    run.label,
+                    control,
+                    under.run.info.n_asked,
+                    _n_answered(under),
+                    _same_share(run.run, under.run),
+                    _difference(run, under, world, resampling, findings),
+                )
+            )
+    return found
+
+
+def _n_answered(run: ReportRun) -> int:
+    return 0 if run.run is None else run.run.summary.by_status.get("answered", 0)
+
+
+def _difference(
+    run: ReportRun, under: ReportRun, world: World, resampling: Resampling, findings: Sequence[str] | None
+) -> Comparison | None:
+    """The macro of the metric that ranks, or stands in for it."""
+    if world.kind.scoring.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
+        return None
+    film, control = (_rows(one, world) for one in (run, under))
+    kind = world.kind
+    ranked = (kind.release.primary, *kind.release.fallback_metrics, *film.metrics())
+    metric = next(name for name in ranked if name in film.metrics())
+    resampling = resampling.by("jackknife" if kind.scoring.intervals[0] == "jackknife" else "percentile")
+    found = compare(control, film, resampling, metrics=[metric], findings=findings)
+    return next(one for one in found if one.finding == MACRO)
+
+
+def _rows(run: ReportRun, world: World) -> Rows:
+    protocol = world.kind.scoring.protocol(world.info, grid=run.grid, thresholds=0.5)
+    rows: Rows = world.kind.scoring.score(run.predictions[0], world.records, world.manifest, protocol)
+    return rows
+
+
+def _same_share(film: Run, control: Run) -> float:
+    one, other = (
+        {e.question: _answer(e) for e in run.exchanges if e.epoch == 1 and e.status == "answered"}
+        for run in (film, control)
+    )
+    both = one.keys() & other.keys()
+    return sum(one[question] == other[question] for question in both) / len(both) if both else math.nan
+
+
+def _answer(exchange: Exchange) -> tuple[Any, ...]:
+    """What was answered, places to the pixel."""
+    places = (tuple(round(v) for v in place) if place else None for place in (exchange.point, exchange.box))
+    return (exchange.cell, *places, exchange.labels, exchange.answer)
+
+
+def controls_table(found: Sequence[Controlled]) -> PageTable:
+    """A row for each run and control."""
+    rows = [
+        (
+            one.label,
+            one.control,
+            f"{one.n_answered:,} of {one.n_asked:,}",
+            *_scores(one.difference),
+            percent(one.same, 0) if one.same == one.same else NOTHING,
+            one.says,
+        )
+        for one in found
+    ]
+    plain = [
+        (one.label, one.control, CONTROLS[one.control].shows, one.n_asked, one.n_answered, one.same, *_plain(one))
+        for one in found
+    ]
+    heads = (
+        "run", "control", "shows", "asked", "answered", "same_answers", "metric", "film", "score", "difference", "low",
+        "high", "p", "signature",
+    )  # fmt: skip
+    metrics = sorted({METRICS[one.difference.metric].title for one in found if one.difference is not None})
+    scored = f"{' and '.join(metrics)}, mean over findings, in percent; " if metrics else ""
+    caption = f"{scored}difference, control minus film in points, with paired 95 % interval; same, of answers to both."
+    head = ("Run", "Control", "Answered", "Film", "Control", "Difference", "Same", "What it says")
+    return PageTable(head, rows, caption, "The same questions under controls", csv=Csv.of("controls", heads, plain))
+
+
+def _scores(found: Comparison | None) -> tuple[str, str, str]:
+    if found is None:
+        return NOTHING, NOTHING, NOTHING
+    return percent(found.b), percent(found.a), f"{signed(found.value)}\n{interval_of(found.low, found.high)}"
+
+
+def _plain(one: Controlled) -> tuple[Any, ...]:
+    found = one.difference
+    if found is None:
+        return (None,) * 8
+    return found.metric, found.b, found.a, found.value, found.low, found.high, found.p, found.signature
+
+
+def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
+    """The differences by control and run; None if there is none."""
+    scored = [one for one in found if one.difference is not None]
+    if not scored:
+        return None
+    labels = list(dict.fromkeys(one.label for one in scored))
+    names = [name for name in CONTROLS if any(one.control == name for one in scored)]
+    rows = [
+        (name, [_point(one.difference, labels.index(one.label)) for one in scored if one.control == name])
+        for name in names
+    ]
+    return Illustration(
+        "controls",
+        "Score under each control, less that on the film",
+        f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that looks falls, "
+        "then those that should not matter to it.",
+        "; ".join(f"{one.label}, {one.control}: {one.says}" for one in scored),
+        partial(dots, rows, axis="Difference (points)", kinds=labels, rule=(0.0, "as on the film")),
+    )
+
+
+def _point(found: Comparison | None, kind: int) -> Point:
+    if found is None:
+        return Point(None, kind=kind)
+    low, high = (None if math.isnan(v) else 100 * v for v in (found.low, found.high))
+    return Point(100 * found.value, low, high, kind)

@@ -328,3 +328,8 @@ def interval_of(low: float, high: float) -> str:
 def signed(value: float) -> str:
     """Return a difference of fractions in percentage points for a page."""
     return typeset(percent_number(value, signed=True))
+
+
+def percent_cell(value: float) -> str:
+    """Return a fraction in percent without its sign, for the cell of a page's table."""
+    return typeset(percent_number(value))

@@ -15,9 +15,9 @@ import pytest
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.tables import Labels, Placed, Sampled, read_table
 from reveal_bench.findings import REVEAL_LABELS
-from reveal_bench.reports.curation import SMALL, band, make_report, merged_numbers, public_page, shown_values
+from reveal_bench.reports.curation import band, make_report, merged_numbers, public_page, shown_values
 from reveal_bench.reports.curation_data import Curated, read_curated
-from reveal_bench.reports.curation_steps import find_stages
+from reveal_bench.reports.curation_steps import SMALL, find_stages
 from tests.reports import report_folder as made
 
 AO, COPD, HERNIA, MASS = "Airspace opacity", "COPD", "Hiatal hernia", "Lung mass"

@@ -11,26 +11,16 @@ import pytest
 from PIL import ImageColor
 
 from reveal_bench.reports import style
-from reveal_bench.reports.figures import (
-    CATEGORY_PAINTS,
-    Bar,
-    BarSeries,
-    Group,
-    HeatColumn,
-    Point,
-    bars,
-    dots,
-    error_bars,
-    grouped_bars,
-    heat_maps,
-)
-from reveal_bench.reports.run_localization import ErrorShares, draw_errors
+from reveal_bench.reports.figures import Bar, BarGroup, Point, bars, dots
+from reveal_bench.reports.run_errors import CATEGORY_PAINTS, ErrorShares, draw_errors, error_bars
+from reveal_bench.reports.run_hits import BarSeries, grouped_bars
+from reveal_bench.reports.run_places import HeatColumn, heat_maps
 from reveal_bench.reports.style import NARROW, WIDE, cut, missing_glyphs, paints, render, width_of, wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GROUPS = [Group(f"g{i}", f"Group {i}") for i in range(7)]
+GROUPS = [BarGroup(f"g{i}", f"BarGroup {i}") for i in range(7)]
 VALUES = {group.key: 0.1 * (i + 1) for i, group in enumerate(GROUPS)}
 
 
@@ -256,7 +246,7 @@ LABELS = ("model-a, zero-shot, 8 × 8", "chance", "A model with a name that is r
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
-    groups = [Group(name, name, ("n = 1,234",)) for name in FINDINGS]
+    groups = [BarGroup(name, name, ("n = 1,234",)) for name in FINDINGS]
     values = {name: 0.2 + 0.1 * i for i, name in enumerate(FINDINGS)}
     given = [BarSeries(label, look, values, {}, values) for label, look in zip(LABELS, paints(4), strict=True)]
     check_texts(grouped_bars(groups, given, width))
@@ -269,7 +259,7 @@ def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
 
 
 def test_no_text_of_heat_maps_is_cut_or_lies_on_another() -> None:
-    groups = [Group(name, name, ("n = 1,234",)) for name in FINDINGS[:5]]
+    groups = [BarGroup(name, name, ("n = 1,234",)) for name in FINDINGS[:5]]
     columns = [
         HeatColumn(label, {name: np.eye(8) for name in FINDINGS}) for label in ("Ground truth", *LABELS, *LABELS[:2])
     ]

@@ -15,9 +15,7 @@ from reveal_bench.geometry import Grid
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import encode_mask
-from reveal_bench.reports.figures import overlay
-from reveal_bench.reports.heat import average_picture, prediction_shares, truth_shares
-from reveal_bench.reports.run_tables import heat_rows
+from reveal_bench.reports.run_places import average_picture, heat_rows, overlay, prediction_shares, truth_shares
 from tests.conftest import annotate
 
 GRID = Grid(2)

@@ -13,10 +13,10 @@ from PIL import Image
 
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.reports import style
-from reveal_bench.reports.run_cells import fallback_counts, repeated, top_cells_table
 from reveal_bench.reports.run_errors import CaseError
-from reveal_bench.reports.run_examples import draw_examples
+from reveal_bench.reports.run_localization import draw_examples
 from reveal_bench.reports.run_page import write_run_report
+from reveal_bench.reports.run_places import fallback_counts, repeated, top_cells_table
 from tests.conftest import World, annotate
 
 

@@ -16,12 +16,11 @@ from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports import runs as reports
-from reveal_bench.reports.heat import AveragePicture
 from reveal_bench.reports.page import PAGE, Csv, PageTable, Text
 from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_page import write_run_report
-from reveal_bench.reports.run_report import Options
-from reveal_bench.reports.run_tables import published_parts
+from reveal_bench.reports.run_places import AveragePicture
+from reveal_bench.reports.run_report import Options, published_parts
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
 from tests.reports.conftest import SPLIT, guesses, rows_of, write_run
