@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.evaluation.compare import _told_apart, compare_resampled, side_by_side
+from reveal_bench.evaluation.compare import _significantly_different, compare_resampled, side_by_side
 from reveal_bench.evaluation.permutation import contributions, draw_signs, step_down_p
 from reveal_bench.metrics.agreement import lowest_kappa
 from reveal_bench.metrics.bootstrap import (
@@ -288,7 +288,7 @@ def _trials(
                 compared = compare_resampled(own[0], own[1], names, recipe=metric, signs=flips)
                 yield (metric, f"{method} p"), [c.p for c in compared]
             macros = side_by_side(own)[1][:, :, 0]
-            yield (metric, "old family"), bool(_told_apart(macros[:, ~np.isnan(macros[0])]).any())
+            yield (metric, "old family"), bool(_significantly_different(macros[:, ~np.isnan(macros[0])]).any())
             yield (metric, "new family"), _tells_apart(own, signs)
 
 

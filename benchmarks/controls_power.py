@@ -117,7 +117,9 @@ def falls(hits: Array, findings: Array, units: Array, n_findings: int) -> Array:
         figures.append(Figures(means.values, means.replicates, means.n, means.left_out(), means.rows))
     names = [str(i) for i in range(n_findings)]
     film, *under = figures
-    return np.array([compare_resampled(one, film, names, recipe="point_hit", signs=signs)[0].high < 0 for one in under])
+    return np.array(
+        [compare_resampled(one, film, names, recipe="point_hit", signs=signs)[0].estimate.high < 0 for one in under]
+    )
 
 
 def power(world: World, n_findings: int, n_trials: int = N_TRIALS, seed: int = 0) -> dict[str, Array]:

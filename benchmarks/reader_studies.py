@@ -74,7 +74,7 @@ def main() -> None:
             study = ReaderStudy(("a", "b"), names[1], names[0], scores, truth, np.arange(CASES))
             (difference,) = analyse(*figures_of(study, "auc"), modalities="ab", readers=names[1]).differences
             n_found += difference.p <= 0.05
-            n_covered += difference.low <= 0 <= difference.high
+            n_covered += difference.estimate.low <= 0 <= difference.estimate.high
         print(f"{design:26} {n_found / n_trials:.3f}  {n_covered / n_trials:.3f}", flush=True)
 
 

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kinds": {"metrics", "predictions"} | BASE,
     "evaluation": {"predictions", "kinds", "metrics"} | BASE,
     "exchange": {"evaluation", "kinds", "metrics", "predictions"} | BASE,
-    "reader_studies": BASE,
+    "reader_studies": {"metrics"} | BASE,
     "saliency_maps": {"kinds", "metrics"} | BASE,
     "sources": {"kinds", "dicom"} | BASE,
     "dataset": {"sources", "kinds", "dicom", "metrics"} | BASE,

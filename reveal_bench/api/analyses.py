@@ -13,14 +13,14 @@ from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import FigureTable, Shown, ShownTables
 from reveal_bench.api.scoring import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.confidence import Judged, Mean, judge_confidences
+from reveal_bench.evaluation.confidence import CalibrationResult, judge_confidences
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_cases
+from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
 from reveal_bench.metrics.calibration import Binning
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling, as_record
 from reveal_bench.metrics.map_scores import TOLERANCE
 from reveal_bench.metrics.scales import ends_text, groups_text, value_text
 from reveal_bench.saliency_maps.scores import MapRows
@@ -29,17 +29,6 @@ from reveal_bench.words import interval_text, number_text, percent_interval, per
 
 if TYPE_CHECKING:
     from reveal_bench.reports.style import Illustration
-
-
-def _flat(row: Any) -> dict[str, Any]:
-    """The fields of a dataclass, a mean as three columns."""
-    flat: dict[str, Any] = {}
-    for name, value in asdict(row).items():
-        if isinstance(getattr(row, name), Mean):
-            flat |= {name: value["value"], f"{name}_low": value["low"], f"{name}_high": value["high"]}
-        else:
-            flat[name] = value
-    return flat
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +43,7 @@ class Confidence(ShownTables):
     """
 
     scored: ScoredFile
-    judged: Judged
+    judged: CalibrationResult
     n_bins: int
     binning: Binning
 
@@ -73,7 +62,7 @@ class Confidence(ShownTables):
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """Of the macro and every finding: Brier score, that of always saying the rate, mean excess and ECE."""
-        return [_flat(row) for row in self.judged.calibration]
+        return [as_record(row) for row in self.judged.calibration]
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Brier scores with three decimals, mean excess and ECE in percent."""
@@ -103,7 +92,7 @@ class Confidence(ShownTables):
 
     def coverage_of(self, *findings: str) -> FigureTable:
         """The same of some findings, or of "all" together."""
-        rows = [_flat(row) for row in self.judged.answered if row.finding in findings]
+        rows = [as_record(row) for row in self.judged.answered if row.finding in findings]
         if len(findings) > 1:
             rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
         area = "" if len(findings) > 1 else f"; area under the curve {self.judged.areas[findings[0]]:.4f}"
@@ -114,7 +103,7 @@ class Confidence(ShownTables):
     def net_benefit(self) -> FigureTable:
         """Net benefit per finding and threshold; without rows where it is not defined."""
         title = "Net benefit of acting from a probability on; never acting has 0"
-        return FigureTable(title, [_flat(row) for row in self.judged.benefits])
+        return FigureTable(title, [as_record(row) for row in self.judged.benefits])
 
     @property
     def tables(self) -> dict[str, Shown]:
@@ -203,14 +192,14 @@ class DetectorCurves(ShownTables):
     @cached_property
     def records(self) -> Sequence[Mapping[str, Any]]:
         """Of every finding and rate: sensitivity with the ends of its 95 % interval."""
-        return [asdict(one) for one in self.curves.bands]
+        return list(map(_sensitivity_record, self.curves.bands))
 
     def rows_shown(self) -> list[dict[str, str]]:
         """A row per finding, a column per rate."""
         rows: dict[str, dict[str, str]] = {}
         for one in self.curves.bands:
             row = rows.setdefault(one.finding, {"finding": one.finding})
-            row[f"{one.false_alarms:g}"] = percent_number(one.sensitivity)
+            row[f"{one.false_alarms:g}"] = percent_number(one.sensitivity.value)
         return list(rows.values())
 
     @property
@@ -222,7 +211,7 @@ class DetectorCurves(ShownTables):
             "froc": self,
             "froc_points": FigureTable("FROC: every threshold", froc),
             "precision_recall": FigureTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
-            "sizes": FigureTable("Share of lesions found, by size", [asdict(one) for one in self.curves.sizes]),
+            "sizes": FigureTable("Share of lesions found, by size", list(map(_sensitivity_record, self.curves.sizes))),
         }
         return {name: table for name, table in found.items() if table.records}
 
@@ -231,6 +220,11 @@ class DetectorCurves(ShownTables):
         from reveal_bench.reports.detection import figures_of
 
         return figures_of({self.name: self.curves, **self.beside})
+
+
+def _sensitivity_record(row: Any) -> dict[str, Any]:
+    """Return the fields of a row, the bounds of its sensitivity as `low` and `high`."""
+    return {name.removeprefix("sensitivity_"): value for name, value in as_record(row).items()}
 
 
 def _points(curves: Mapping[str, Curve], x: str, y: str) -> list[dict[str, Any]]:
@@ -326,11 +320,11 @@ class PixelStatistics(Shown):
         return list(table.values())
 
 
-def _ends(name: str, mean: Mean) -> dict[str, float]:
+def _ends(name: str, mean: Estimate) -> dict[str, float]:
     return {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}
 
 
-def _share_text(mean: Mean) -> str:
+def _share_text(mean: Estimate) -> str:
     return with_interval(percent_number(mean.value), percent_interval(mean.low, mean.high))
 
 

@@ -23,8 +23,8 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import value_text
 from reveal_bench.reports.beside_readers import (
     choose_cases,

@@ -6,10 +6,9 @@ agreement of two raters has everywhere (:func:`~reveal_bench.metrics.estimates.e
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from numbers import Real
 from typing import Any
@@ -22,7 +21,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.estimates import POOLED, code_ratings, estimate_agreement
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling, as_record
 from reveal_bench.words import interval_text, number_text
 
 AGREEMENT_METRICS = tuple(name for name, metric in METRICS.items() if metric.family == "agreement")
@@ -39,15 +38,13 @@ Rating = int | str
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """Two readers: `value` and its 95 % interval, NaN where undefined, over the `n` cases that both rated."""
+    """Agreement of two readers over the `n` cases that both rated."""
 
     reader_a: str
     reader_b: str
     finding: str
     n: int
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,13 +71,13 @@ class Agreement(Shown):
         readers = dict.fromkeys(name for pair in self.pairs for name in (pair.reader_a, pair.reader_b))
         shown = f"{METRICS[self.metric].title} of every two of {len(readers):,} readers, {self.n_cases:,} cases of "
         shown += f"{self.n_patients:,} patients: 95 % intervals by the jackknife over patients"
-        has_gap = any(math.isnan(pair.low) and not math.isnan(pair.value) for pair in self.pairs)
+        has_gap = any(pair.estimate.missing_interval for pair in self.pairs)
         return shown + ("; none where too few patients are behind a figure" if has_gap else "")
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row per pair, and per finding where the table has findings."""
-        return [asdict(pair) for pair in self.pairs]
+        return [as_record(pair) for pair in self.pairs]
 
     def rows_shown(self) -> list[dict[str, str]]:
         """The rows with three decimals."""
@@ -90,10 +87,10 @@ class Agreement(Shown):
             | ({"finding": pair.finding} if has_findings else {})
             | {
                 "n": f"{pair.n:,}",
-                "value": number_text(pair.value),
-                "95 % interval": interval_text(pair.low, pair.high),
+                "value": number_text(own.value),
+                "95 % interval": interval_text(own.low, own.high),
             }
-            for pair in self.pairs
+            for pair, own in ((pair, pair.estimate) for pair in self.pairs)
         ]
 
 
@@ -161,7 +158,7 @@ def _of_pair(
 ) -> list[PairAgreement]:
     """The macro and the findings, or all cases together where there are no findings."""
     if not both:
-        return [PairAgreement(a, b, POOLED, 0, math.nan, math.nan, math.nan)]
+        return [PairAgreement(a, b, POOLED, 0, UNDEFINED)]
     found = estimate_agreement(
         np.array(ours),
         np.array(theirs),
@@ -174,7 +171,7 @@ def _of_pair(
     has_findings = any(finding != POOLED for _, finding in both)
     n = len({case for case, _ in both})
     return [
-        PairAgreement(a, b, one.finding, n if one.finding == MACRO else one.n, one.value, one.low, one.high)
+        PairAgreement(a, b, one.finding, n if one.finding == MACRO else one.n, one)
         for one in own
         if has_findings or one.finding != MACRO
     ]

@@ -17,6 +17,7 @@ from reveal_bench.api.result_table import Shown
 from reveal_bench.api.scoring import ONE_REPLICATE, readings_kept, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.reader_reference import ReadingRow, readings_of
+from reveal_bench.metrics.intervals import as_record
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
 from reveal_bench.reader_studies.study import COLUMNS, beside_readers, figures_of, read_study
@@ -63,7 +64,7 @@ class ReaderStudyResult(Shown):
             below = "" if math.isinf(found.freedom[1]) else f", {found.freedom[1]:.1f}"
             shown += f"; all modalities equal: F({found.freedom[0]:g}{below}) = {found.f:.2f}, p = {p_text(found.p)}"
         least = -1 if self.merit == "kappa" else 0
-        if any(one.low < least or one.high > 1 for one in found.means):
+        if any(one.estimate.low < least or one.estimate.high > 1 for one in found.means):
             shown += "; they are symmetrical, as in publications, and may reach beyond the scale"
         return shown + ("" if self.margin is None else f"; margin {self.margin:g}")
 
@@ -80,11 +81,11 @@ class ReaderStudyResult(Shown):
     def records(self) -> list[dict[str, Any]]:
         """A row per modality, then one per pair: `value` is a mean, or the first minus the second."""
         means: list[dict[str, Any]] = [
-            {"what": "mean", "modality": one.modality, "minus": None, **_figures(asdict(one)), "p": None}
+            {"what": "mean", "modality": one.modality, "minus": None, **_figures(as_record(one)), "p": None}
             for one in self.analysis.means
         ]
         differences: list[dict[str, Any]] = [
-            {"what": "difference", "modality": one.a, "minus": one.b, **_figures(asdict(one)), "p": one.p}
+            {"what": "difference", "modality": one.a, "minus": one.b, **_figures(as_record(one)), "p": one.p}
             for one in self.analysis.differences
         ]
         if self.margin is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.result_table import Shown
@@ -24,16 +24,13 @@ from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization import scoring
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.intervals import Interval, Resampling
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, as_record
 from reveal_bench.metrics.scales import ends_text, groups_text, intervals_text, scale_text, value_text
 from reveal_bench.words import count_text, p_text, part_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.localization.scoring import CaseRows
-
-FEW = "too few patients"
-"""Why a figure has no interval, see docs/statistics.md."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,8 +115,7 @@ class Scores(Shown):
 
 def _record(estimate: Estimate) -> dict[str, Any]:
     names = ("metric", "finding", "value", "low", "high", "n", "n_undefined")
-    is_bare = estimate.value == estimate.value and estimate.low != estimate.low
-    return {name: getattr(estimate, name) for name in names} | {"flag": FEW if is_bare else ""}
+    return {name: getattr(estimate, name) for name in names} | {"flag": estimate.missing_interval}
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,7 +134,7 @@ class Subgroups(Shown):
     @property
     def records(self) -> list[dict[str, Any]]:
         """The fields of each :class:`~reveal_bench.evaluation.subgroups.Subgroup`."""
-        return [asdict(group) for group in self.groups]
+        return [as_record(group) for group in self.groups]
 
     @property
     def caption(self) -> str:
@@ -157,10 +153,10 @@ class Subgroups(Shown):
             {
                 "group": g.group,
                 "patients": str(g.n),
-                "value": value_text(g.metric, g.value),
-                "95 % interval": ends_text(g.metric, g.low, g.high),
-                "difference": value_text(g.metric, g.difference),
-                "its interval": ends_text(g.metric, g.difference_low, g.difference_high),
+                "value": value_text(g.metric, g.estimate.value),
+                "95 % interval": ends_text(g.metric, g.estimate.low, g.estimate.high),
+                "difference": value_text(g.metric, g.difference.value),
+                "its interval": ends_text(g.metric, g.difference.low, g.difference.high),
                 "p": p_text(g.p),
             }
             for g in self.groups
@@ -181,7 +177,7 @@ class AgainstReaders(Shown):
     @property
     def records(self) -> list[dict[str, Any]]:
         """The fields of each :class:`~reveal_bench.evaluation.reader_reference.AgainstReference`."""
-        return [asdict(one) for one in self.references]
+        return [as_record(one) for one in self.references]
 
     @property
     def caption(self) -> str:
@@ -198,11 +194,11 @@ class AgainstReaders(Shown):
             {
                 "reference": one.reference,
                 "n": str(one.n),
-                "value": value_text(one.metric, one.value),
-                "95 % interval": ends_text(one.metric, one.low, one.high),
+                "value": value_text(one.metric, one.estimate.value),
+                "95 % interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
                 "reader": "" if one.reader is None else value_text(one.metric, one.reader_value),
-                "difference": "" if one.reader is None else value_text(one.metric, one.difference),
-                "its interval": ends_text(one.metric, one.difference_low, one.difference_high),
+                "difference": "" if one.reader is None else value_text(one.metric, one.difference.value),
+                "its interval": ends_text(one.metric, one.difference.low, one.difference.high),
                 "p": "" if one.reader is None else p_text(one.p),
             }
             for one in self.references

@@ -14,7 +14,7 @@ from reveal_bench.api.result_table import Shown, written
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
-from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_records
+from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.reader_reference import score_against_readers
 from reveal_bench.evaluation.relative_decrease import decreases_csv, published_csv, published_decreases
@@ -105,11 +105,11 @@ class Comparisons(Shown):
                 "finding": c.finding,
                 "A": value_text(c.metric, c.a),
                 "B": value_text(c.metric, c.b),
-                "decrease" if self.relative else "A - B": value_text(c.metric, c.value),
-                "95 % interval": ends_text(c.metric, c.low, c.high),
+                "decrease" if self.relative else "A - B": value_text(c.metric, c.estimate.value),
+                "95 % interval": ends_text(c.metric, c.estimate.low, c.estimate.high),
                 "p": p_text(c.p),
             }
-            | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if isinstance(c, Judged) else {})
+            | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if c.verdict else {})
             for c in self.comparisons
         ]
 
@@ -119,7 +119,7 @@ class Comparisons(Shown):
         return [
             f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
             for c in self.comparisons
-            if isinstance(c, Judged) and c.finding == MACRO
+            if c.verdict and c.finding == MACRO
         ]
 
 
@@ -136,7 +136,7 @@ class Ranking(Shown):
     protocol : n_resamples, seed and unit of the draw
     """
 
-    ranked: Sequence[Ranked]
+    ranked: Sequence[RankedSystem]
     scored: Mapping[str, ScoredFile]
     metric: str
     left_out: Sequence[str]
@@ -144,7 +144,7 @@ class Ranking(Shown):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.compare.Ranked`."""
+        """The fields of each :class:`~reveal_bench.evaluation.compare.RankedSystem`."""
         return as_records(self.ranked)
 
     @property
@@ -166,14 +166,14 @@ class Ranking(Shown):
                 "rank": str(one.rank),
                 "95 % ranks": f"{one.rank_low} to {one.rank_high}",
                 "tier": str(one.tier),
-                METRICS[one.metric].title: value_text(one.metric, one.value),
-                "95 % interval": ends_text(one.metric, one.low, one.high),
+                METRICS[one.metric].title: value_text(one.metric, one.estimate.value),
+                "95 % interval": ends_text(one.metric, one.estimate.low, one.estimate.high),
             }
             for one in self.ranked
         ]
 
 
-def _interval_kinds(found: Sequence[Comparison] | Sequence[Ranked]) -> str:
+def _interval_kinds(found: Sequence[Comparison] | Sequence[RankedSystem]) -> str:
     """How their intervals were made, such as "jackknife"."""
     return " or ".join(dict.fromkeys(interval_of(one.signature) for one in found))
 

@@ -30,6 +30,7 @@ from reveal_bench.evaluation.shapes import (
 )
 from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.metrics.intervals import as_record
 from reveal_bench.words import percent_text
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Shapes(ShownTables):
         """The same of some models."""
         idle = {"model"} if len(models) == 1 else set()
         idle |= set() if "multiple" in models else {"inflation"}
-        rows = [_spread(asdict(one), "value") for one in self.slopes if one.model in models]
+        rows = [_spread(as_record(one), "value") for one in self.slopes if one.model in models]
         kept = [{name: value for name, value in row.items() if name not in idle} for row in rows]
         return FigureTable(f"Slopes of {self.how}", kept)
 
@@ -187,7 +188,7 @@ def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) 
 
 def confidence_table(assurances: Sequence[Assurance]) -> FigureTable:
     """Slope and Spearman's correlation of each outcome and finding."""
-    return FigureTable("Slopes and rank correlations with the score", [asdict(one) for one in assurances])
+    return FigureTable("Slopes and rank correlations with the score", [as_record(one) for one in assurances])
 
 
 def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reveal_bench.dataset.balance import Balance
     from reveal_bench.evaluation.compare import Comparison
     from reveal_bench.evaluation.prices import Prices
-    from reveal_bench.metrics.bootstrap import Estimate
+    from reveal_bench.metrics.intervals import Estimate
     from reveal_bench.models.run_folder import RunSummary
     from reveal_bench.predictions.report import LintProblem
 
@@ -137,7 +137,7 @@ def print_scores(
     }
     _print_grid(cells, counts, caption, alike, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
-    if any(not math.isnan(e.value) and math.isnan(e.low) for e in estimates):
+    if any(e.missing_interval for e in estimates):
         _console().print(_NO_INTERVAL, markup=False)
 
 
@@ -269,21 +269,20 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             break
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
-    if any(not math.isnan(one.value) and math.isnan(one.low) for one in comparisons):
+    if any(one.estimate.missing_interval for one in comparisons):
         console.print(_NO_INTERVAL, markup=False)
-    if any(math.isnan(one.p) and not math.isnan(one.low) for one in comparisons):
+    if any(math.isnan(one.p) and one.estimate.has_interval for one in comparisons):
         console.print("no p where too few patients differ or have the finding: docs/statistics.md", markup=False)
 
 
 def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequence[str]) -> Table:
     """Their table without some of its columns."""
-    from reveal_bench.evaluation.compare import Judged
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import ends_text, groups_text, value_text
     from reveal_bench.words import p_text
 
-    judged = ["verdict"] * any(isinstance(c, Judged) for c in comparisons)
+    judged = ["verdict"] * any(c.verdict for c in comparisons)
     names = [name for name in ("n", "A", "B", what, "95 % interval", "p", *judged) if name not in left_out]
     table = _table("finding", *names)
     metric = None
@@ -297,10 +296,10 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
             "n": groups_text(c.metric, n) if is_macro else n,
             "A": value_text(c.metric, c.a),
             "B": value_text(c.metric, c.b),
-            what: value_text(c.metric, c.value),
-            "95 % interval": ends_text(c.metric, c.low, c.high),
+            what: value_text(c.metric, c.estimate.value),
+            "95 % interval": ends_text(c.metric, c.estimate.low, c.estimate.high),
             "p": p_text(c.p),
-            "verdict": c.verdict.word if isinstance(c, Judged) else "",
+            "verdict": c.verdict.word if c.verdict else "",
         }
         table.add_row(c.finding, *(cells[name] for name in names), style="bold" if is_macro else None)
     return table

@@ -34,7 +34,7 @@ from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
     from reveal_bench.api.scores import Scores
-    from reveal_bench.evaluation.score import Answered, ScoredFile
+    from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
 
 
 Compat = Literal["chexlocalize", "chexlocalize-full"]
@@ -259,7 +259,7 @@ def score(
             terminal.print_shown(part, wide=wide if part is result.published else None)
 
 
-def _print_answered(file: Path, answered: Answered | None, *, wide: bool) -> None:
+def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) -> None:
     """The scores of the questions that were answered, where others were declined."""
     if answered is None:
         return

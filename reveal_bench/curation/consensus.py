@@ -14,7 +14,7 @@ ConsensusAgreement
 Agreement is measured on the suggested labels as a whole, label by label, and between each reader and the others, with
 the arithmetic of :mod:`reveal_bench.metrics`. All scores share the same replicates of the sampled studies, from one
 seed; studies that contribute nothing to a score (no majority, no list) are resampled as well. Intervals are 95%
-percentile intervals. In an :class:`~reveal_bench.metrics.bootstrap.Estimate` of kappa, `n` counts the compared votes
+percentile intervals. In an :class:`~reveal_bench.metrics.intervals.Estimate` of kappa, `n` counts the compared votes
 (for labels: lists), and `n_undefined` those without a majority to compare with.
 
 * :attr:`ConsensusAgreement.answers`: a reader's answer against the majority of the study's votes, including the
@@ -63,9 +63,9 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, estimate_means, resampling_counts
+from reveal_bench.metrics.bootstrap import MACRO, estimate_means, resampling_counts
 from reveal_bench.metrics.estimates import POOLED
-from reveal_bench.metrics.intervals import Resampling, find_intervals
+from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals
 
 ORDERED = tuple(reversed(ANSWERS))
 """Disagree, mostly, all: codes 0, 1, 2."""
@@ -469,10 +469,8 @@ class _Measuring:
         n_undefined: Sequence[int],
     ) -> list[Estimate]:
         intervals = find_intervals(values, replicates)
-        ends = zip(intervals.values.tolist(), intervals.low.tolist(), intervals.high.tolist(), strict=True)
-        evidence = zip(n, n_undefined, intervals.n_empty.tolist(), strict=True)
         recipe = self.resampling.signature(metric, METRICS[metric].version)
-        return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, evidence, strict=True)]
+        return intervals.estimates(names, n, n_undefined, metric=metric, signature=recipe)
 
     def _means(self, metric: str, names: Sequence[str], cases: Sequence[tuple[str, str, bool]]) -> list[Estimate]:
         """Return the mean over all names together, then of each; `cases` are (name, study, value)."""

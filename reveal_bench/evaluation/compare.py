@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,15 +36,25 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
 from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, lacks_positives, paired_p, step_down_p
+from reveal_bench.evaluation.tiers import find_tiers, rank_bounds
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, are_means, macro_first
-from reveal_bench.metrics.intervals import Interval, Intervals, Resampling, find_intervals, of_enough, with_width
+from reveal_bench.metrics.intervals import (
+    Estimate,
+    Interval,
+    Intervals,
+    Resampling,
+    as_record,
+    find_intervals,
+    of_enough,
+    with_width,
+)
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
 ALPHA = 0.05
-"""Two systems are told apart when the corrected p of their difference is no larger."""
+"""Two systems differ significantly if the corrected p of their difference is at most this."""
 
 _SAME = 1e-12  # a difference of macros that is smaller is rounding
 
@@ -59,8 +69,8 @@ class Comparison:
         `finding` may be "macro".
     a, b : float
         The two systems' own values.
-    value, low, high : float
-        ``a - b``, or for a relative decrease ``(b - a) / b``, with the ends of its 95 % interval; NaN where undefined.
+    estimate : Estimate
+        ``a - b``, or for a relative decrease ``(b - a) / b``; NaN where undefined.
     p : float
         Two-sided, for a value of 0; NaN where too few patients are behind the difference, or differ.
     n_a, n_b : int
@@ -68,33 +78,27 @@ class Comparison:
     n_empty_replicates : int
         Replicates left out because one of the two, or the decrease (b is 0), has no value.
     signature : str
+    margin, verdict : Margin and Verdict
+        Where differences are tested against a margin, see :mod:`reveal_bench.evaluation.margin`.
     """
 
     metric: str
     finding: str
     a: float
     b: float
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     p: float
     n_a: int
     n_b: int
     n_empty_replicates: int
     signature: str
+    margin: Margin | None = None
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(Comparison):
-    """A difference, and what it says of a margin: see :mod:`reveal_bench.evaluation.margin`."""
-
-    margin: Margin
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One system's place among several.
+class RankedSystem:
+    """One system's rank among several.
 
     Attributes
     ----------
@@ -102,11 +106,11 @@ class Ranked:
     rank : int
         1 + number of systems that are better on the data; equal ones share a rank.
     rank_low, rank_high : int
-        The ranks that it may have: below every system that is told apart as better, above every one that is as worse.
+        The ranks that it may have: below all significantly better systems, above all significantly worse ones.
     tier : int
-        1 for the best. Systems of one tier are not told apart by any of their differences.
-    value, low, high : float
-        Macro over the findings that all systems have, with its 95 % interval.
+        1 for the best. No two systems of a tier differ significantly.
+    estimate : Estimate
+        Macro over the findings that all systems have.
     n : int
         Those findings.
     signature : str
@@ -118,26 +122,26 @@ class Ranked:
     rank_low: int
     rank_high: int
     tier: int
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     n: int
     signature: str
 
 
-def as_records(items: Sequence[Comparison] | Sequence[Ranked]) -> list[dict[str, Any]]:
-    """The fields of each item, for JSON: undefined is None."""
+def as_records(items: Sequence[Comparison] | Sequence[RankedSystem]) -> list[dict[str, Any]]:
+    """Return the fields of each item for JSON: undefined is None."""
     return [
         {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in _fields(item).items()}
         for item in items
     ]
 
 
-def _fields(item: Comparison | Ranked) -> dict[str, Any]:
-    if not isinstance(item, Judged):
-        return asdict(item)
-    own = {name: value for name, value in asdict(item).items() if name not in ("margin", "verdict")}
-    return own | item.margin.fields(item.verdict)
+def _fields(item: Comparison | RankedSystem) -> dict[str, Any]:
+    record = as_record(item)
+    if isinstance(item, Comparison):
+        del record["margin"], record["verdict"]
+        if item.margin is not None and item.verdict is not None:
+            record |= item.margin.fields(item.verdict)
+    return record
 
 
 def compare(
@@ -157,7 +161,7 @@ def compare(
     resampling : with interval "jackknife" or "percentile"
     metrics : those that apply to both, and have a better direction, by default
     findings : findings, labels or criteria that are reported, and that the macro is over; those of the kind by default
-    margin : to judge each difference by, which is then a :class:`Judged`
+    margin : for the verdict on each difference
 
     Raises
     ------
@@ -296,17 +300,15 @@ def compare_resampled(
     elif scale.low == 0:  # and nothing falls by more than all of it
         found = replace(found, high=np.minimum(found.high, 1))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
-    comparisons = []
-    for i, finding in enumerate((MACRO, *findings)):
+    comparisons, metric = [], recipe.split("|", 1)[0]
+    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), found.estimates(), strict=True)):
         n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
         own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
-        p, metric = float(p_values[i]), recipe.split("|", 1)[0]
-        value, low, high = (float(column[i]) for column in (found.values, found.low, found.high))
-        figures = float(own[0]), float(own[1]), value, low, high, p
-        one = Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe)
+        figures = float(own[0]), float(own[1]), estimate, float(p_values[i])
+        one = Comparison(metric, finding, *figures, *n, estimate.n_empty_replicates, recipe)
         if margin is not None:
-            verdict = margin.judge(metric, (low, high), p, (float(tails[i, 0]), float(tails[i, 1])))
-            one = Judged(**asdict(one), margin=margin, verdict=verdict)
+            bounds, beyond = (estimate.low, estimate.high), (float(tails[i, 0]), float(tails[i, 1]))
+            one = replace(one, margin=margin, verdict=margin.judge(metric, bounds, one.p, beyond))
         comparisons.append(one)
     return comparisons
 
@@ -377,13 +379,11 @@ def rank(
     metric: str,
     findings: Sequence[str] | None = None,
     resampling: Resampling = Resampling(10_000),
-) -> list[Ranked]:
+) -> list[RankedSystem]:
     """Systems from best to worst by their macro, with rank intervals and tiers.
 
-    Tiers: two systems are told apart when the p of their paired difference, corrected for all pairs, is at most 0.05.
-    From the best system downwards, one joins the tier above it unless it is told apart from *any* member;
-    then it opens the next. So tiers follow the ranks, and systems that share one are not told apart. The converse need
-    not hold: neighbours across a border may not be told apart either, since "not told apart" is not transitive.
+    Two systems differ significantly if the p of their paired difference, corrected for all pairs, is at most 0.05.
+    Tiers and rank intervals follow from these pairs, see :mod:`reveal_bench.evaluation.tiers`.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def rank(
 
     Returns
     -------
-    list of Ranked, best first; equal ones by name
+    list of RankedSystem, best first; equal ones by name
 
     Raises
     ------
@@ -412,7 +412,7 @@ def rank(
         raise ArgumentError(
             "n_resamples",
             f"must be at least {2 / ALPHA:.0f} for each of the {n_pairs} pairs of systems "
-            f"({2 / ALPHA * n_pairs:.0f}), or none could be told apart",
+            f"({2 / ALPHA * n_pairs:.0f}), or none could differ significantly",
             resampling.n_resamples,
         )
     for name, rows in systems.items():
@@ -436,22 +436,21 @@ def rank(
     if parts is None:
         has_shifted = "shifted" in KINDS[first.kind].scoring.intervals  # as `score` has by default
         interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
-        found, apart = find_intervals(values[:, 0], macros.T, interval=interval), _told_apart(macros)
+        found, differs = find_intervals(values[:, 0], macros.T, interval=interval), _significantly_different(macros)
     else:
         found = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
         signs = draw_signs(parts[0].shape[1], resampling)
-        apart = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
-    rank_low = 1 + (apart & is_better).sum(axis=1)
-    rank_high = len(systems) - (apart & is_better.T).sum(axis=1)
+        differs = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
+    rank_low, rank_high = rank_bounds(is_better, differs)
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
-    tiers = _tiers(order, apart)
+    tiers = {i: tier for tier, members in enumerate(find_tiers(order, differs), start=1) for i in members}
     recipe = resampling.by(interval).signature(metric, METRICS[metric].version)
     ranked = []
     for i in order:
-        places = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
-        figures = float(values[i, 0]), float(found.low[i]), float(found.high[i])
-        ranked.append(Ranked(names[i], metric, *places, *figures, n_shared, recipe))
+        ranks = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
+        estimate = Estimate(float(values[i, 0]), float(found.low[i]), float(found.high[i]))
+        ranked.append(RankedSystem(names[i], metric, *ranks, estimate, n_shared, recipe))
     return ranked
 
 
@@ -476,23 +475,10 @@ def _intervals_of_macros(
     return Intervals(*(np.array([getattr(one, name)[0] for one in found]) for name in columns))
 
 
-def _told_apart(macros: FloatArray) -> npt.NDArray[np.bool_]:
-    """Which pairs of systems differ after Holm's correction over all of them."""
-    apart = np.zeros((len(macros), len(macros)), bool)
+def _significantly_different(macros: FloatArray) -> BoolArray:
+    """Return the pairs of systems (n_systems, n_systems) that differ after Holm's correction over all of them."""
+    differs = np.zeros((len(macros), len(macros)), bool)
     i, j = np.triu_indices(len(macros), 1)
     corrected = holm([_two_sided(macros[a] - macros[b]) for a, b in zip(i, j, strict=True)])
-    apart[i, j] = apart[j, i] = corrected <= ALPHA
-    return apart
-
-
-def _tiers(order: Sequence[int], apart: npt.NDArray[np.bool_]) -> dict[int, int]:
-    """Tier of each system, walking `order` from the best; a system told apart from a member opens the next tier."""
-    tiers: dict[int, int] = {}
-    tier = 1
-    members: list[int] = []
-    for i in order:
-        if apart[i, members].any():
-            tier, members = tier + 1, []
-        members.append(i)
-        tiers[i] = tier
-    return tiers
+    differs[i, j] = differs[j, i] = corrected <= ALPHA
+    return differs

@@ -28,7 +28,7 @@ from reveal_bench.metrics.calibration import (
     reliability,
     risk_coverage,
 )
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
 
 POOLED = "all"
@@ -37,15 +37,6 @@ COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Shares of the cases that are answered, in tables."""
 THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 """Probabilities from which decision curves act."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean over cases with its 95 % interval, NaN where there is none."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +56,14 @@ class Calibration:
     finding: str
     n: int
     n_events: int
-    brier: Mean
+    brier: Estimate
     brier_of_rate: float
-    excess: Mean
+    excess: Estimate
     error: float
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CoveragePoint:
     """The surest cases of a finding, or of all together, as the only ones answered.
 
     Attributes
@@ -89,7 +80,7 @@ class Answered:
     coverage: float
     n: int
     least: float
-    risk: Mean
+    risk: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +89,13 @@ class NetBenefit:
 
     finding: str
     threshold: float
-    system: Mean
+    system: Estimate
     act_always: float
 
 
 @dataclass(frozen=True)
-class Judged:
-    """All that is said of a system's confidences.
+class CalibrationResult:
+    """Calibration, risk by coverage and net benefit of a system's confidences.
 
     Attributes
     ----------
@@ -120,13 +111,13 @@ class Judged:
     confidences: Confidences
     calibration: Sequence[Calibration]
     bins: dict[str, list[Bin]]
-    answered: Sequence[Answered]
+    answered: Sequence[CoveragePoint]
     curves: dict[str, tuple[FloatArray, FloatArray]]
     areas: dict[str, float]
     benefits: Sequence[NetBenefit]
 
 
-def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning = "width") -> Judged:
+def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning = "width") -> CalibrationResult:
     """Calibration, risk and coverage, and net benefit of a system.
 
     Parameters
@@ -154,7 +145,7 @@ def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning 
         _answered(cases, given, name, own, share, *curves[name]) for name, own in cases.wholes() for share in COVERAGES
     ]
     benefits = _benefits(cases, given) if given.whole_split else []
-    return Judged(given, calibration, bins, answered, curves, areas, benefits)
+    return CalibrationResult(given, calibration, bins, answered, curves, areas, benefits)
 
 
 @dataclass(frozen=True)
@@ -183,13 +174,13 @@ class _Cases:
 
     def means(
         self, values: FloatArray, codes: IntArray, n_groups: int, bounds: tuple[float, float], chosen: BoolArray
-    ) -> list[Mean]:
+    ) -> list[Estimate]:
         """The macro of `values` and their mean per group with intervals, over the `chosen` cases."""
         counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife draws nothing
         means = bootstrap_means(values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts)
         figures = macro_first(means.values)
         low, high = jackknife_ends(figures, means.evidence(macro_first(means.left_out()), bounds))
-        return [Mean(*map(float, row)) for row in zip(figures, low, high, strict=True)]
+        return [Estimate(*row) for row in zip(figures.tolist(), low.tolist(), high.tolist(), strict=True)]
 
     def enough(self, happened: BoolArray) -> BoolArray:
         """Whether each finding has patients enough with the event and without it, (n_groups,)."""
@@ -205,15 +196,15 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 def _per_finding(
     cases: _Cases, values: FloatArray, happened: BoolArray, bounds: tuple[float, float] = _UNBOUNDED
-) -> list[Mean]:
+) -> list[Estimate]:
     """The macro and the findings; a finding without enough patients on either side has no interval."""
     everything = np.ones(len(values), bool)
     macro, *means = cases.means(values, cases.codes, len(cases.groups), bounds, everything)
     return [macro, *_bared(means, cases.enough(happened))]
 
 
-def _bared(means: Sequence[Mean], enough: BoolArray) -> list[Mean]:
-    return [one if has else Mean(one.value, math.nan, math.nan) for one, has in zip(means, enough, strict=True)]
+def _bared(means: Sequence[Estimate], enough: BoolArray) -> list[Estimate]:
+    return [one if has else Estimate(one.value) for one, has in zip(means, enough, strict=True)]
 
 
 def _calibration(cases: _Cases, given: Confidences, errors: dict[str, float]) -> list[Calibration]:
@@ -240,14 +231,14 @@ def _answered(
     wanted: float,
     coverage: FloatArray,
     risk: FloatArray,
-) -> Answered:
+) -> CoveragePoint:
     level = int(np.searchsorted(coverage, wanted - 1e-9))
     least = np.sort(np.unique(given.sureness[own]))[::-1][level]
     chosen = own & (given.sureness >= least)
     wrong = (~given.right).astype(np.float64)
     # Risks are shares: 0 and 1 are ends of their scale, and a share of few cases has a Wilson interval
     mean = cases.means(wrong, np.zeros(len(wrong), np.int64), 1, (0.0, 1.0), chosen)[1]
-    return Answered(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
+    return CoveragePoint(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
 
 
 def _benefits(cases: _Cases, given: Confidences) -> list[NetBenefit]:

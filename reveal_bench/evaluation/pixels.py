@@ -31,11 +31,10 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.evaluation.confidence import Mean
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import Rle, empty_rle, pack_masks
 from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, macro_first, resampling_counts
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import shared_areas
@@ -61,8 +60,8 @@ class PixelStatistic:
 
     finding: str
     statistic: str
-    pooled: Mean
-    mean: Mean
+    pooled: Estimate
+    mean: Estimate
     n: int
     right: int
     wrong: int
@@ -134,7 +133,7 @@ def _of_statistic(
     ]
 
 
-def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Mean]:
+def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estimate]:
     """Ratios of sums with their intervals, the macro first; behind each are the patients that have such pixels."""
     own_right, own_total = (
         np.stack([np.bincount(units, column) for column in part.T], axis=1) for part in (right, total)
@@ -145,7 +144,7 @@ def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Mean]
     return _with_ends(figures, jackknife_ends(figures, evidence_of_groups(left_out, behind)))
 
 
-def _means(shares: FloatArray, units: IntArray) -> list[Mean]:
+def _means(shares: FloatArray, units: IntArray) -> list[Estimate]:
     n_images, n_findings = shares.shape
     codes = np.tile(np.arange(n_findings), n_images)
     counts = resampling_counts(int(units.max()) + 1, Resampling(1))  # the jackknife draws nothing
@@ -159,8 +158,8 @@ def _ratio(right: FloatArray, total: FloatArray) -> FloatArray:
     return ratio
 
 
-def _with_ends(figures: FloatArray, ends: FloatArray) -> list[Mean]:
-    return [Mean(*map(float, row)) for row in zip(figures, *ends, strict=True)]
+def _with_ends(figures: FloatArray, ends: FloatArray) -> list[Estimate]:
+    return [Estimate(*row) for row in zip(figures.tolist(), *ends.tolist(), strict=True)]
 
 
 TOLERANCE = 2.0

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
@@ -35,7 +35,7 @@ from reveal_bench.kinds.kind import AnyKind, Readings
 from reveal_bench.kinds.parts import Manifest, Readers
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +47,18 @@ class AgainstReference:
     reference : such as "reader A", "at least one", "others than A"
     metric : whose macro it is
     n : cases (studies or images) that have the reference
-    value, low, high : of the system
+    estimate : of the system
     reader : who is scored beside it, or None
-    reader_value, difference, low_difference, high_difference, p : of that reader, and system less reader; NaN else
+    reader_value, difference, p : of that reader, and system less reader; NaN else
     """
 
     reference: str
     metric: str
     n: int
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     reader: str | None = None
     reader_value: float = math.nan
-    difference: float = math.nan
-    difference_low: float = math.nan
-    difference_high: float = math.nan
+    difference: Estimate = UNDEFINED
     p: float = math.nan
 
 
@@ -99,9 +95,8 @@ class _Setting:
         if self.metric not in rows.metrics():
             raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(self.metric))
         estimates = rows.estimates(Resampling.of(self.protocol))
-        found = [e for e in estimates if (e.metric, e.finding) == (self.metric, MACRO)]
-        value, low, high = (found[0].value, found[0].low, found[0].high) if found else (math.nan,) * 3
-        return AgainstReference(reference, self.metric, len(said), value, low, high)
+        macros = (e for e in estimates if (e.metric, e.finding) == (self.metric, MACRO))
+        return AgainstReference(reference, self.metric, len(said), next(macros, UNDEFINED))
 
 
 _SHARES: dict[str, Callable[[int], int]] = {
@@ -162,10 +157,7 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
         return placed
     resampling = Resampling.of(setting.protocol).by("jackknife")
     (macro,) = [c for c in compare(system, reader, resampling, metrics=[setting.metric]) if c.finding == MACRO]
-    return AgainstReference(
-        placed.reference, placed.metric, placed.n, placed.value, placed.low, placed.high, name,
-        macro.b, macro.value, macro.low, macro.high, macro.p,
-    )  # fmt: skip
+    return replace(placed, reader=name, reader_value=macro.b, difference=macro.estimate, p=macro.p)
 
 
 @dataclass(frozen=True, slots=True)

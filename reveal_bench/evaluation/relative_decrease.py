@@ -35,14 +35,14 @@ from reveal_bench.evaluation.compare import Comparison, as_records
 from reveal_bench.evaluation.compat import ChexlocalizeTables, published_tables
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.intervals import Intervals, Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Estimate, Intervals, Resampling, find_intervals, mean_of_defined
 
 _PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hitrate"}
 
 
 def excludes_zero(one: Comparison) -> bool:
     """Whether the interval of a decrease is defined and leaves out 0."""
-    return (one.low > 0 or one.high < 0) and not math.isnan(one.low + one.high)
+    return one.estimate.has_interval and (one.estimate.low > 0 or one.estimate.high < 0)
 
 
 def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -50,8 +50,8 @@ def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
     metrics = list(dict.fromkeys(one.metric for one in comparisons))
 
     def key(one: Comparison) -> tuple[int, bool, int, float]:
-        side = 0 if not excludes_zero(one) else 1 if one.value < 0 else -1
-        size = math.inf if math.isnan(one.value) else -one.value
+        side = 0 if not excludes_zero(one) else 1 if one.estimate.value < 0 else -1
+        size = math.inf if math.isnan(one.estimate.value) else -one.estimate.value
         return metrics.index(one.metric), one.finding == MACRO, side, size
 
     return sorted(comparisons, key=key)
@@ -145,9 +145,7 @@ def _rows(
             finding=finding,
             a=float(a[i]),
             b=float(b[i]),
-            value=float(values[i]),
-            low=float(low[i]),
-            high=float(high[i]),
+            estimate=Estimate(float(values[i]), float(low[i]), float(high[i])),
             p=math.nan,
             n_a=int(n[0, i]),
             n_b=int(n[1, i]),
@@ -163,12 +161,12 @@ def published_csv(comparisons: Sequence[Comparison]) -> dict[str, str]:
     files = {}
     for metric in dict.fromkeys(one.metric for one in comparisons):
         own = [one for one in comparisons if one.metric == metric]
-        ordered = sorted(
-            (one for one in own if one.finding != MACRO), key=lambda one: (math.isnan(one.value), -one.value)
-        )
+        findings = (one for one in own if one.finding != MACRO)
+        ordered = sorted(findings, key=lambda one: (math.isnan(one.estimate.value), -one.estimate.value))
         lines = [",hb,pred,pct_diff,pct_diff_lower,pct_diff_upper"]
         for one in [*ordered, *(one for one in own if one.finding == MACRO)]:
-            figures = one.b, one.a, *(round(100 * share, 3) for share in (one.value, one.low, one.high))
+            shares = one.estimate.value, one.estimate.low, one.estimate.high
+            figures = one.b, one.a, *(round(100 * share, 3) for share in shares)
             name = "Average" if one.finding == MACRO else one.finding
             lines.append(",".join([name, *("" if math.isnan(x) else repr(x) for x in figures)]))
         files[f"{_PUBLISHED_NAMES[metric]}_pct_decrease.csv"] = "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
   ``missing`` where an answer that is missing counts as something else than a miss; ``criterion`` where it is not the
   first of the kind
 * ``strata``: for findings, estimates of the same form by name of the stratum; else empty
-* ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.bootstrap.Estimate`; scores are
+* ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.intervals.Estimate`; scores are
   fractions, undefined is null
 * ``software``: name and version
 """
@@ -31,8 +31,7 @@ from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
-from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.predictions.report import LintProblem, LintReport
 from reveal_bench.version import __version__
 from reveal_bench.words import count_text, percent_text
@@ -53,7 +52,7 @@ class LintError(ValueError):
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredOnly:
     """The questions that a system which abstains from some has answered.
 
     Attributes
@@ -85,7 +84,7 @@ class ScoredFile:
     protocol: dict[str, Any]
     references_sha256: str
     strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
-    answered: Answered | None = None
+    answered: AnsweredOnly | None = None
 
     def __repr__(self) -> str:
         return f"<scores of {self.report.file}: {len(self.estimates)} figures of {self.rows!r}>"
@@ -334,10 +333,10 @@ def score_report(
     return ScoredFile(path, report, manifest, rows, estimates, protocol, sha256, parts, answered)
 
 
-def _answered(rows: Rows, report: LintReport, resampling: Resampling) -> Answered | None:
+def _answered(rows: Rows, report: LintReport, resampling: Resampling) -> AnsweredOnly | None:
     if not report.abstained:
         return None
     unanswered = {*report.abstained, *report.missing_pairs}
     rest = rows.without(unanswered)
     coverage = 1 - len(unanswered) / report.n_questions
-    return Answered(len(report.abstained), coverage, rest.estimates(resampling) if len(rest) else ())
+    return AnsweredOnly(len(report.abstained), coverage, rest.estimates(resampling) if len(rest) else ())

@@ -52,6 +52,7 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.confidence import POOLED
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import decode_mask
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 
 FEATURES = ("polygons", "size", "elongation", "irrectangularity")
 """The four of the paper, as its code has them."""
@@ -172,7 +173,7 @@ class Slope:
     Attributes
     ----------
     outcome, feature, model : of :data:`MODELS`
-    value, low, high : slope; of logistic models the log of an odds ratio
+    estimate : slope; of logistic models the log of an odds ratio
     p, p_corrected, stars : see the module
     inflation : variance inflation factor, of multiple regression alone
     n, n_patients : cases and patients
@@ -181,9 +182,7 @@ class Slope:
     outcome: str
     feature: str
     model: str
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     p: float
     p_corrected: float
     stars: str
@@ -201,19 +200,15 @@ class Assurance:
     outcome : str
     finding : or "all", of all findings pooled
     n : cases
-    slope, slope_low, slope_high, slope_p, rho, rho_low, rho_high, rho_p : NaN where undefined
+    slope, slope_p, rho, rho_p : NaN where undefined
     """
 
     outcome: str
     finding: str
     n: int
-    slope: float
-    slope_low: float
-    slope_high: float
+    slope: Estimate
     slope_p: float
-    rho: float
-    rho_low: float
-    rho_high: float
+    rho: Estimate
     rho_p: float
 
 
@@ -299,15 +294,14 @@ class _Cases:
         fitted = self._fit(model, n_patients)
         rows = []
         for i, name in enumerate(names):
-            value, low, high, p = (math.nan,) * 4 if fitted is None else fitted[i]
+            estimate, p = (UNDEFINED, math.nan) if fitted is None else fitted[i]
             inflation = self._inflation(i) if model == "multiple" and fitted is not None else math.nan
             corrected = min(1.0, n_tests * p) if p == p else math.nan
             counts = len(self.y), n_patients
-            figures = value, low, high, p, corrected
-            rows.append(Slope(outcome, name, model, *figures, stars(corrected), inflation, *counts))
+            rows.append(Slope(outcome, name, model, estimate, p, corrected, stars(corrected), inflation, *counts))
         return rows
 
-    def _fit(self, model: str, n_patients: int) -> list[tuple[float, float, float, float]] | None:
+    def _fit(self, model: str, n_patients: int) -> list[tuple[Estimate, float]] | None:
         design = np.column_stack([self.x, self._intercepts(model)])
         n, k = design.shape
         if n <= max(k, _LEAST) or n_patients < _LEAST or np.linalg.matrix_rank(design) < k:
@@ -322,10 +316,9 @@ class _Cases:
             result = _model("OLS")(self.y, design).fit(**({} if model == "published" else clustered))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a fit without residuals has no error
-            ends, p = result.conf_int(), result.pvalues
-        return [
-            (float(result.params[i]), float(ends[i][0]), float(ends[i][1]), float(p[i])) for i in range(self.x.shape[1])
-        ]
+            bounds, p = result.conf_int(), result.pvalues
+        slopes = zip(result.params, bounds, p, strict=True)
+        return [(Estimate(float(v), float(b[0]), float(b[1])), float(p)) for v, b, p in slopes][: self.x.shape[1]]
 
     def _intercepts(self, model: str) -> FloatArray:
         if model != "fixed effects":
@@ -390,7 +383,7 @@ def assurances(
 def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assurance:
     n = len(x)
     if n < _LEAST or x.min() == x.max() or y.min() == y.max():
-        return Assurance(outcome, finding, n, *(math.nan,) * 8)
+        return Assurance(outcome, finding, n, UNDEFINED, math.nan, UNDEFINED, math.nan)
     from scipy.stats import spearmanr
 
     result = _model("OLS")(y, np.column_stack([x, np.ones(n)])).fit()
@@ -400,8 +393,9 @@ def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assu
     if n > 3 and abs(rho) < 1:
         middle, half = math.atanh(rho), 1.96 / math.sqrt(n - 3)
         rho_low, rho_high = math.tanh(middle - half), math.tanh(middle + half)
-    slope = float(result.params[0]), float(low), float(high), float(result.pvalues[0])
-    return Assurance(outcome, finding, n, *slope, float(rho), rho_low, rho_high, float(p))
+    slope = Estimate(float(result.params[0]), float(low), float(high))
+    correlation = Estimate(float(rho), rho_low, rho_high)
+    return Assurance(outcome, finding, n, slope, float(result.pvalues[0]), correlation, float(p))
 
 
 def _model(name: Literal["OLS", "Logit"]) -> Any:

@@ -42,7 +42,7 @@ from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import Resampled, macro_first
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.jackknife import (
     LEAST_UNITS,
     Evidence,
@@ -69,8 +69,8 @@ class Subgroup:
     ----------
     by, group, metric : column, its value, name of the metric
     n : patients with a case
-    value, low, high : the group's macro with its 95 % interval
-    difference, difference_low, difference_high : the group less all other patients, with its 95 % interval
+    estimate : the group's macro
+    difference : the group less all other patients
     p : of no difference, corrected for all groups of the column
     """
 
@@ -78,12 +78,8 @@ class Subgroup:
     group: str
     metric: str
     n: int
-    value: float
-    low: float
-    high: float
-    difference: float
-    difference_low: float
-    difference_high: float
+    estimate: Estimate
+    difference: Estimate
     p: float
 
 
@@ -252,17 +248,17 @@ def _subgroup(
 ) -> tuple[Subgroup, float]:
     """A group without its p, and the Welch statistic of its difference, NaN where there is no test."""
     undefined = math.nan
-    empty = Subgroup(by, name, metric, 0, *[undefined] * 7)
+    empty = Subgroup(by, name, metric, 0, UNDEFINED, UNDEFINED, undefined)
     if inside is None:
         return empty, undefined
     values, evidence, n = _evidence(inside, metric, ~np.isnan(inside.values))
     low, high = jackknife_ends(values, evidence)[:, 0] if n >= LEAST_UNITS else (undefined, undefined)
-    one = replace(empty, n=n, value=float(values[0]), low=float(low), high=float(high))
+    one = replace(empty, n=n, estimate=Estimate(float(values[0]), float(low), float(high)))
     if outside is None:
         return one, undefined
     shared = ~np.isnan(inside.values) & ~np.isnan(outside.values)
     sides = [_evidence(side, metric, shared) for side in (inside, outside)]
-    one = replace(one, difference=float(sides[0][0][0] - sides[1][0][0]))
+    one = replace(one, difference=Estimate(float(sides[0][0][0] - sides[1][0][0])))
     if not shared.any() or not all(n >= LEAST_UNITS and evidence.enough[0] for _, evidence, n in sides):
         return one, undefined
     return _welch(one, sides)
@@ -276,11 +272,12 @@ def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> 
     variance = error**2 + error_of_rest**2
     if variance == 0:
         return one, math.nan
-    centre = one.difference - (bias - bias_of_rest)
+    centre = one.difference.value - (bias - bias_of_rest)
     slack = error**4 / freedom + error_of_rest**4 / freedom_of_rest
     own = np.array([variance**2 / slack if slack > 0 else math.inf])
     reach = float(t_quantile(own)[0]) * math.sqrt(variance)
-    return replace(one, difference_low=centre - reach, difference_high=centre + reach), centre / math.sqrt(variance)
+    difference = Estimate(one.difference.value, centre - reach, centre + reach)
+    return replace(one, difference=difference), centre / math.sqrt(variance)
 
 
 def _evidence(side: Resampled, metric: str, chosen: BoolArray) -> tuple[FloatArray, Evidence, int]:

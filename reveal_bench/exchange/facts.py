@@ -52,7 +52,7 @@ class Figure:
     metric, finding : name in METRICS; the finding, or "macro"
     value, low, high : exact, as released or computed; the interval may be missing
     n : cases behind a finding (of a receipt, a band of them such as "60-119"), findings behind a macro
-    signature : recipe of the number, see :class:`reveal_bench.metrics.bootstrap.Estimate`
+    signature : recipe of the number, see :class:`reveal_bench.metrics.intervals.Estimate`
     """
 
     metric: str

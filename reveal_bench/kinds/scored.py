@@ -21,8 +21,8 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.metrics.bootstrap import Estimate, Resampled
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import Resampled
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,25 +244,21 @@ Curve = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Sensitivity at a rate of false alarms per image, with its 95 % interval."""
+    """Sensitivity at a rate of false alarms per image."""
 
     finding: str
     false_alarms: float
-    sensitivity: float
-    low: float
-    high: float
+    sensitivity: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class OfSize:
-    """Share of the lesions of a size that are found at the threshold fixed beforehand, with its 95 % interval."""
+    """Share of the lesions of a size that are found at the threshold fixed beforehand."""
 
     finding: str
     size: str
     n: int
-    sensitivity: float
-    low: float
-    high: float
+    sensitivity: Estimate
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Means by resampling patients, and the :class:`Estimate` that carries a number with its evidence.
+"""Means by resampling patients, as :class:`~reveal_bench.metrics.intervals.Estimate`, and resampling draws.
 
 Conventions
 -----------
@@ -18,7 +18,7 @@ unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined, of_enough
+from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, find_intervals, mean_of_defined, of_enough
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 MACRO = "macro"
@@ -42,39 +42,6 @@ _MANY_UNITS = 1 << 14  # from here on, products have the least rows, so that who
 _COUNTS_AT_ONCE = 1 << 22  # of so many units
 _UNITS_AT_ONCE = 256  # left out at a time: bounds the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A score with its evidence.
-
-    Attributes
-    ----------
-    metric : str
-        Name in METRICS.
-    finding : str
-        Finding, or "macro" for the unweighted mean over findings.
-    value, low, high : float
-        Point estimate on the data and the ends of its 95 % interval; NaN where undefined.
-    n : int
-        Defined rows behind a finding; findings behind a macro.
-    n_undefined : int
-        Rows (for a macro: findings) left out because they are undefined.
-    n_empty_replicates : int
-        Replicates left out because they held no defined row (for a macro: no defined finding).
-    signature : str
-        Recipe of the number, such as ``point_hit|b:1000|seed:0|unit:patient|v:1``.
-    """
-
-    metric: str
-    finding: str
-    value: float
-    low: float
-    high: float
-    n: int
-    n_undefined: int
-    n_empty_replicates: int
-    signature: str
 
 
 class Resampled(Protocol):
@@ -510,11 +477,8 @@ def estimates_from(
     n = [n_defined, *means.n.tolist()]
     undefined = means.n_undefined.tolist() if isinstance(means, BootstrapMeans) else [0] * len(findings)
     n_undefined = [len(findings) - n_defined, *undefined]
-    figures = zip(found.values.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [
-        Estimate(metric, finding, value, low, high, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
-        for i, (finding, (value, low, high)) in enumerate(zip((MACRO, *findings), figures, strict=True))
-    ]
+    found = replace(found, low=low, high=high)
+    return found.estimates((MACRO, *findings), n, n_undefined, metric=metric, signature=recipe)
 
 
 def estimate_cases(

@@ -28,16 +28,16 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import (
-    MACRO,
-    Counts,
+from reveal_bench.metrics.bootstrap import MACRO, Counts, bounds_of, leave_one_out, macro_first, replicates_of
+from reveal_bench.metrics.intervals import (
     Estimate,
-    bounds_of,
-    leave_one_out,
-    macro_first,
-    replicates_of,
+    Interval,
+    Resampling,
+    check_interval,
+    find_intervals,
+    of_enough,
+    with_width,
 )
-from reveal_bench.metrics.intervals import Interval, Resampling, check_interval, find_intervals, of_enough, with_width
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -438,9 +438,7 @@ def _estimates(
         found = found if fewest is None else with_width(of_enough(found, fewest))
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
-    ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
-    counts = zip(n_defined, n_undefined, found.n_empty.tolist(), strict=True)
-    return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, counts, strict=True)]
+    return found.estimates(names, n_defined, n_undefined, metric=metric, signature=recipe)
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:

@@ -1,4 +1,4 @@
-"""Ends of intervals: by the jackknife, or from replicates by percentiles, shifted or not, BCa or CheXlocalize's rule.
+"""The :class:`Estimate`, and interval bounds by the jackknife or from replicates: percentiles, BCa, CheXlocalize.
 
 Conventions
 -----------
@@ -18,8 +18,9 @@ units in equation 14.15; replicates that tie with the value count half, as in `s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from statistics import NormalDist
 from typing import Any, Literal, get_args
@@ -98,6 +99,83 @@ class Resampling:
         return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
 
 
+FEW = "too few patients"
+"""Why an estimate has no interval, see docs/statistics.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its 95% interval and its evidence, such as a score, a difference or a slope.
+
+    Attributes
+    ----------
+    metric, finding : str
+        Name in METRICS, and the finding or "macro"; empty for a number that is not the score of a finding.
+    value, low, high : float
+        Point estimate on the data and the bounds of its 95% interval; NaN where undefined.
+    n : int
+        Defined rows of a finding; findings of a macro; 0 where the row that holds the estimate counts them.
+    n_undefined : int
+        Rows (for a macro: findings) left out because they are undefined.
+    n_empty_replicates : int
+        Replicates left out because they held no defined row (for a macro: no defined finding).
+    signature : str
+        Recipe of the number, such as ``point_hit|b:1000|seed:0|unit:patient|v:1``.
+    """
+
+    metric: str = field(default="", kw_only=True)
+    finding: str = field(default="", kw_only=True)
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+    n_undefined: int = 0
+    n_empty_replicates: int = 0
+    signature: str = ""
+
+    @property
+    def has_interval(self) -> bool:
+        """True if the bounds of the interval are defined."""
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
+    @property
+    def missing_interval(self) -> str:
+        """Reason why a defined value has no interval; empty if it has one, or no value."""
+        return "" if math.isnan(self.value) or self.has_interval else FEW
+
+    def times(self, factor: float) -> Estimate:
+        """Return value and interval on another scale, such as percent."""
+        return Estimate(factor * self.value, factor * self.low, factor * self.high, self.n)
+
+
+UNDEFINED = Estimate(math.nan)
+
+
+def as_record(row: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, each estimate among them as three.
+
+    The field `estimate` becomes `value`, `low` and `high`; another field X becomes X, `X_low` and `X_high`.
+
+    Examples
+    --------
+    >>> @dataclass
+    ... class Row:
+    ...     estimate: Estimate
+    ...     slope: Estimate
+    >>> as_record(Row(Estimate(0.5, 0.25, 0.75), Estimate(1, 0, 2)))
+    {'value': 0.5, 'low': 0.25, 'high': 0.75, 'slope': 1, 'slope_low': 0, 'slope_high': 2}
+    """
+    record: dict[str, Any] = {}
+    for name in (one.name for one in fields(row)):
+        value = getattr(row, name)
+        if isinstance(value, Estimate):
+            columns = ("value", "low", "high") if name == "estimate" else (name, f"{name}_low", f"{name}_high")
+            record |= dict(zip(columns, (value.value, value.low, value.high), strict=True))
+        else:
+            record[name] = value
+    return record
+
+
 @dataclass(frozen=True, slots=True)
 class Intervals:
     """Values with the ends of their intervals, one per column.
@@ -114,6 +192,24 @@ class Intervals:
     low: FloatArray
     high: FloatArray
     n_empty: IntArray
+
+    def estimates(
+        self,
+        findings: Sequence[str] = (),
+        n: Sequence[int] = (),
+        n_undefined: Sequence[int] = (),
+        *,
+        metric: str = "",
+        signature: str = "",
+    ) -> list[Estimate]:
+        """Return an estimate per column; `findings`, `n` and `n_undefined` have one entry per column."""
+        zeros, lows, highs = [0] * len(self.values), self.low.tolist(), self.high.tolist()
+        counts = zip(n or zeros, n_undefined or zeros, self.n_empty.tolist(), strict=True)
+        rows = zip(findings or [""] * len(zeros), self.values.tolist(), lows, highs, counts, strict=True)
+        return [
+            Estimate(value, low, high, *own_counts, signature, metric=metric, finding=finding)
+            for finding, value, low, high, own_counts in rows
+        ]
 
 
 def check_interval(interval: Interval, n_resamples: int) -> None:

@@ -43,6 +43,7 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
+from reveal_bench.metrics.intervals import Estimate
 
 Sample = Literal["random", "fixed"]
 
@@ -64,9 +65,7 @@ class Mean:
     """The mean figure of one modality over readers, from the readings of this modality alone."""
 
     modality: str
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     error: float
     freedom: float
 
@@ -77,9 +76,7 @@ class Difference:
 
     a: str
     b: str
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     error: float
     freedom: float
     p: float
@@ -89,9 +86,10 @@ class Difference:
 
         As of two systems, in :mod:`reveal_bench.evaluation.margin`.
         """
-        if not self.low < self.high:
+        low, high = self.estimate.low, self.estimate.high
+        if not low < high:
             return "-"
-        return "non-inferior" if self.low > -margin else "inferior" if self.high <= -margin else "not shown"
+        return "non-inferior" if low > -margin else "inferior" if high <= -margin else "not shown"
 
 
 @dataclass(frozen=True)
@@ -249,15 +247,14 @@ def _mean_of(
         freedom = _freedom(error, ms_r, r - 1)
     value, spread = float(figures[i].mean()), math.sqrt(error / r)
     reach = _reach(spread, freedom)
-    return Mean(name, value, value - reach, value + reach, spread, freedom)
+    return Mean(name, Estimate(value, value - reach, value + reach), spread, freedom)
 
 
 def _difference(a: str, b: str, value: float, error: float, freedom: float) -> Difference:
     reach = _reach(error, freedom)
     f = (value / error) ** 2 if error > 0 else math.nan
-    return Difference(
-        a, b, float(value), float(value - reach), float(value + reach), error, freedom, _upper_tail(f, 1, freedom)
-    )
+    estimate = Estimate(float(value), float(value - reach), float(value + reach))
+    return Difference(a, b, estimate, error, freedom, _upper_tail(f, 1, freedom))
 
 
 def _reach(error: float, freedom: float) -> float:

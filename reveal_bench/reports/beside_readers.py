@@ -17,7 +17,8 @@ from reveal_bench.evaluation.shapes import FEATURES, Shape
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.metrics import METRICS, Metric
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.reports.figures import Point, dots, in_percent, panels
 from reveal_bench.reports.films import Example, Shown, legend_of, make_film
 from reveal_bench.reports.page import Custom
@@ -91,7 +92,7 @@ def figures_of_both(
             own = [figures[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
             if own:
                 beside = f" (AUROC{NBSP}{aurocs[one.finding]:.2f})" if one.finding in aurocs else ""
-                rows.append((_name(one) + beside, [in_percent(e.value, e.low, e.high, k) for k, e in enumerate(own)]))
+                rows.append((_name(one) + beside, [in_percent(e, k) for k, e in enumerate(own)]))
         title = METRICS[metric].title
         drawn.append(
             Illustration(
@@ -110,9 +111,9 @@ def _name(one: Comparison) -> str:
 
 
 def _row(one: Comparison) -> tuple[str, list[Point]]:
-    figures = "" if math.isnan(one.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
-    kind = 0 if excludes_zero(one) else 2 if math.isnan(one.low + one.high) else 1
-    return _name(one) + figures, [in_percent(one.value, one.low, one.high, kind)]
+    figures = "" if math.isnan(one.estimate.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
+    kind = 0 if excludes_zero(one) else 1 if one.estimate.has_interval else 2
+    return _name(one) + figures, [in_percent(one.estimate, kind)]
 
 
 _TITLES = {

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reveal_bench.evaluation.confidence import POOLED, Judged, NetBenefit
+from reveal_bench.evaluation.confidence import POOLED, CalibrationResult, NetBenefit
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.reports.figures import dots, in_percent, panels
 from reveal_bench.reports.style import DASHED, INK, RULE, SOFT, Illustration, check_extra, paints
 from reveal_bench.words import NBSP
@@ -22,7 +23,7 @@ _BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")
 _LARGEST = 7.0  # diameter in points of the bin with most cases
 
 
-def figures_of(judged: Judged) -> list[Illustration]:
+def figures_of(judged: CalibrationResult) -> list[Illustration]:
     """Reliability, risk and coverage and, where it is defined, net benefit.
 
     Raises
@@ -82,7 +83,7 @@ def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustrat
         own = [(kind, figures.get((metric, auroc.finding))) for kind, metric in enumerate(_BESIDE_AUROC)]
         hits = figures.get(("point_hit", auroc.finding))
         n = f" (n{NBSP}={NBSP}{hits.n})" if hits is not None else ""
-        points = [in_percent(e.value, e.low, e.high, kind) for kind, e in own if e is not None]
+        points = [in_percent(e, kind) for kind, e in own if e is not None]
         rows.append((auroc.finding + n, points))
     kinds = [METRICS[metric].title for metric in _BESIDE_AUROC]
     return Illustration(
@@ -95,7 +96,7 @@ def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustrat
     )
 
 
-def _reliability(judged: Judged, width: float) -> Figure:
+def _reliability(judged: CalibrationResult, width: float) -> Figure:
     event = judged.confidences.event
 
     def draw(axes: Axes, name: str) -> None:
@@ -114,7 +115,7 @@ def _reliability(judged: Judged, width: float) -> Figure:
     return panels(list(judged.bins), width, draw, "Predicted probability (%)", f"Rate of {event} (%)")
 
 
-def _coverage(judged: Judged, width: float) -> Figure:
+def _coverage(judged: CalibrationResult, width: float) -> Figure:
     highest = max(max(risk) for _, risk in judged.curves.values())
 
     def draw(axes: Axes, name: str) -> None:
@@ -127,7 +128,7 @@ def _coverage(judged: Judged, width: float) -> Figure:
     return panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)")
 
 
-def _benefit(judged: Judged, width: float) -> Figure:
+def _benefit(judged: CalibrationResult, width: float) -> Figure:
     of_finding: dict[str, list[NetBenefit]] = {}
     for row in judged.benefits:
         of_finding.setdefault(row.finding, []).append(row)
@@ -144,7 +145,7 @@ def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str
     rows = of_finding[name]
     places = [100 * row.threshold for row in rows]
     colour = paints(1)[0].colour
-    known = [row.system.low == row.system.low for row in rows]
+    known = [row.system.has_interval for row in rows]
     low, high = [100 * row.system.low for row in rows], [100 * row.system.high for row in rows]
     axes.fill_between(places, low, high, where=known, color=paints(3)[2].colour, alpha=0.5, linewidth=0)
     axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)

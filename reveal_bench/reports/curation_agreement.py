@@ -184,12 +184,13 @@ def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _scale(rows: Sequence[tuple[str, Sequence[Point]]]) -> tuple[float, float]:
     """From 0, or what is below it, to 1."""
-    lowest = min([0.0, *(end for _, points in rows for p in points for end in (p.value, p.low) if end is not None)])
+    marks = (p for _, points in rows for p in points)
+    lowest = min([0.0, *(end for p in marks for end in (p.value, *(p.interval or ())) if end is not None)])
     return next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0), 1.0
 
 
 def _point(one: Estimate, kind: int) -> Point:
-    return Point(one["value"], one["low"], one["high"], kind)
+    return Point(one["value"], None if one["low"] is None else (one["low"], one["high"]), kind)
 
 
 def draw_rubric(ratings: Sequence[Rating]) -> Section:

@@ -303,11 +303,8 @@ def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tupl
 def draw_shares(shares: Sequence[Share], split: str, n: int, unit: str) -> Illustration:
     """The shares of one split as bars with intervals."""
     rows = [
-        (
-            share.name,
-            [Bar(None if not share.of else 100 * share.value, share.short, *(100 * end for end in share.interval))],
-        )
-        for share in shares
+        (share.name, [Bar(None if not share.of else 100 * share.value, share.short, (100 * low, 100 * high))])
+        for share, (low, high) in ((share, share.interval) for share in shares)
     ]
     alt = f"Share of {unit} of split {split}. " + "; ".join(f"{share.name} {share.text}" for share in shares)
     return Illustration(

@@ -87,7 +87,7 @@ def _froc(systems: Mapping[str, Curves], width: float) -> Figure:
             curves = systems[system]
             bands = [one for one in curves.bands if one.finding == name]
             rates = [one.false_alarms for one in bands]
-            low, high = [100 * one.low for one in bands], [100 * one.high for one in bands]
+            low, high = [100 * one.sensitivity.low for one in bands], [100 * one.sensitivity.high for one in bands]
             axes.fill_between(rates, low, high, color=paint.colour, alpha=0.2, linewidth=0)
             alarms, shares = curves.froc[name] if name in curves.froc else _macro_froc(curves)
             last = float(alarms[-1])
@@ -166,15 +166,16 @@ def _sizes(systems: Mapping[str, Curves], width: float) -> Figure:
         for i, (system, paint) in enumerate(looks):
             for one in (one for one in systems[system].sizes if one.finding == name):
                 x = sizes.index(one.size) + 0.18 * (i - (len(looks) - 1) / 2)
-                y, is_few = 100 * one.sensitivity, one.n < _FEWEST
+                own, is_few = one.sensitivity.times(100), one.n < _FEWEST
                 if not is_few:
-                    axes.plot([x, x], [100 * one.low, 100 * one.high], color=paint.colour, linewidth=1.4)
+                    axes.plot([x, x], [own.low, own.high], color=paint.colour, linewidth=1.4)
                 face = "white" if is_few else paint.colour
-                axes.plot(x, y, "o", color=paint.colour, markerfacecolor=face, markersize=4, clip_on=False)
+                axes.plot(x, own.value, "o", color=paint.colour, markerfacecolor=face, markersize=4, clip_on=False)
                 if i == len(looks) - 1:
                     axes.annotate(
-                        str(one.n), (x, y), (5, 0), textcoords="offset points", fontsize=6, color=INK, va="center"
-                    )
+                        str(one.n), (x, own.value), (5, 0), textcoords="offset points", fontsize=6, color=INK,
+                        va="center",
+                    )  # fmt: skip
         axes.set_ylim(0, 100)
 
     def scale(axes: Axes) -> None:

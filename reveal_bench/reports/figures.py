@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.reports.style import (
     DASHED,
     INCH,
@@ -39,37 +40,35 @@ MARKERS = "oDsv^PXhd<>*"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar with what is written at its end; None draws the words alone. `low` and `high` are its interval."""
+    """A bar with the words at its end; None draws the words alone. NaN bounds: no interval."""
 
     value: float | None
     words: str
-    low: float = math.nan
-    high: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """A value with its interval; a value of None is undefined, an infinite one is drawn at the end of the scale.
 
-    `kind` is the place of its series.
+    `kind` is the index of its series.
     """
 
     value: float | None
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
     kind: int = 0
 
 
-def in_percent(value: float, low: float, high: float, kind: int) -> Point:
-    """The point of a share with its interval, of which NaN is undefined.
+def in_percent(share: Estimate, kind: int) -> Point:
+    """Return the point of a proportion with its interval.
 
     Examples
     --------
-    >>> in_percent(0.5, 0.25, math.nan, 1)
-    Point(value=50.0, low=25.0, high=None, kind=1)
+    >>> in_percent(Estimate(0.5, 0.25, 0.75), 1), in_percent(Estimate(0.5), 0)
+    (Point(value=50.0, interval=(25.0, 75.0), kind=1), Point(value=50.0, interval=None, kind=0))
     """
-    shares = [None if math.isnan(share) else 100 * share for share in (value, low, high)]
-    return Point(shares[0], shares[1], shares[2], kind)
+    interval = (100 * share.low, 100 * share.high) if share.has_interval else None
+    return Point(None if math.isnan(share.value) else 100 * share.value, interval, kind)
 
 
 def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, kinds: Sequence[str] = ()) -> Figure:
@@ -83,7 +82,7 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
     n_kinds = max((len(given) for _, given in rows), default=1)
     looks = paints(n_kinds)
     names, left = row_names([name for name, _ in rows], width, 1 + n_kinds // 2)
-    ends = [_finite(bar.high, bar.value or 0.0) for _, given in rows for bar in given]
+    ends = [_finite(bar.interval[1], bar.value or 0.0) for _, given in rows for bar in given]
     # Words stand right of the bar, which may be as long as the scale
     room = 4 + max((width_of(bar.words) for _, given in rows for bar in given), default=0.0)
     with style():
@@ -97,10 +96,10 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
                 place = row + (k - (len(given) - 1) / 2) * 3.8 / line
                 if bar.value is not None:
                     axes.barh(place, bar.value, thick, **looks[k].options)
-                if not math.isnan(bar.low):
-                    _whisker(axes, bar.low, bar.high, place)
+                if not math.isnan(bar.interval[0]):
+                    _whisker(axes, *bar.interval, place)
                 axes.annotate(
-                    bar.words, (_finite(bar.high, bar.value or 0.0), place), (3, 0), textcoords="offset points",
+                    bar.words, (_finite(bar.interval[1], bar.value or 0.0), place), (3, 0), textcoords="offset points",
                     va="center", annotation_clip=False,
                 )  # fmt: skip
         axes.set_yticks(range(len(rows)), names)
@@ -150,8 +149,8 @@ def dots(
                 if point.value is None or math.isnan(point.value):
                     axes.text(low, place, " undefined", va="center", color=SOFT)
                     continue
-                if point.low is not None and point.high is not None:
-                    axes.plot([point.low, point.high], [place] * 2, color=INK, linewidth=1.0)
+                if point.interval is not None:
+                    axes.plot(point.interval, [place] * 2, color=INK, linewidth=1.0)
                 axes.plot(
                     [min(max(point.value, low), high)], [place], MARKERS[point.kind], color=look.colour, markersize=5,
                     markeredgecolor=INK, markeredgewidth=0.5, clip_on=False,
@@ -180,8 +179,8 @@ def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str],
 
 def _ends(rows: Sequence[tuple[str, Sequence[Point]]]) -> tuple[float, float]:
     """A scale from 0, or what is below it, to what is highest."""
-    found = [end for _, points in rows for p in points for end in (p.value, p.low, p.high) if end is not None]
-    finite = [end for end in found if math.isfinite(end)]
+    ends = [end for _, points in rows for p in points for end in (p.value, *(p.interval or ())) if end is not None]
+    finite = [end for end in ends if math.isfinite(end)]
     return min([0.0, *finite]) * 1.05, max([1e-9, *finite]) * 1.08
 
 

@@ -45,7 +45,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Loca
 from reveal_bench.kinds.localization.scoring import Reference, list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
-from reveal_bench.metrics.intervals import Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals, mean_of_defined
 from reveal_bench.metrics.localization import cell_coverage, hit_cells
 from reveal_bench.reports.anatomy import MIN_SHARE, PLAUSIBLE, Regions, check_share, is_enough, plausible_shares
 from reveal_bench.reports.figures import BarGroup, legend, legend_height, patch, row_names
@@ -248,8 +248,8 @@ class Share:
     ----------
     finding : finding, or "macro" for the unweighted mean over findings
     category : one of :data:`CATEGORIES`
-    value, low, high, sd : float in [0, 1]
-        On the data; the ends of the 95 % interval and the standard deviation of the replicates. NaN where undefined.
+    estimate, sd : Estimate and float in [0, 1]
+        The share, and the standard deviation of its replicates. NaN where undefined.
     n : int
         Cases; for a macro, findings in which the share is defined.
     n_misses, n_reviewed : int
@@ -258,9 +258,7 @@ class Share:
 
     finding: str
     category: str
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     sd: float
     n: int
     n_misses: int
@@ -375,12 +373,12 @@ def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
     return divided
 
 
-def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[float, float, float, float]]:
-    """Value, low, high and standard deviation per column."""
+def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate, float]]:
+    """Return the estimate and the standard deviation of each column."""
     found = find_intervals(values, replicates)
     defined = [column[~np.isnan(column)] for column in replicates.T]
     spread = [float(column.std(ddof=1)) if len(column) > 1 else float("nan") for column in defined]
-    return list(zip(values.tolist(), found.low.tolist(), found.high.tolist(), spread, strict=True))
+    return list(zip(found.estimates(), spread, strict=True))
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> PageTable:
@@ -390,16 +388,17 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> PageTable:
     ----------
     shares : run label -> per epoch, from :func:`reveal_bench.reports.run_errors.shares`; the text is of the first
     """
-    used = [c for c in CATEGORIES if any(s.category == c and s.value > 0 for run in shares.values() for s in run[0])]
+    first_epochs = [share for run in shares.values() for share in run[0]]
+    used = [c for c in CATEGORIES if any(s.category == c and s.estimate.value > 0 for s in first_epochs)]
     rows, plain = [], []
     for label, epochs in shares.items():
-        found = {share.category: share for share in epochs[0] if share.finding == MACRO}
+        found = {share.category: share.estimate for share in epochs[0] if share.finding == MACRO}
         cells = [f"{percent_cell(found[c].value)}\n{interval_of(found[c].low, found[c].high)}" for c in used]
         rows.append((label + (" (epoch 1)" if len(epochs) > 1 else ""), *cells))
         plain += [
-            (label, number, s.finding, s.category, s.value, s.sd, s.low, s.high, s.n, s.n_misses, s.n_reviewed)
+            (label, number, s.finding, s.category, own.value, s.sd, own.low, own.high, s.n, s.n_misses, s.n_reviewed)
             for number, epoch in enumerate(epochs, start=1)
-            for s in epoch
+            for s, own in ((s, s.estimate) for s in epoch)
         ]
     head = ("Run", *(CATEGORY_PAINTS[c][0].capitalize() for c in used))
     plain_head = ("run", "epoch", "finding", "category", "share", "sd", "low", "high", "n", "n_misses", "n_reviewed")

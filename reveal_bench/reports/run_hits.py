@@ -27,15 +27,10 @@ from reveal_bench.evaluation.permutation import draw_signs
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import (
-    MACRO,
-    BootstrapMeans,
-    Estimate,
-    estimates_from,
-)
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO, BootstrapMeans, estimates_from
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
-from reveal_bench.reports.figures import BarGroup, Point, dashed_line, dots, legend, legend_height, patch
+from reveal_bench.reports.figures import BarGroup, Point, dashed_line, dots, in_percent, legend, legend_height, patch
 from reveal_bench.reports.page import Csv, PageTable, leading
 from reveal_bench.reports.runs import ReportRun, World, short_names
 from reveal_bench.reports.style import (
@@ -142,12 +137,12 @@ class Scores:
         columns = {MACRO: means.macro()[1], **dict(zip(self.findings, means.replicates.T, strict=True))}
         return {name: _deviation(column) for name, column in columns.items()}
 
-    def difference(self, a: int, b: int) -> tuple[float, float, float]:
-        """Macro of run `a` minus that of run `b` with the ends of its paired 95 % interval."""
+    def difference(self, a: int, b: int) -> Estimate:
+        """Return the macro of run `a` minus that of run `b`, paired."""
         own, other = self.hits[a], self.hits[b]
         signs = draw_signs(len(own.rows), self.resampling)
         macro, *_ = compare_resampled(own, other, self.findings, recipe=self.recipe(self.runs[a].metric), signs=signs)
-        return macro.value, macro.low, macro.high
+        return macro.estimate
 
 
 def _deviation(replicates: FloatArray) -> float:
@@ -250,12 +245,13 @@ def means_table(scores: Scores, reference: int) -> PageTable:
                       chance.signature))  # fmt: skip
     for i, run in enumerate(scores.runs):
         macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
-        gain = scores.difference(i, reference) if i != reference else (math.nan,) * 3
-        told = "reference" if i == reference else f"{signed(gain[0])}\n{signed(gain[1])} to {signed(gain[2])}"
+        gain = scores.difference(i, reference) if i != reference else UNDEFINED
+        bounds = gain.low, gain.high
+        told = "reference" if i == reference else f"{signed(gain.value)}\n{signed(gain.low)} to {signed(gain.high)}"
         on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
         rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), percent_cell(spread), told))
         plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,
-                      *gain, macro.signature))  # fmt: skip
+                      gain.value, *bounds, macro.signature))  # fmt: skip
     label = scores.runs[reference].label
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95 % interval and bootstrap standard "
@@ -396,7 +392,7 @@ def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     for i in shown:
         macro, run = scores.estimates(i)[MACRO], scores.runs[i]
         kind = styles.index(run.style or "no prompt")
-        rows.setdefault(run.model, []).append(Point(100 * macro.value, 100 * macro.low, 100 * macro.high, kind))
+        rows.setdefault(run.model, []).append(in_percent(macro, kind))
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "

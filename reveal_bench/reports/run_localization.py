@@ -197,7 +197,9 @@ class HitReport(RunReport):
             for share in (share for epoch in epochs for share in epoch if share.finding != MACRO):
                 n[share.finding] = share.n
                 part = table.setdefault(share.finding, dict.fromkeys(CATEGORIES, 0.0))
-                part[share.category] += (0.0 if math.isnan(share.value) else share.value) / len(epochs)
+                part[share.category] += (0.0 if math.isnan(share.estimate.value) else share.estimate.value) / len(
+                    epochs
+                )
         is_reviewed = self.options.anatomy is not None or self.options.reviews is not None
         drawn = draw_errors(ErrorShares(means, n, is_reviewed), self.order)
         return [*drawn, errors_table(self.errors), *self._example_parts()]

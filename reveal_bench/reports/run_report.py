@@ -43,7 +43,7 @@ from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.run_folder import Exchange, Run
 from reveal_bench.reports.anatomy import Regions
-from reveal_bench.reports.figures import Point, dots
+from reveal_bench.reports.figures import Point, dots, in_percent
 from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.runs import ReportRun, World, load_controls
@@ -318,11 +318,12 @@ class Controlled:
         found = self.difference
         if not self.n_answered:
             return "nothing answered"
-        if found is None or (math.isnan(found.low) and math.isnan(found.p)):
+        if found is None or (math.isnan(found.estimate.low) and math.isnan(found.p)):
             return NOTHING
         # Without any spread, such as that of the same answers, there is a p and no interval
-        is_shown = found.p <= ALPHA if math.isnan(found.low) else not found.low <= 0 <= found.high
-        falls, rises = is_shown and found.value < 0, is_shown and found.value > 0
+        change = found.estimate
+        is_shown = not change.low <= 0 <= change.high if change.has_interval else found.p <= ALPHA
+        falls, rises = is_shown and change.value < 0, is_shown and change.value > 0
         if CONTROLS[self.control].falls:
             return "falls, as it must" if falls else "no fall is shown"
         return "falls, as it must not" if falls else "rises" if rises else "no change is shown"
@@ -433,14 +434,16 @@ def controls_table(found: Sequence[Controlled]) -> PageTable:
 def _scores(found: Comparison | None) -> tuple[str, str, str]:
     if found is None:
         return NOTHING, NOTHING, NOTHING
-    return percent(found.b), percent(found.a), f"{signed(found.value)}\n{interval_of(found.low, found.high)}"
+    change = found.estimate
+    return percent(found.b), percent(found.a), f"{signed(change.value)}\n{interval_of(change.low, change.high)}"
 
 
 def _plain(one: Controlled) -> tuple[Any, ...]:
     found = one.difference
     if found is None:
         return (None,) * 8
-    return found.metric, found.b, found.a, found.value, found.low, found.high, found.p, found.signature
+    change = found.estimate
+    return found.metric, found.b, found.a, change.value, change.low, change.high, found.p, found.signature
 
 
 def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
@@ -465,7 +468,4 @@ def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illust
 
 
 def _point(found: Comparison | None, kind: int) -> Point:
-    if found is None:
-        return Point(None, kind=kind)
-    low, high = (None if math.isnan(v) else 100 * v for v in (found.low, found.high))
-    return Point(100 * found.value, low, high, kind)
+    return Point(None, kind=kind) if found is None else in_percent(found.estimate, kind)

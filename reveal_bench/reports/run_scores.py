@@ -19,11 +19,11 @@ from reveal_bench.evaluation.compare import Comparison, compare
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.reports.detection import figures_of
-from reveal_bench.reports.figures import Point, dots
+from reveal_bench.reports.figures import dots, in_percent
 from reveal_bench.reports.page import Csv, Lines, Note, PageTable, Part, Section, Text, leading
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
@@ -200,10 +200,7 @@ class ScoreReport(RunReport):
         rows = [
             (
                 "Mean" if group == MACRO else group,
-                [
-                    Point(100 * score.value, 100 * score.low, 100 * score.high, i)
-                    for i, score in ((i, of_run[group]) for i, of_run in of_runs.items())
-                ],
+                [in_percent(score, i) for i, score in ((i, of_run[group]) for i, of_run in of_runs.items())],
             )
             for group in self._shown(metric)
         ]
@@ -223,10 +220,11 @@ class ScoreReport(RunReport):
             macros: Mapping[str, Comparison] = {one.metric: one for one in found if one.finding == MACRO}
             rows.append((self.runs[i].label, *(_told(macros.get(metric)) for metric in self.metrics)))
         plain = [
-            (self.runs[i].label, reference, one.metric, one.finding, one.value, one.low, one.high, one.p, one.signature)
-            for i, found in self.comparisons.items()
-            for one in found
-        ]
+            (self.runs[i].label, reference, one.metric, one.finding, difference.value, difference.low, difference.high,
+             one.p, one.signature)
+            for i, comparisons in self.comparisons.items()
+            for one, difference in ((one, one.estimate) for one in comparisons)
+        ]  # fmt: skip
         caption = (
             f"Mean over findings, run minus {reference}, in percentage points, with paired 95 % interval and two-sided "
             "p value, not corrected for several comparisons."
@@ -335,8 +333,9 @@ def metric_name(metric: str) -> str:
 
 
 def _told(one: Comparison | None) -> str:
-    if one is None or math.isnan(one.value):
+    if one is None or math.isnan(one.estimate.value):
         return NOTHING
+    own = one.estimate
     if METRICS[one.metric].high > 1:
-        return f"{one.value:+.2f}\n{one.low:+.2f} to {one.high:+.2f}\np = {p_text(one.p)}"
-    return f"{signed(one.value)}\n{signed(one.low)} to {signed(one.high)}\np = {p_text(one.p)}"
+        return f"{own.value:+.2f}\n{own.low:+.2f} to {own.high:+.2f}\np = {p_text(one.p)}"
+    return f"{signed(own.value)}\n{signed(own.low)} to {signed(own.high)}\np = {p_text(one.p)}"

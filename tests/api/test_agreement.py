@@ -36,12 +36,12 @@ def test_two_readers_by_hand() -> None:
     result = rb.agreement([*a, *b, *said("C", "yes " * 11)])
     first, second, third = result.pairs
     square = norm.ppf(0.975) ** 2
-    assert (first.reader_a, first.reader_b, first.n, first.value) == ("A", "B", 20, -0.5)
-    assert (first.low, first.high) == pytest.approx((-0.5, -0.5 + 1.5 * square / (11.25 + square)))
-    assert (second.n, second.value) == (11, 0)  # C says yes of all: agreement 10/11 is that of chance
-    assert (third.n, third.value) == (11, 0)
-    assert math.isnan(second.low)
-    assert math.isnan(third.low)
+    assert (first.reader_a, first.reader_b, first.n, first.estimate.value) == ("A", "B", 20, -0.5)
+    assert (first.estimate.low, first.estimate.high) == pytest.approx((-0.5, -0.5 + 1.5 * square / (11.25 + square)))
+    assert (second.n, second.estimate.value) == (11, 0)  # C says yes of all: agreement 10/11 is that of chance
+    assert (third.n, third.estimate.value) == (11, 0)
+    assert math.isnan(second.estimate.low)
+    assert math.isnan(third.estimate.low)
     assert result.caption.endswith("over patients; none where too few patients are behind a figure")
     assert result.rows_shown()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": ""}
 
@@ -64,8 +64,8 @@ def test_findings_and_numbers_equal_scikit_learn(metric: str, weights: str | Non
         a, b = (int(name[1:]) for name in (pair.reader_a, pair.reader_b))
         each = [cohen_kappa_score(scores[a, f], scores[b, f], weights=weights) for f in (0, 1)]
         expected = {"macro": np.mean(each), "Edema": each[0], "Mass": each[1]}
-        assert pair.value == pytest.approx(expected[pair.finding])
-        assert pair.low < pair.value < pair.high
+        assert pair.estimate.value == pytest.approx(expected[pair.finding])
+        assert pair.estimate.low < pair.estimate.value < pair.estimate.high
         assert pair.n == 40
 
 
@@ -73,7 +73,7 @@ def test_readers_without_a_common_case_have_no_agreement() -> None:
     result = rb.agreement([*said("A", "1 2 . ."), *said("B", ". . 1 2")])
     (pair,) = result.pairs
     assert pair.n == 0
-    assert math.isnan(pair.value)
+    assert math.isnan(pair.estimate.value)
     assert result.rows_shown()[0]["value"] == "-"
 
 

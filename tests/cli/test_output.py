@@ -7,8 +7,9 @@ from rich.console import Console
 
 from reveal_bench.cli import output
 from reveal_bench.cli.output import plain_progress, progress
-from reveal_bench.evaluation.compare import Judged
+from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.margin import Margin, Verdict
+from reveal_bench.metrics.intervals import Estimate
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +28,7 @@ def test_a_narrow_terminal_has_differences_whole(
 ) -> None:
     verdict = Verdict("not equivalent", 0.5, "")
     found = [
-        Judged("f1", name, 0.5, 0.25, 0.25, -0.5, 1.0, 0.5, 60, 60, 0, "", Margin(0.05), verdict)
+        Comparison("f1", name, 0.5, 0.25, Estimate(0.25, -0.5, 1.0), 0.5, 60, 60, 0, "", Margin(0.05), verdict)
         for name in ("macro", "Enlarged Cardiomediastinum")
     ]
     told = {}

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import _tiers, as_records, compare, decrease, holm, rank, relative_decrease
+from reveal_bench.evaluation.compare import as_records, compare, decrease, holm, rank, relative_decrease
+from reveal_bench.evaluation.tiers import find_tiers
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -101,7 +102,7 @@ def test_paired_intervals_and_p_equal_a_plain_loop(
         n_empty.append(120 - len(defined))
         low, high = np.percentile(defined, [2.5, 97.5])
         fewer = min(sum(v <= 1e-12 for v in defined), sum(v >= -1e-12 for v in defined))
-        assert (c.low, c.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)  # type: ignore[attr-defined]
+        assert (c.estimate.low, c.estimate.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)
         assert c.p == min(1, 2 * (fewer + 1) / (len(defined) + 1))  # type: ignore[attr-defined]
         assert c.n_empty_replicates == n_empty[-1]  # type: ignore[attr-defined]
         assert c.signature == f"{metric}|b:120|seed:5|unit:patient|v:1"  # type: ignore[attr-defined]
@@ -116,13 +117,13 @@ def test_values_are_those_of_each_system(rng: np.random.Generator) -> None:
     for c in compared:
         of_a, of_b = (estimates[c.metric, c.finding] for estimates in own)
         assert (c.a, c.b, c.n_a, c.n_b) == (of_a.value, of_b.value, of_a.n, of_b.n)
-        assert c.value == pytest.approx(of_a.value - of_b.value)
+        assert c.estimate.value == pytest.approx(of_a.value - of_b.value)
     for c in relative_decrease(a, b):
-        assert c.value == pytest.approx((c.b - c.a) / c.b, nan_ok=True)
+        assert c.estimate.value == pytest.approx((c.b - c.a) / c.b, nan_ok=True)
 
 
 def test_nothing_falls_by_more_than_all_of_it(rng: np.random.Generator) -> None:
-    highs = [c.high for c in relative_decrease(system(rng, 0.05), system(rng, 0.5), metrics=["point_hit"])]
+    highs = [c.estimate.high for c in relative_decrease(system(rng, 0.05), system(rng, 0.5), metrics=["point_hit"])]
     assert np.nanmax(highs) == 1
 
 
@@ -133,9 +134,11 @@ def test_hand_arithmetic_of_constant_systems() -> None:
     expected = {MACRO: 0.5 - 1.75 / 3, "Edema": -0.5, "Consolidation": 0.0, "Lung Lesion": 0.25}
     for finding, value in expected.items():
         c = got[finding]
-        assert (c.value, c.low, c.high) == pytest.approx((value, NAN, NAN), nan_ok=True), finding
+        assert (c.estimate.value, c.estimate.low, c.estimate.high) == pytest.approx((value, NAN, NAN), nan_ok=True), (
+            finding
+        )
         assert c.p == (1 if finding == "Consolidation" else 0.02)
-    shares = {c.finding: c.value for c in relative_decrease(a, b)}
+    shares = {c.finding: c.estimate.value for c in relative_decrease(a, b)}
     assert shares == pytest.approx({MACRO: 1 - 1.5 / 1.75, "Edema": 0.5, "Consolidation": 0, "Lung Lesion": -0.5})
 
 
@@ -143,17 +146,19 @@ def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
     a = system(rng, 0.5)
     by_jackknife = [c for c in compare(a, a) if c.finding in FINDINGS[:2]]  # the third is too rare for a p
     for c in [*compare(a, a, Resampling(interval="percentile")), *by_jackknife]:
-        assert (c.value, c.p) == (0, 1)
-        assert math.isnan(c.low)  # how seldom they differ is not known
-        assert math.isnan(c.high)
+        assert (c.estimate.value, c.p) == (0, 1)
+        assert math.isnan(c.estimate.low)  # how seldom they differ is not known
+        assert math.isnan(c.estimate.high)
 
 
 def test_a_reference_of_zero_has_no_decrease() -> None:
     got = {c.finding: c for c in relative_decrease(constant(0.5, 0.5, 0.5), constant(0.0, 1.0, 1.0), Resampling(50))}
     edema = got["Edema"]
-    assert all(math.isnan(figure) for figure in (edema.value, edema.low, edema.high, edema.p))
+    assert all(
+        math.isnan(figure) for figure in (edema.estimate.value, edema.estimate.low, edema.estimate.high, edema.p)
+    )
     assert (edema.a, edema.b, edema.n_empty_replicates) == (0.5, 0, 50)
-    assert got[MACRO].value == pytest.approx((2 / 3 - 0.5) / (2 / 3))
+    assert got[MACRO].estimate.value == pytest.approx((2 / 3 - 0.5) / (2 / 3))
     assert json.loads(json.dumps(as_records([edema]), allow_nan=False))[0]["value"] is None
 
 
@@ -162,7 +167,7 @@ def test_a_macro_is_over_the_findings_that_both_have() -> None:
     got = compare(constant(0.5, 0.25, 0.75), constant(1.0, NAN, 0.5), Resampling(50))
     assert (got[0].a, got[0].b, got[0].n_a, got[0].n_b) == (0.625, 0.75, 2, 2)
     assert (got[2].a, got[2].n_b, got[2].n_empty_replicates) == (0.25, 0, 50)
-    assert math.isnan(got[2].value)
+    assert math.isnan(got[2].estimate.value)
     assert math.isnan(got[2].p)
 
 
@@ -198,8 +203,10 @@ def test_intervals_of_a_ranking_equal_those_of_a_loop(rng: np.random.Generator) 
     assert [r.name for r in ranked] == sorted(systems, key=lambda name: -summarize(systems[name])[0].value)
     for i, name in enumerate(systems):
         (r,) = [r for r in ranked if r.name == name]
-        assert (r.low, r.high) == pytest.approx(tuple(np.percentile(macros[i], [2.5, 97.5])), rel=1e-9)
-        assert (r.value, r.n) == (summarize(systems[name], metrics=["point_hit"])[0].value, 3)
+        assert (r.estimate.low, r.estimate.high) == pytest.approx(
+            tuple(np.percentile(macros[i], [2.5, 97.5])), rel=1e-9
+        )
+        assert (r.estimate.value, r.n) == (summarize(systems[name], metrics=["point_hit"])[0].value, 3)
         assert r.signature == "point_hit|b:130|seed:2|unit:patient|v:1"
 
 
@@ -242,11 +249,11 @@ def test_tiers_are_those_of_the_pairwise_comparisons(rng: np.random.Generator) -
         assert any((a, opener) in apart for a in names if tier[a] == k - 1)
 
 
-def test_a_system_told_apart_from_any_member_opens_a_tier() -> None:
-    # best to worst 2, 0, 1, 3: only 0 and 1 are told apart; 1 opens a tier though it is not told apart from 2, the best
-    apart = np.zeros((4, 4), bool)
-    apart[0, 1] = apart[1, 0] = True
-    assert _tiers([2, 0, 1, 3], apart) == {2: 1, 0: 1, 1: 2, 3: 2}
+def test_system_different_from_any_member_opens_a_tier() -> None:
+    # Best to worst 2, 0, 1, 3: only 0 and 1 differ; 1 opens a tier although it does not differ from 2, the best
+    differs = np.zeros((4, 4), bool)
+    differs[0, 1] = differs[1, 0] = True
+    assert find_tiers([2, 0, 1, 3], differs) == [[2, 0], [1, 3]]
 
 
 def test_lower_is_better_where_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studie
         *((label, on_data[i], replicates[:, i]) for i, label in enumerate(LABELS)),
     ]:
         low, high = np.percentile(drawn, [2.5, 97.5])
-        assert got[finding].value == pytest.approx(value, abs=1e-12)
-        assert (got[finding].low, got[finding].high) == pytest.approx((low, high), abs=1e-12)
+        assert got[finding].estimate.value == pytest.approx(value, abs=1e-12)
+        assert (got[finding].estimate.low, got[finding].estimate.high) == pytest.approx((low, high), abs=1e-12)
         n_low, n_high = (drawn <= 1e-12).sum(), (drawn >= -1e-12).sum()
         assert got[finding].p == pytest.approx(min(1, 2 * (min(n_low, n_high) + 1) / 41))
     assert got[MACRO].signature.startswith(f"{metric}|b:40|seed:5|unit:patient|v:")
@@ -109,8 +109,8 @@ def test_all_systems_share_one_draw() -> None:
 
 def test_equal_systems_differ_by_nothing() -> None:
     for comparison in compare(system(1), system(1), Resampling(50, interval="percentile")):
-        assert (comparison.value, comparison.p) == (0, 1)
-        assert math.isnan(comparison.low)  # how seldom they differ is not known
+        assert (comparison.estimate.value, comparison.p) == (0, 1)
+        assert math.isnan(comparison.estimate.low)  # how seldom they differ is not known
 
 
 def test_no_end_lies_beyond_the_largest_difference() -> None:
@@ -119,9 +119,9 @@ def test_no_end_lies_beyond_the_largest_difference() -> None:
     a = StudyRows(LABELS, STUDIES, rare, rare, None, np.ones(N, bool))
     b = StudyRows(LABELS, STUDIES, rare ^ (np.random.default_rng(1).random((N, 3)) < 0.3), rare, None, np.ones(N, bool))
     for metric, largest in (("f1", 1), ("cohen_kappa", 2)):
-        highs = [one.high for one in compare(a, b, Resampling(40), metrics=[metric])]
+        highs = [one.estimate.high for one in compare(a, b, Resampling(40), metrics=[metric])]
         assert max(highs) <= largest
-    assert 1 in [one.high for one in compare(a, b, Resampling(40), metrics=["f1"])]
+    assert 1 in [one.estimate.high for one in compare(a, b, Resampling(40), metrics=["f1"])]
 
 
 def test_a_ranking_of_few_patients_has_its_difference_and_nothing_else() -> None:
@@ -129,9 +129,9 @@ def test_a_ranking_of_few_patients_has_its_difference_and_nothing_else() -> None
     a, b = (replace(system(seed), present=np.column_stack([few, PRESENT[:, 1:]])) for seed in (1, 2))
     for resampling, is_known in ((Resampling(40), False), (Resampling(40, interval="percentile"), True)):
         rare, common = compare(a, b, resampling, metrics=["auroc"])[1:3]
-        assert rare.value == rare.a - rare.b
-        assert common.low < common.high
-        assert [not np.isnan(x) for x in (rare.low, rare.high, rare.p)] == [is_known] * 3
+        assert rare.estimate.value == rare.a - rare.b
+        assert common.estimate.low < common.estimate.high
+        assert [not np.isnan(x) for x in (rare.estimate.low, rare.estimate.high, rare.p)] == [is_known] * 3
 
 
 def test_a_difference_of_recall_rests_on_those_who_have_the_label() -> None:
@@ -141,7 +141,7 @@ def test_a_difference_of_recall_rests_on_those_who_have_the_label() -> None:
         a = StudyRows(("COPD",), studies, present, present, None, np.ones(N, bool))
         b = replace(a, predicted=present & (np.arange(N) % 2 == 0)[:, None])
         _, one = compare(a, b, Resampling(40), metrics=["recall"])
-        assert (one.low < one.value < one.high) is printed
+        assert (one.estimate.low < one.estimate.value < one.estimate.high) is printed
 
 
 def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
@@ -153,8 +153,8 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
     a = replace(a, predicted=calls_none)
     macro, *labels = compare(a, b, Resampling(20), metrics=["f1"])
     assert (macro.n_a, macro.n_b) == (2, 2)
-    assert macro.value == pytest.approx((labels[0].value + labels[1].value) / 2)
-    assert np.isnan(labels[2].value)
+    assert macro.estimate.value == pytest.approx((labels[0].estimate.value + labels[1].estimate.value) / 2)
+    assert np.isnan(labels[2].estimate.value)
     assert (labels[2].n_a, labels[2].n_b) == (0, N)
 
 

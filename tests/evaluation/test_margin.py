@@ -10,21 +10,23 @@ import pytest
 from scipy.stats import t
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.compare import Judged, as_records, compare
-from reveal_bench.evaluation.margin import Margin, tails_of_replicates
+from reveal_bench.evaluation.compare import Comparison, as_records, compare
+from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
 from reveal_bench.metrics.intervals import Interval, Resampling
 from tests.evaluation.test_comparison import case_rows
 
 NAN = math.nan
 
 
-def judged(a: list[float], b: list[float], margin: Margin, interval: Interval = "jackknife") -> Judged:
+def judged(
+    a: list[float], b: list[float], margin: Margin, interval: Interval = "jackknife"
+) -> tuple[Comparison, Verdict]:
     """The difference of two systems on one finding, a row per patient (a patient is one of 25)."""
     pairs = [(i, "Edema") for i in range(len(a))]
     systems = [case_rows(pairs, {"mask_iou": np.array(values)}) for values in (a, b)]
     one = compare(*systems, Resampling(400, interval=interval), margin=margin)[1]
-    assert isinstance(one, Judged)
-    return one
+    assert one.verdict is not None
+    return one, one.verdict
 
 
 def draw(shift: float) -> tuple[list[float], list[float]]:
@@ -36,22 +38,22 @@ def draw(shift: float) -> tuple[list[float], list[float]]:
 @pytest.mark.parametrize(("shift", "word"), [(0.0, "non-inferior"), (-0.1, "not shown"), (-0.25, "inferior")])
 def test_one_sided_p_is_that_of_students_t(shift: float, word: str) -> None:
     a, b = draw(shift)
-    one = judged(a, b, Margin(0.1))
+    one, verdict = judged(a, b, Margin(0.1))
     d = np.subtract(a, b)
     error = d.std(ddof=1) / 5
     squares = (d - d.mean()) ** 2
     freedom = 2 * squares.sum() ** 2 / ((squares**2).sum() - squares.sum() ** 2 / 25)
-    assert one.verdict.p == pytest.approx(t.sf((d.mean() + 0.1) / error, freedom), abs=2e-4)
-    assert one.verdict.word == word
-    assert (one.verdict.p < 0.025) == (one.low > -0.1)
+    assert verdict.p == pytest.approx(t.sf((d.mean() + 0.1) / error, freedom), abs=2e-4)
+    assert verdict.word == word
+    assert (verdict.p < 0.025) == (one.estimate.low > -0.1)
 
 
 def test_p_is_a_fortieth_where_the_interval_ends_at_the_margin() -> None:
     a, b = draw(-0.05)
-    free = judged(a, b, Margin(0.5))
-    assert judged(a, b, Margin(-free.low)).verdict.p == pytest.approx(0.025, abs=1e-9)
+    free = judged(a, b, Margin(0.5))[0].estimate
+    assert judged(a, b, Margin(-free.low))[1].p == pytest.approx(0.025, abs=1e-9)
     both = Margin(max(-free.low, free.high), equivalence=True)
-    assert judged(a, b, both).verdict.p == pytest.approx(0.025, abs=1e-9)
+    assert judged(a, b, both)[1].p == pytest.approx(0.025, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +72,18 @@ def test_verdict_is_that_of_the_printed_interval(low: float, high: float, equiva
 def test_systems_that_hardly_differ_have_no_verdict() -> None:
     a = [0.5] * 25
     for n_other in (0, 1, 7):
-        one = judged(a, [0.6] * n_other + a[n_other:], Margin(0.1))
-        assert (one.verdict.word, math.isnan(one.verdict.p)) == ("-", True), n_other
+        one, verdict = judged(a, [0.6] * n_other + a[n_other:], Margin(0.1))
+        assert (verdict.word, math.isnan(verdict.p)) == ("-", True), n_other
         assert as_records([one])[0]["p_margin"] is None
-    assert judged(a, [0.6, 0.4] * 4 + a[8:], Margin(0.1)).verdict.word == "non-inferior"
-    assert judged([0.5] * 9, [0.6, 0.4, 0.5] * 3, Margin(0.1)).verdict.word == "-"  # nine patients, no interval
+    assert judged(a, [0.6, 0.4] * 4 + a[8:], Margin(0.1))[1].word == "non-inferior"
+    assert judged([0.5] * 9, [0.6, 0.4, 0.5] * 3, Margin(0.1))[1].word == "-"  # nine patients, no interval
 
 
 def test_percentile_intervals_count_replicates() -> None:
     assert tails_of_replicates(np.array([-0.2, -0.1, 0.0, 0.3, NAN]), 0.1) == (3 / 5, 2 / 5)
     a, b = draw(0.0)
-    one = judged(a, b, Margin(0.1), interval="percentile")
-    assert (one.verdict.word, one.verdict.p) == ("non-inferior", 1 / 401)
+    verdict = judged(a, b, Margin(0.1), interval="percentile")[1]
+    assert (verdict.word, verdict.p) == ("non-inferior", 1 / 401)
 
 
 @pytest.mark.parametrize("width", [0, -0.05, NAN, math.inf, True, "0.05"])

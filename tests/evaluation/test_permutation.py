@@ -86,7 +86,7 @@ def test_a_finding_that_few_patients_have_has_no_p() -> None:
     found = {(c.metric, c.finding): c for c in compare(a, b, Resampling(200), metrics=["f1", "cohen_kappa"])}
     for metric in ("f1", "cohen_kappa"):
         assert math.isnan(found[metric, "rare"].p)
-        assert not math.isnan(found[metric, "rare"].low)
+        assert not math.isnan(found[metric, "rare"].estimate.low)
         assert 0 < found[metric, "enough"].p < 1
         assert 0 < found[metric, "macro"].p < 1
 

@@ -122,7 +122,7 @@ def test_readings_are_the_table_of_a_reader_study(chexpert, tmp_path) -> None:
         assert found["system", reader] == pytest.approx(recall_score(truth, said["bc4"][:, column]))
     (difference,) = study.analysis.differences
     readers = np.mean([recall_score(truth, labels[:, column]) for labels in said.values()])
-    assert difference.value == pytest.approx(recall_score(truth, said["bc4"][:, column]) - readers)
+    assert difference.estimate.value == pytest.approx(recall_score(truth, said["bc4"][:, column]) - readers)
     mine = tmp_path / "mine.jsonl"
     mine.write_bytes(file.read_bytes())
     printed = call("readings", mine, folder, "--split", "test").stdout

@@ -48,7 +48,7 @@ def test_published_slopes_have_the_t_interval_of_least_squares(cases: dict[str, 
     error = math.sqrt((left @ left) / (N - 2) * np.linalg.inv(x.T @ x)[0, 0])
     reach = stats.t.ppf(0.975, N - 2) * error
     p = 2 * stats.t.sf(abs(coefficients[0]) / error, N - 2)
-    assert (one.value, one.low, one.high) == pytest.approx(
+    assert (one.estimate.value, one.estimate.low, one.estimate.high) == pytest.approx(
         (coefficients[0], coefficients[0] - reach, coefficients[0] + reach)
     )
     assert (one.p, one.p_corrected) == pytest.approx((p, min(1, 2 * p)))
@@ -75,7 +75,7 @@ def test_our_slopes_have_errors_clustered_by_patient(cases: dict[str, FloatArray
     correction = n_groups / (n_groups - 1) * (N - 1) / (N - x.shape[1])
     error = math.sqrt(correction * (bread @ sums.T @ sums @ bread)[0, 0])
     reach = stats.t.ppf(0.975, n_groups - 1) * error
-    assert (one.value, one.low, one.high) == pytest.approx(
+    assert (one.estimate.value, one.estimate.low, one.estimate.high) == pytest.approx(
         (coefficients[0], coefficients[0] - reach, coefficients[0] + reach)
     )
     r = np.corrcoef(a, b)[0, 1]
@@ -91,15 +91,15 @@ def test_a_logistic_slope_solves_its_equation(cases: dict[str, FloatArray]) -> N
     for _ in range(50):  # Newton
         p = 1 / (1 + np.exp(-x @ coefficients))
         coefficients += np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x, x.T @ (cases["hit"] - p))
-    assert one.value == pytest.approx(coefficients[0], rel=1e-6)
-    assert one.low < one.value < one.high
+    assert one.estimate.value == pytest.approx(coefficients[0], rel=1e-6)
+    assert one.estimate.low < one.estimate.value < one.estimate.high
 
 
 def test_scales_change_slopes_by_their_unit_alone(cases: dict[str, FloatArray]) -> None:
     by_range, by_deviation = slopes(cases), slopes(cases, scale="zscore")
     for key in [("IoU", "published", "a"), ("hit", "logistic", "b")]:
         unit = np.ptp(cases[key[2]]) / cases[key[2]].std(ddof=1)
-        assert by_range[key].value == pytest.approx(by_deviation[key].value * unit, rel=1e-6)
+        assert by_range[key].estimate.value == pytest.approx(by_deviation[key].estimate.value * unit, rel=1e-6)
         assert by_range[key].p == pytest.approx(by_deviation[key].p, rel=1e-5)
 
 
@@ -107,14 +107,14 @@ def test_what_cases_do_not_determine_is_undefined(cases: dict[str, FloatArray]) 
     still = {"a": np.ones(N), "b": cases["b"]}
     found = regress({"hit": np.ones(N), "IoU": cases["IoU"]}, still, FINDINGS, PATIENTS)
     by_key = {(one.outcome, one.model, one.feature): one for one in found}
-    assert math.isnan(by_key["IoU", "published", "a"].value)
-    assert math.isnan(by_key["IoU", "multiple", "b"].value)
-    assert math.isnan(by_key["hit", "logistic", "b"].value)
+    assert math.isnan(by_key["IoU", "published", "a"].estimate.value)
+    assert math.isnan(by_key["IoU", "multiple", "b"].estimate.value)
+    assert math.isnan(by_key["hit", "logistic", "b"].estimate.value)
     assert by_key["IoU", "published", "b"].stars == "" or by_key["IoU", "published", "b"].p_corrected < 0.05
     few = regress({"IoU": np.array([0.1, 0.2])}, {"a": np.array([1.0, 2.0])}, ["Edema"] * 2, ["p", "q"])
-    assert all(math.isnan(one.value) for one in few)
+    assert all(math.isnan(one.estimate.value) for one in few)
     all_missing = regress({"IoU": np.full(4, np.nan)}, {"a": np.arange(4.0)}, ["Edema"] * 4, list("pqrs"))
-    assert all(math.isnan(one.value) and one.n == 0 for one in all_missing)
+    assert all(math.isnan(one.estimate.value) and one.n == 0 for one in all_missing)
 
 
 def by_name(rows: list[Assurance]) -> dict[str, Assurance]:
@@ -129,13 +129,13 @@ def test_assurance_has_spearman_with_the_interval_of_its_own_cases() -> None:
     found = by_name(assurances({"IoU": y}, x, names, order=["Lung Lesion", "Edema", "Consolidation"]))
     assert list(found) == ["Lung Lesion", "Edema", "all"]
     edema = found["Edema"]
-    assert edema.rho == pytest.approx(29 / 35)
+    assert edema.rho.value == pytest.approx(29 / 35)
     half = 1.96 / math.sqrt(3)
-    assert (edema.rho_low, edema.rho_high) == pytest.approx(
+    assert (edema.rho.low, edema.rho.high) == pytest.approx(
         tuple(math.tanh(math.atanh(29 / 35) + s * half) for s in (-1, 1))
     )
-    assert edema.slope == pytest.approx(np.polyfit(x[:6], y[:6], 1)[0])
-    assert (found["Lung Lesion"].n, math.isnan(found["Lung Lesion"].rho)) == (1, True)
+    assert edema.slope.value == pytest.approx(np.polyfit(x[:6], y[:6], 1)[0])
+    assert (found["Lung Lesion"].n, math.isnan(found["Lung Lesion"].rho.value)) == (1, True)
     assert found["all"].n == 7
 
 
@@ -147,7 +147,7 @@ def test_scores_are_scaled_per_finding_where_asked() -> None:
         by_name(assurances({"IoU": y}, x, names, order=["Edema", "Cardiomegaly"], scale=scale))  # type: ignore[arg-type]
         for scale in ("raw", "minmax")
     )
-    assert ranged["Edema"].slope == pytest.approx(raw["Edema"].slope * 0.4)
-    assert ranged["Cardiomegaly"].slope == pytest.approx(raw["Cardiomegaly"].slope * 0.2)
-    assert ranged["all"].slope == pytest.approx(np.polyfit([0, 0.5, 1] * 2, y, 1)[0])
-    assert math.isnan(raw["Edema"].rho_low)  # three cases
+    assert ranged["Edema"].slope.value == pytest.approx(raw["Edema"].slope.value * 0.4)
+    assert ranged["Cardiomegaly"].slope.value == pytest.approx(raw["Cardiomegaly"].slope.value * 0.2)
+    assert ranged["all"].slope.value == pytest.approx(np.polyfit([0, 0.5, 1] * 2, y, 1)[0])
+    assert math.isnan(raw["Edema"].rho.low)  # three cases

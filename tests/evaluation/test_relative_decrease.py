@@ -25,6 +25,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.masks import Rle
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.reports.beside_readers import choose_cases, figure_of_curves, read_curves
 from reveal_bench.reports.style import Illustration
@@ -34,7 +35,7 @@ from tests.conftest import made_once
 
 
 def one(finding: str, value: float, low: float, high: float) -> Comparison:
-    return Comparison("mask_iou", finding, 0.0, 0.0, value, low, high, math.nan, 0, 0, 0, "")
+    return Comparison("mask_iou", finding, 0.0, 0.0, Estimate(value, low, high), math.nan, 0, 0, 0, "")
 
 
 # Paper 002, Extended Data Figs. 5 and 6, from top to bottom (Atelectasis of Fig. 6 is printed as fractions)

@@ -16,6 +16,7 @@ from reveal_bench.api.scores import Subgroups
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.subgroups import Subgroup, groups_of_column, score_subgroups
 from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.metrics.intervals import UNDEFINED
 
 PATIENTS = [f"p{i:03d}" for i in range(120)]
 
@@ -48,13 +49,13 @@ def test_two_groups_have_the_difference_of_their_means_and_nearly_welchs_p(rng: 
     found = scored(values, "a" * 50 + "b" * 70)
     a, b = found["a"], found["b"]
     assert (a.n, b.n) == (50, 70)
-    assert a.value == pytest.approx(values[:50].mean())
-    assert a.difference == pytest.approx(values[:50].mean() - values[50:].mean())
+    assert a.estimate.value == pytest.approx(values[:50].mean())
+    assert a.difference.value == pytest.approx(values[:50].mean() - values[50:].mean())
     dealt = ttest_ind(values[:50], values[50:], equal_var=False, method=PermutationMethod(n_resamples=9999, rng=1))
     assert a.p == pytest.approx(dealt.pvalue, abs=0.02)  # of 2,000 deals, and of 9,999
     ends = ttest_ind(values[:50], values[50:], equal_var=False).confidence_interval()
-    assert (a.difference_low, a.difference_high) == pytest.approx((ends.low, ends.high), abs=0.004)
-    assert (b.difference, b.p) == pytest.approx((-a.difference, a.p))
+    assert (a.difference.low, a.difference.high) == pytest.approx((ends.low, ends.high), abs=0.004)
+    assert (b.difference.value, b.p) == pytest.approx((-a.difference.value, a.p))
 
 
 def test_p_of_several_groups_is_that_of_the_largest_statistic_of_plain_deals() -> None:
@@ -78,14 +79,14 @@ def test_small_groups_have_a_value_and_nothing_else(rng: np.random.Generator) ->
     values = rng.uniform(0, 1, 120)
     found = scored(values, "a" * 9 + "b" * 111)
     for one in found.values():
-        assert one.value == one.value
+        assert not math.isnan(one.estimate.value)
         assert math.isnan(one.p)
-        assert math.isnan(one.difference_low)
-    assert math.isnan(found["a"].low)
-    assert found["b"].low < found["b"].value < found["b"].high
+        assert math.isnan(one.difference.low)
+    assert math.isnan(found["a"].estimate.low)
+    assert found["b"].estimate.low < found["b"].estimate.value < found["b"].estimate.high
     assert scored(values, "a" * 10 + "b" * 110)["a"].p == pytest.approx(scored(values, "a" * 10 + "b" * 110)["b"].p)
     alone = scored(values, "a" * 120)["a"]
-    assert (alone.n, math.isnan(alone.difference)) == (120, True)
+    assert (alone.n, math.isnan(alone.difference.value)) == (120, True)
     assert math.isnan(scored(np.full(120, 0.5), "ab" * 60)["a"].p)  # nothing varies: no test
 
 
@@ -158,6 +159,7 @@ def test_bands_of_words_are_refused(tmp_path: Path) -> None:
 
 
 def test_patients_of_whom_nothing_counts_are_told() -> None:
-    groups = [Subgroup("sex", name, "mask_iou", n, *[math.nan] * 7) for name, n in (("F", 20), ("M", 28))]
+    undefined = UNDEFINED, UNDEFINED, math.nan
+    groups = [Subgroup("sex", name, "mask_iou", n, *undefined) for name, n in (("F", 20), ("M", 28))]
     assert Subgroups(groups, 50).caption.endswith("2 of 50 patients are in no row: nothing of theirs counts in it")
     assert "in no row" not in Subgroups(groups, 48).caption

@@ -29,7 +29,7 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection_matching import CENTRE
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.predictions.limits import Limits
 from reveal_bench.reports.detection import figures_of
 from tests.cli.test_score import call
@@ -150,7 +150,7 @@ def test_two_systems_are_scored_compared_and_ranked(root: Path, files: tuple[Pat
     assert [one["name"] for one in json.loads(ranking.to_json())] == ["sharp", "fair"]
     assert "95 % intervals (shifted), 100 resamples" in ranking.caption
     (ap,) = [e for e in document["estimates"] if (e["metric"], e["finding"]) == ("ap_50", "macro")]
-    assert (ranking.ranked[0].low, ranking.ranked[0].high) == pytest.approx((ap["low"], ap["high"]))
+    assert (ranking.ranked[0].estimate.low, ranking.ranked[0].estimate.high) == pytest.approx((ap["low"], ap["high"]))
     confident = call("confidence", files[0], folder, "--split", "released").stdout
     assert "Brier" in confident
 
@@ -418,7 +418,7 @@ def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
     """Two thresholds, told at straight lines between them: 40 % of the way to 0.8 at 0.4 of 1 false alarm per image."""
     ends = np.array([0.0, 1.0]), np.array([0.0, 0.8])
     nothing = np.zeros(0), np.zeros(0)
-    bands = [Band("Mass", rate, 0.8 * min(rate, 1), 0, 1) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
+    bands = [Band("Mass", rate, Estimate(0.8 * min(rate, 1), 0, 1)) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
     froc, precision, *_ = figures_of({"flat": Curves({"Mass": ends}, bands, {"Mass": nothing}, {}, [], 0.5)})
     (panel,) = froc.draw(170).axes
     measured, beyond = panel.lines
@@ -433,7 +433,7 @@ def test_figures_begin_where_good_detectors_rise_and_average_over_findings() -> 
     froc = {"Mass": (np.array([0, 1 / 32]), np.array([0.5, 1])), "Nodule": (np.array([0, 1 / 64]), np.array([0.5, 1]))}
     found = np.linspace(0.25, 1, 4)
     precision = {"Mass": (found, np.ones(4)), "Nodule": (found[:2], np.array([0.5, 0.8]))}
-    bands = [Band(name, rate, 1, 1, 1) for name in (MACRO, *froc) for rate in (0.125, 8)]
+    bands = [Band(name, rate, Estimate(1, 1, 1)) for name in (MACRO, *froc) for rate in (0.125, 8)]
     curves = Curves(froc, bands, precision, {MACRO: (1 + 0.8 * 51 / 101) / 2}, [], 0.5)
     of_froc, of_precision, *_ = figures_of({"good": curves})
     panel = of_froc.draw(170).axes[0]
@@ -497,7 +497,7 @@ def test_patients_taken_out_leave_the_figures_of_a_smaller_split(root: Path, fil
     fresh = score_detections(predictions, records, findings=rows.findings)
     resampling = Resampling(20, interval="percentile")
     assert repr(part.estimates(resampling)) == repr(fresh.estimates(resampling))  # NaN equals itself
-    assert compare(part, fresh, Resampling(20))[0].value == 0
+    assert compare(part, fresh, Resampling(20))[0].estimate.value == 0
 
 
 def test_a_board_releases_macros_alone(root: Path, files: tuple[Path, Path]) -> None:

@@ -124,7 +124,7 @@ def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     assert share == pytest.approx(3 / 4, abs=0.1)
     assert fair.estimates[0].low < share < fair.estimates[0].high
     (macro, one) = compare(sharp.rows, fair.rows, Resampling(200))
-    assert (macro.metric, one.finding, one.value) == (METRIC, "Tube", pytest.approx(1 - share))
+    assert (macro.metric, one.finding, one.estimate.value) == (METRIC, "Tube", pytest.approx(1 - share))
     places = rank({"sharp": sharp.rows, "fair": fair.rows}, metric=METRIC, resampling=Resampling(200))
     assert [(place.name, place.rank) for place in places] == [("sharp", 1), ("fair", 2)]
 

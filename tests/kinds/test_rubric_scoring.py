@@ -17,8 +17,7 @@ from reveal_bench.kinds.tasks.scoring import (
     score_ratings,
     summarize_rubric,
 )
-from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.ordinal import CRITERIA, rubric_summary
 
 BROAD, DIAGNOSIS, MEASURE = CATEGORIES
@@ -212,10 +211,10 @@ def test_two_systems_are_compared_in_the_same_draws() -> None:
     rows = score_ratings(ratings, tasks)
     lower = score_ratings([rating(r.task_id, [1] * 6, r.reader) for r in ratings], tasks)
     same = compare(rows, rows, Resampling(100, interval="percentile"))
-    assert {(c.value, c.p) for c in same} == {(0.0, 1.0)}
+    assert {(c.estimate.value, c.p) for c in same} == {(0.0, 1.0)}
     found = {c.finding: c for c in compare(rows, lower, Resampling(100, interval="percentile"))}
     assert list(found) == ["macro", "content", *CRITERIA]
-    assert found["macro"].value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
+    assert found["macro"].estimate.value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
     assert found["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0
 
 

@@ -16,8 +16,8 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import encode_mask
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, resampling_counts
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 FINDINGS = ("Edema", "Cardiomegaly")
 Prediction = LocalizationPrediction

@@ -11,7 +11,6 @@ import pytest
 
 from reveal_bench.metrics.bootstrap import (
     MACRO,
-    Estimate,
     blocks_of_counts,
     bootstrap_columns,
     bootstrap_means,
@@ -20,7 +19,7 @@ from reveal_bench.metrics.bootstrap import (
     resampling_counts,
 )
 from reveal_bench.metrics.estimates import estimate_agreement, estimate_labels, estimate_ranking
-from reveal_bench.metrics.intervals import Resampling, find_intervals
+from reveal_bench.metrics.intervals import Estimate, Resampling, find_intervals
 
 NAN = float("nan")
 

@@ -53,9 +53,9 @@ def test_van_dyke_readers_and_cases_random() -> None:
     assert found.freedom == (1, pytest.approx(15.25967, abs=1e-5))
     assert found.p == pytest.approx(0.05166569, abs=2e-8)
     (difference,) = found.differences
-    assert difference.value == pytest.approx(-0.04380032, abs=5e-9)
+    assert difference.estimate.value == pytest.approx(-0.04380032, abs=5e-9)
     assert difference.error == pytest.approx(0.02074862, abs=5e-9)
-    assert (difference.low, difference.high) == pytest.approx((-0.0879594986, 0.0003588544), abs=2e-8)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.0879594986, 0.0003588544), abs=2e-8)
     assert difference.p == pytest.approx(found.p)
     assert found.components.reader == pytest.approx(0.0015349993, abs=5e-9)
     assert found.components.interaction == pytest.approx(0.0002004025, abs=5e-9)
@@ -64,7 +64,9 @@ def test_van_dyke_readers_and_cases_random() -> None:
         (0.9408374, 0.02156637, 12.71019, 0.8941378, 0.9875369),
     ]
     for mean, (value, error, freedom, low, high) in zip(found.means, printed, strict=True):
-        assert (mean.value, mean.low, mean.high) == pytest.approx((value, low, high), abs=5e-8)
+        assert (mean.estimate.value, mean.estimate.low, mean.estimate.high) == pytest.approx(
+            (value, low, high), abs=5e-8
+        )
         assert mean.error == pytest.approx(error, abs=5e-9)
         assert mean.freedom == pytest.approx(freedom, abs=2e-5)
 
@@ -77,9 +79,9 @@ def test_van_dyke_readers_fixed() -> None:
     assert found.freedom == (1, math.inf)
     (difference,) = found.differences
     assert difference.error == pytest.approx(0.01871748, abs=5e-9)
-    assert (difference.low, difference.high) == pytest.approx((-0.08048591, -0.00711473), abs=1e-8)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.08048591, -0.00711473), abs=1e-8)
     of_each = of(VAN_DYKE, covariance(2, 5, VARIANCES, 3.4661371e-4, [4.839618e-4, 2.041879e-4], 2.3902837e-4), "fixed")
-    assert [(mean.low, mean.high) for mean in of_each.means] == [
+    assert [(mean.estimate.low, mean.estimate.high) for mean in of_each.means] == [
         (pytest.approx(0.8494301, abs=1e-6), pytest.approx(0.9446440, abs=1e-6)),
         (pytest.approx(0.9079564, abs=1e-6), pytest.approx(0.9737183, abs=1e-6)),
     ]
@@ -92,7 +94,7 @@ def test_van_dyke_cases_fixed() -> None:
     assert found.freedom == (1, 4)
     (difference,) = found.differences
     assert difference.error == pytest.approx(0.01484629, abs=5e-9)
-    assert (difference.low, difference.high) == pytest.approx((-0.08502022, -0.00258042), abs=2e-8)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.08502022, -0.00258042), abs=2e-8)
 
 
 def test_van_dyke_with_unbiased_covariances() -> None:
@@ -102,10 +104,10 @@ def test_van_dyke_with_unbiased_covariances() -> None:
     assert found.freedom[1] == pytest.approx(15.034, abs=2e-3)
     assert found.p == pytest.approx(0.051162, abs=5e-6)
     (difference,) = found.differences
-    assert (difference.low, difference.high) == pytest.approx((-0.087852, 0.0002513), abs=2e-6)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.087852, 0.0002513), abs=2e-6)
     assert [mean.error for mean in found.means] == pytest.approx([0.033071, 0.021491], abs=1e-6)
     assert [mean.freedom for mean in found.means] == pytest.approx([12.588, 12.534], abs=2e-3)
-    assert [(mean.low, mean.high) for mean in found.means] == [
+    assert [(mean.estimate.low, mean.estimate.high) for mean in found.means] == [
         (pytest.approx(0.82535, abs=6e-6), pytest.approx(0.96872, abs=6e-6)),
         (pytest.approx(0.89423, abs=6e-6), pytest.approx(0.98744, abs=6e-6)),
     ]
@@ -127,9 +129,9 @@ def test_franken() -> None:
     assert found.freedom == (1, pytest.approx(3))
     assert found.p == pytest.approx(0.1188379, abs=2e-6)
     (difference,) = found.differences
-    assert difference.value == pytest.approx(0.01085482, abs=3e-8)
+    assert difference.estimate.value == pytest.approx(0.01085482, abs=3e-8)
     assert difference.error == pytest.approx(0.005010122, abs=1e-8)
-    assert (difference.low, difference.high) == pytest.approx((-0.005089627, 0.02679926), abs=1e-7)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.005089627, 0.02679926), abs=1e-7)
 
 
 def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Generator) -> None:
@@ -174,7 +176,7 @@ def test_one_modality_has_means_alone(rng: np.random.Generator) -> None:
     assert math.isnan(found.components.reader)
     assert found.differences == ()
     (mean,) = found.means
-    assert mean.low < mean.value < mean.high
+    assert mean.estimate.low < mean.estimate.value < mean.estimate.high
 
 
 def test_one_reader_is_no_sample(rng: np.random.Generator) -> None:
@@ -192,8 +194,9 @@ def test_equal_modalities_differ_by_nothing(rng: np.random.Generator) -> None:
     figures, matrix = figures_of(study, "auc")
     twice = of(np.vstack([figures, figures]), np.tile(matrix, (2, 2)))
     (difference,) = twice.differences
-    assert difference.value == pytest.approx(0, abs=1e-9)
-    assert all(math.isnan(x) for x in (difference.low, difference.high, twice.p))  # of others nothing is known
+    assert difference.estimate.value == pytest.approx(0, abs=1e-9)
+    assert not difference.estimate.has_interval  # nothing is known of others
+    assert math.isnan(twice.p)
 
 
 @pytest.mark.parametrize(
@@ -230,20 +233,20 @@ def test_a_system_beside_nine_readers() -> None:
     assert (found.f, found.freedom[1]) == pytest.approx((4.1576797, 937.24371), rel=2e-6)
     assert found.p == pytest.approx(0.041726262, abs=1e-8)
     (difference,) = found.differences
-    assert difference.value == pytest.approx(-0.11850612, abs=1e-8)
+    assert difference.estimate.value == pytest.approx(-0.11850612, abs=1e-8)
     assert difference.error == pytest.approx(0.058118615, abs=2e-8)
-    assert (difference.low, difference.high) == pytest.approx((-0.2325638, -0.004448434), abs=1e-7)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.2325638, -0.004448434), abs=1e-7)
     system, readers = found.means
     assert (system.error, system.freedom) == (pytest.approx(0.058028349, abs=1e-8), math.inf)
-    assert (system.low, system.high) == pytest.approx((0.47793319, 0.70540014), abs=1e-7)
+    assert (system.estimate.low, system.estimate.high) == pytest.approx((0.47793319, 0.70540014), abs=1e-7)
     assert (readers.error, readers.freedom) == pytest.approx((0.039156365, 193.10832), rel=2e-6)
-    assert (readers.low, readers.high) == pytest.approx((0.63294372, 0.78740185), abs=1e-7)
+    assert (readers.estimate.low, readers.estimate.high) == pytest.approx((0.63294372, 0.78740185), abs=1e-7)
     assert found.components.interaction == pytest.approx(0.00026488983, abs=2e-10)
     of_cases = of(figures, BESIDE, cases_are="fixed")
     assert (math.sqrt(of_cases.f), of_cases.freedom[1]) == pytest.approx((6.7083568, 8), rel=1e-6)
     assert of_cases.p == pytest.approx(0.00015139664, rel=1e-5)
     (difference,) = of_cases.differences
-    assert (difference.low, difference.high) == pytest.approx((-0.159242710, -0.077769525), abs=2e-8)
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((-0.159242710, -0.077769525), abs=2e-8)
 
 
 def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) -> None:
@@ -256,7 +259,8 @@ def test_a_system_in_a_table_is_a_modality_of_its_own(rng: np.random.Generator) 
     assert (beside.modalities, beside.readers) == (("r4", "readers"), ("r0", "r1", "r2", "r3"))
     found = of(*figures_of(beside, "auc"))
     (difference,) = found.differences
-    assert (difference.value, difference.low, difference.high) == pytest.approx((mean.value, mean.low, mean.high))
+    a, b = difference.estimate, mean.estimate
+    assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high))
     assert (difference.error, difference.freedom) == pytest.approx((mean.error, mean.freedom))
     with pytest.raises(ValueError, match="`system` must be one of the readers r0, r1, r2, r3, r4, got 'GPT'"):
         beside_readers(study, "GPT")

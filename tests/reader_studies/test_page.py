@@ -13,6 +13,7 @@ import reveal_bench as rb
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import app
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.reader_studies.analysis import Difference
 from reveal_bench.reader_studies.study import figures_of, read_study
 from tests.conftest import ROOT
@@ -59,7 +60,7 @@ def test_command_and_function_say_the_same(folder: Path) -> None:
     [(-0.04, 0.1, "non-inferior"), (-0.05, 0.1, "not shown"), (-0.2, -0.05, "inferior"), (0.0, 0.0, "-")],
 )
 def test_the_verdict_is_read_off_the_interval(low: float, high: float, expected: str) -> None:
-    assert Difference("a", "b", 0.0, low, high, 0.01, 5.0, 0.5).against(0.05) == expected
+    assert Difference("a", "b", Estimate(0.0, low, high), 0.01, 5.0, 0.5).against(0.05) == expected
 
 
 def test_json_is_strict_where_degrees_of_freedom_are_infinite(folder: Path) -> None:

@@ -168,14 +168,14 @@ def test_full_hits_are_the_hits_that_scoring_counts(random_world, kind, grid):
     estimates = summarize(rows, Resampling(200, interval="percentile"), metrics=["grid_hit"])
     wanted = {e.finding: (e.value, e.low, e.high) for e in estimates}
     given = {
-        s.finding: (s.value, s.low, s.high)
+        s.finding: (s.estimate.value, s.estimate.low, s.estimate.high)
         for s in shares(found, resampling=Resampling(200))
         if s.category == "full_hit"
     }
     for finding in CHEXLOCALIZE_FINDINGS:
         assert given[finding] == pytest.approx(wanted[finding], abs=1e-12)
     macro = shares(found, findings=CHEXLOCALIZE_FINDINGS, resampling=Resampling(200))[0]
-    assert (macro.value, macro.low, macro.high) == pytest.approx(wanted["macro"], abs=1e-12)
+    assert (macro.estimate.value, macro.estimate.low, macro.estimate.high) == pytest.approx(wanted["macro"], abs=1e-12)
 
 
 def cases_of(finding, **counts):
@@ -191,7 +191,7 @@ def cases_of(finding, **counts):
 
 
 def values_of(found, finding):
-    return [share.value for share in found if share.finding == finding]
+    return [share.estimate.value for share in found if share.finding == finding]
 
 
 def test_shares_by_hand():
@@ -209,7 +209,7 @@ def test_shares_by_hand():
         assert sum(values_of(found, finding)) == pytest.approx(1)
     evidence = {share.finding: (share.n, share.n_misses, share.n_reviewed) for share in found}
     assert evidence == {"macro": (2, 7, 6), EDEMA: (10, 4, 3), "Pneumothorax": (4, 3, 3)}
-    assert all(share.low <= share.value <= share.high and share.sd >= 0 for share in found)
+    assert all(share.estimate.low <= share.estimate.value <= share.estimate.high and share.sd >= 0 for share in found)
 
 
 def test_what_the_anatomy_decided_stands_for_nothing_else():
@@ -224,9 +224,11 @@ def test_without_any_review_the_kind_of_error_is_undefined():
     cases = cases_of(EDEMA, full_hit=1, miss_unreviewed=1) + cases_of("Atelectasis", full_hit=2)
     found = shares(cases, resampling=Resampling(20))
     assert np.array_equal(values_of(found, EDEMA), [0.5, 0, math.nan, math.nan, 0.5, 0], equal_nan=True)
-    assert np.isnan([s.low for s in found if s.finding == EDEMA and s.category in ("position", "anatomy")]).all()
+    assert np.isnan(
+        [s.estimate.low for s in found if s.finding == EDEMA and s.category in ("position", "anatomy")]
+    ).all()
     assert values_of(found, "Atelectasis") == [1, 0, 0, 0, 0, 0]
-    macro = {share.category: (share.value, share.n) for share in found if share.finding == "macro"}
+    macro = {share.category: (share.estimate.value, share.n) for share in found if share.finding == "macro"}
     assert macro["position"] == (0.0, 1)
     assert macro["miss_unreviewed"] == (0.25, 2)
 
@@ -246,19 +248,24 @@ def test_interval_of_an_estimated_share_covers_that_of_complete_reading():
     cases = cases_of(EDEMA, full_hit=50, position__read=25, anatomy__read=25)
     some = cases_of(EDEMA, full_hit=50, position__read=5, anatomy__read=5, miss_unreviewed=40)
     by_all, by_some = (next(s for s in shares(given) if s.category == "anatomy") for given in (cases, some))
-    assert by_all.value == by_some.value == 0.25
+    assert by_all.estimate.value == by_some.estimate.value == 0.25
     # by hand: sqrt(0.25 * 0.75 / 100) = 0.0433; with ten read, 0.5 * sqrt(0.25 / 10) = 0.079 and the misses' own
     assert by_all.sd == pytest.approx(0.0433, abs=0.004)
     assert by_some.sd == pytest.approx(math.hypot(0.079, 0.025), abs=0.012)
-    assert by_some.low < by_all.low < by_all.high < by_some.high
+    assert by_some.estimate.low < by_all.estimate.low < by_all.estimate.high < by_some.estimate.high
 
 
 def test_degenerate_shares():
     assert shares([], findings=[EDEMA], resampling=Resampling(5))[6].n == 0
-    assert all(math.isnan(share.value) for share in shares([], resampling=Resampling(5)))
+    assert all(math.isnan(share.estimate.value) for share in shares([], resampling=Resampling(5)))
     assert shares(CaseErrors(grid=8, patients=["p"]), findings=(), resampling=Resampling(5))[0].n == 0
     one = shares(cases_of(EDEMA, full_hit=1), resampling=Resampling(5))
-    assert next((s.value, s.low, s.high, s.sd) for s in one if s.finding == EDEMA) == (1, 1, 1, 0)
+    assert next((s.estimate.value, s.estimate.low, s.estimate.high, s.sd) for s in one if s.finding == EDEMA) == (
+        1,
+        1,
+        1,
+        0,
+    )
     with pytest.raises(ValueError, match="`max_reviewed` must be at least 1, got 0"):
         shares([], max_reviewed=0)
 

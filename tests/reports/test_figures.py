@@ -92,7 +92,7 @@ def test_shares_are_stacked_end_to_end() -> None:
 
 
 def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
-    rows = [("m", [Point(40, 30, 60), Point(50, 45, 55, 1)]), ("n", [Point(None), Point(math.inf, kind=1)])]
+    rows = [("m", [Point(40, (30, 60)), Point(50, (45, 55), 1)]), ("n", [Point(None), Point(math.inf, kind=1)])]
     axes = dots(rows, WIDE, axis="Rate (%)", kinds=("a", "b"), ends=(0, 80), rule=(10, "chance level")).axes[0]
     lines = [(np.asarray(line.get_xdata()).tolist(), float(np.asarray(line.get_ydata())[0])) for line in axes.lines]
     marks = [(xs[0], round(y)) for xs, y in lines if len(xs) == 1]
@@ -103,7 +103,7 @@ def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
 
 
 def test_rows_of_bars_say_their_numbers() -> None:
-    rows = [("COPD", [Bar(12, "12"), Bar(None, "fewer than 10")]), ("Mass", [Bar(5, "5", 3, 8), Bar(0, "0")])]
+    rows = [("COPD", [Bar(12, "12"), Bar(None, "fewer than 10")]), ("Mass", [Bar(5, "5", (3, 8)), Bar(0, "0")])]
     axes = bars(rows, WIDE, axis="Studies", kinds=("Released", "Holdout")).axes[0]
     assert [bar.get_width() for container in axes.containers for bar in container] == [12, 5, 0]
     assert [text.get_text() for text in axes.texts] == ["12", "fewer than 10", "5", "0"]
@@ -252,7 +252,7 @@ def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
     check_texts(grouped_bars(groups, given, width))
     shares = {label: {name: {"full_hit": 0.5, "anatomy": 0.5} for name in FINDINGS} for label in LABELS}
     check_texts(error_bars(groups, shares, width))
-    rows = [(name, [Point(0.5, 0.4, 0.6), Point(None, kind=1)]) for name in (*FINDINGS, *HOSTILE)]
+    rows = [(name, [Point(0.5, (0.4, 0.6)), Point(None, kind=1)]) for name in (*FINDINGS, *HOSTILE)]
     check_texts(dots(rows, width, axis="a long name of an axis " * 3, kinds=LABELS[:2], ends=(-0.2, 1)))
     counts = [(name, [Bar(1234.0, "1,234 · 28.0 %"), Bar(None, "fewer than 10")]) for name in (*FINDINGS, *HOSTILE)]
     check_texts(bars(counts, width, axis="Studies", kinds=("Released, n = 60", "Holdout, n = 60")))

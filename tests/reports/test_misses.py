@@ -154,7 +154,7 @@ def test_at_most_so_many_of_each_model_and_finding(tmp_path, ours):
     reviews = {(row["image_id"], row["finding"], 8, row["cell"]): "anatomy" for row in key}
     after = categorize(predictions(1), RECORDS, grid=8, reviews=reviews)
     by_category = {s.category: s for s in shares(after, resampling=Resampling(20, 1)) if s.finding == LESION}
-    assert (by_category["anatomy"].value, by_category["anatomy"].n_reviewed) == (1.0, 3)
+    assert (by_category["anatomy"].estimate.value, by_category["anatomy"].n_reviewed) == (1.0, 3)
     more = write_misses(tmp_path / "more", {"a": after}, RECORDS, open_picture, grid=8, seed=1, max_per_finding=5)
     assert more == {EDEMA: 2, LESION: 2}
 

@@ -69,7 +69,7 @@ def test_differences_are_those_of_compare(studies: tuple[Path, list[tuple[str, P
     for row in rows:
         one = wanted[row["metric"], row["finding"]]
         got = [float(row[name] or "nan") for name in ("difference", "low", "high", "p")]
-        assert got == pytest.approx((one.value, one.low, one.high, one.p), nan_ok=True)
+        assert got == pytest.approx((one.estimate.value, one.estimate.low, one.estimate.high, one.p), nan_ok=True)
 
 
 def test_page_names_runs_and_findings(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:

@@ -46,7 +46,8 @@ from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.phantom import model_predictions, study_predictions, write_chexlocalize, write_curation_world
 from reveal_bench.phantom.curation import cast, expected_agreement, write_votes
 from reveal_bench.reports.curation import report

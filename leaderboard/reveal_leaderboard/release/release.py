@@ -37,8 +37,8 @@ from typing import Any
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Disclosure, Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import ReleasePolicy
 

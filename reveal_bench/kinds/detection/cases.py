@@ -82,10 +82,9 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
     estimates = rows.estimates(resampling.by("shifted"), groups=shown) if shown else []
     by_name = {(one.metric, one.finding): one for one in estimates}
     bands = [
-        Band(finding, rate, one.value, one.low, one.high)
+        Band(finding, rate, by_name[name, finding])
         for finding in ((MACRO, *shown) if shown else ())
         for name, rate in FROC_RATES.items()
-        for one in [by_name[name, finding]]
     ]
     sizes = []
     for name in rows.strata():
@@ -93,7 +92,7 @@ def curves_of_detections(rows: DetectionRows, resampling: Resampling) -> Curves:
         if kind == "size":
             of_size = rows.estimates(resampling.by("shifted"), stratum=name, groups=shown)
             sizes += [
-                OfSize(one.finding, size, one.n, one.value, one.low, one.high)
+                OfSize(one.finding, size, one.n, one)
                 for one in of_size
                 if one.metric == "lesion_sensitivity" and one.n and one.finding != MACRO
             ]

@@ -33,10 +33,10 @@ from reveal_bench.kinds.localization.scoring import SIZES
 from reveal_bench.kinds.scored import Confidences, Disclosure, Rows, disclosure_of_findings
 from reveal_bench.masks import Rle, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, Counts, Estimate, Figures, estimates_from, replicates_of
+from reveal_bench.metrics.bootstrap import MACRO, Counts, Figures, estimates_from, replicates_of
 from reveal_bench.metrics.detection import Matched, detection_figures
 from reveal_bench.metrics.detection_matching import CENTRE, RULES, Hits, match_marks, match_masks, match_points
-from reveal_bench.metrics.intervals import Resampling, check_interval
+from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
 from reveal_bench.metrics.localization import mask_iou, point_hit
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from reveal_bench.kinds.scored import (
     spread_of_share,
 )
 from reveal_bench.metrics.agreement import kappa_from_tables
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 RANKED_LABELS = 5
 

@@ -27,9 +27,9 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.scored import Confidences, Rows
-from reveal_bench.metrics.bootstrap import Counts, Estimate, Figures, replicates_of
+from reveal_bench.metrics.bootstrap import Counts, Figures, replicates_of
 from reveal_bench.metrics.estimates import estimate_labels, studies_behind, units_behind, units_of_both
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,

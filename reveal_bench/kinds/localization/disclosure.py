@@ -18,8 +18,8 @@ import numpy as np
 
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings, effective_size, spread_of_share
-from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 HITS = ("point_hit", "grid_hit")
 """Metrics that count cases."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 
 @dataclass(frozen=True)

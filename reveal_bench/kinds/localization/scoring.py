@@ -46,13 +46,12 @@ from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
-    Estimate,
     blocks_of_counts,
     bootstrap_columns,
     code_cases,
     estimates_from,
 )
-from reveal_bench.metrics.intervals import Resampling, check_interval
+from reveal_bench.metrics.intervals import Estimate, Resampling, check_interval
 from reveal_bench.metrics.localization import box_iou, chance_among, hit_cells, hits_among, mask_iou, point_hit
 
 if TYPE_CHECKING:

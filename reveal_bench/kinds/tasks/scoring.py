@@ -45,7 +45,6 @@ from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_ta
 from reveal_bench.metrics.bootstrap import (
     MACRO,
     BootstrapMeans,
-    Estimate,
     Figures,
     Resampled,
     are_means,
@@ -53,7 +52,7 @@ from reveal_bench.metrics.bootstrap import (
     bounds_of,
     resampling_counts,
 )
-from reveal_bench.metrics.intervals import Interval, Resampling, find_intervals, mean_of_defined
+from reveal_bench.metrics.intervals import Estimate, Interval, Resampling, find_intervals, mean_of_defined
 from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
 
@@ -432,11 +431,7 @@ def _estimates(
     )
     n_text = int((~np.isnan(figures.values[text])).sum())
     n, n_undefined = [n_text, *figures.n.tolist()], [len(text) - n_text, *(sizes - figures.n).tolist()]
-    ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
-    return [
-        Estimate(metric, name, *figure, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
-        for i, (name, figure) in enumerate(zip((MACRO, *names), ends, strict=True))
-    ]
+    return found.estimates((MACRO, *names), n, n_undefined, metric=metric, signature=recipe)
 
 
 def disclose_ratings(

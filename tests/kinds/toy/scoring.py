@@ -11,14 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reveal_bench.kinds.scored import Rows
-from reveal_bench.metrics.bootstrap import (
-    BootstrapMeans,
-    Estimate,
-    bootstrap_means,
-    estimates_from,
-    resampling_counts,
-)
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.bootstrap import BootstrapMeans, bootstrap_means, estimates_from, resampling_counts
+from reveal_bench.metrics.intervals import Estimate, Resampling
 
 GROUPS = ("Tube",)
 METRIC = "percent_agreement"

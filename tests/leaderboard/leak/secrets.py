@@ -14,8 +14,7 @@ from reveal_leaderboard.custody.scoring import read_cases
 
 from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
-from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from tests.leaderboard.leak.canaries import Search
 from tests.leaderboard.leak.hospital import HASH, MARKERS, ODD, Hospital, bar_code
 
