@@ -43,7 +43,18 @@ ROWS: dict[str, list[list[str]]] = {
 }
 """Package -> its rooms from top to bottom, each in its column; :data:`EVERYBODY` is not drawn."""
 
-EVERYBODY = {"files", "arrays", "version", "arguments", "lazy", "tables", "table_formats", "words", "__main__"}
+EVERYBODY = {
+    "files",
+    "arrays",
+    "version",
+    "arguments",
+    "lazy",
+    "tables",
+    "table_formats",
+    "words",
+    "printed_tables",
+    "__main__",
+}
 BOX, GAP, ROW = (134, 34), 12, 70
 
 

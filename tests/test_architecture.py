@@ -32,6 +32,7 @@ BASE = {
     "tables",
     "table_formats",
     "words",
+    "printed_tables",
 }
 BELOW_MODELS = {"dataset", "evaluation", "predictions", "sources", "kinds", "metrics"} | BASE
 MAY_IMPORT: dict[str, set[str]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
-from reveal_bench.api.result_table import FigureTable, Shown, ShownTables
+from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import ONE_REPLICATE, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import CalibrationResult, judge_confidences
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Confidence(ShownTables):
+class Confidence(TablesResult):
     """What the confidences of one system are worth; shown as their calibration.
 
     Attributes
@@ -64,7 +64,7 @@ class Confidence(ShownTables):
         """Of the macro and every finding: Brier score, that of always saying the rate, mean excess and ECE."""
         return [as_record(row) for row in self.judged.calibration]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Brier scores with three decimals, mean excess and ECE in percent."""
         return [
             {
@@ -80,35 +80,35 @@ class Confidence(ShownTables):
         ]
 
     @property
-    def reliability(self) -> FigureTable:
+    def reliability(self) -> RoundedTable:
         """Every bin of every finding."""
         rows = [{"finding": finding} | asdict(one) for finding, bins in self.judged.bins.items() for one in bins]
-        return FigureTable(f"Reliability: rate of {self.judged.confidences.event} by predicted probability", rows)
+        return RoundedTable(f"Reliability: rate of {self.judged.confidences.event} by predicted probability", rows)
 
     @property
-    def coverage(self) -> FigureTable:
+    def coverage(self) -> RoundedTable:
         """The share of wrong answers where the surest cases alone are answered: of all findings together, then each."""
         return self.coverage_of(*self.judged.curves)
 
-    def coverage_of(self, *findings: str) -> FigureTable:
+    def coverage_of(self, *findings: str) -> RoundedTable:
         """The same of some findings, or of "all" together."""
         rows = [as_record(row) for row in self.judged.answered if row.finding in findings]
         if len(findings) > 1:
             rows = [row | {"area_under_risk": self.judged.areas[row["finding"]]} for row in rows]
         area = "" if len(findings) > 1 else f"; area under the curve {self.judged.areas[findings[0]]:.4f}"
         title = f"Risk: share of wrong answers among the surest cases, the others left to a reader{area}"
-        return FigureTable(title, rows)
+        return RoundedTable(title, rows)
 
     @property
-    def net_benefit(self) -> FigureTable:
+    def net_benefit(self) -> RoundedTable:
         """Net benefit per finding and threshold; without rows where it is not defined."""
         title = "Net benefit of acting from a probability on; never acting has 0"
-        return FigureTable(title, [as_record(row) for row in self.judged.benefits])
+        return RoundedTable(title, [as_record(row) for row in self.judged.benefits])
 
     @property
-    def tables(self) -> dict[str, Shown]:
+    def tables(self) -> dict[str, TableResult]:
         """Name -> table, all that have rows."""
-        found: dict[str, Shown] = {
+        found: dict[str, TableResult] = {
             "calibration": self,
             "reliability": self.reliability,
             "coverage": self.coverage,
@@ -165,7 +165,7 @@ def confidence(
 
 
 @dataclass(frozen=True, repr=False)
-class DetectorCurves(ShownTables):
+class DetectorCurves(TablesResult):
     """Curves of one system; shown as its sensitivity at 1/8 to 8 false alarms per image.
 
     Attributes
@@ -194,7 +194,7 @@ class DetectorCurves(ShownTables):
         """Of every finding and rate: sensitivity with the ends of its 95 % interval."""
         return list(map(_sensitivity_record, self.curves.bands))
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """A row per finding, a column per rate."""
         rows: dict[str, dict[str, str]] = {}
         for one in self.curves.bands:
@@ -203,15 +203,15 @@ class DetectorCurves(ShownTables):
         return list(rows.values())
 
     @property
-    def tables(self) -> dict[str, Shown]:
+    def tables(self) -> dict[str, TableResult]:
         """Name -> table: FROC at its rates, every point of it, precision and recall, sensitivity by size."""
         froc = _points(self.curves.froc, "false_alarms", "sensitivity")
         precision = _points(self.curves.precision, "recall", "precision")
-        found: dict[str, Shown] = {
+        found: dict[str, TableResult] = {
             "froc": self,
-            "froc_points": FigureTable("FROC: every threshold", froc),
-            "precision_recall": FigureTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
-            "sizes": FigureTable("Share of lesions found, by size", list(map(_sensitivity_record, self.curves.sizes))),
+            "froc_points": RoundedTable("FROC: every threshold", froc),
+            "precision_recall": RoundedTable("Precision and recall of hits by an IoU of 0.5 or more", precision),
+            "sizes": RoundedTable("Share of lesions found, by size", list(map(_sensitivity_record, self.curves.sizes))),
         }
         return {name: table for name, table in found.items() if table.records}
 
@@ -279,7 +279,7 @@ def curves(
 
 
 @dataclass(frozen=True, repr=False)
-class PixelStatistics(Shown):
+class PixelStatistics(TableResult):
     """Precision, recall, specificity and negative predictive value of the pixels of masks.
 
     Attributes
@@ -311,7 +311,7 @@ class PixelStatistics(Shown):
             for one in self.statistics
         ]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """A row per finding, pooled ratios in percent."""
         table: dict[str, dict[str, str]] = {}
         for one in self.statistics:
@@ -360,7 +360,7 @@ def pixels(
 
 
 @dataclass(frozen=True, repr=False)
-class MapScores(Shown):
+class MapScores(TableResult):
     """Figures of heat maps.
 
     Attributes
@@ -384,7 +384,7 @@ class MapScores(Shown):
         """The fields of each estimate."""
         return [asdict(one) for one in self.estimates]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Macros first, then the findings, in percent."""
         return [
             {

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 
-from reveal_bench.api.result_table import Shown
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, chosen_split, read_folder_info
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-class Cases(Shown):
+class Cases(TableResult):
     """What a split asks, one row per question."""
 
     def __init__(self, bench: Bench) -> None:

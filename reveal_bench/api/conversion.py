@@ -13,7 +13,7 @@ import numpy as np
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.inputs import frame_of
-from reveal_bench.api.result_table import Shown
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ids_of_other_splits
 from reveal_bench.exchange import FORMS
@@ -23,7 +23,7 @@ from reveal_bench.tables import open_table
 
 
 @dataclass(frozen=True, repr=False)
-class Conversion(Shown):
+class Conversion(TableResult):
     """Predictions that were read, for :func:`reveal_bench.score` and the others, and what was read as what.
 
     Attributes
@@ -52,7 +52,7 @@ class Conversion(Shown):
         """How many predictions, and the notes."""
         return "\n".join([f"{len(self.lines):,} predictions for {self.bench}", *(f"  {note}" for note in self.notes)])
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """The first lines in short."""
         names = list(dict.fromkeys(name for line in self.lines[:3] for name in line))
         return [{name: json.dumps(line.get(name))[:40] for name in names} for line in self.lines[:3]]

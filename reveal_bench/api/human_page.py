@@ -11,7 +11,7 @@ from typing import Any, cast
 from reveal_bench.api.analyses import pixels
 from reveal_bench.api.bench import Bench
 from reveal_bench.api.heat_maps import asked_of, saliency, tune_gates, tune_saliency
-from reveal_bench.api.result_table import FigureTable, Shown
+from reveal_bench.api.result_table import RoundedTable, TableResult
 from reveal_bench.api.scoring import Comparisons, compare, score
 from reveal_bench.api.shape_features import Shapes, assurances_of, confidence_table, shapes
 from reveal_bench.arguments import ArgumentError
@@ -131,7 +131,9 @@ def _comparison_chapters(
     chosen = in_printed_order([one for one in compared.comparisons if one.metric in metrics])
     source = "As Table 1 and Fig. 2 of paper 002" if others else "As Fig. 2 of paper 002"
     shown = replace(compared, comparisons=chosen)
-    table = printed_table("decrease", "Relative decrease", compared.caption, shown.rows_shown(), decreases_csv(chosen))
+    table = printed_table(
+        "decrease", "Relative decrease", compared.caption, shown.printed_rows(), decreases_csv(chosen)
+    )
     return [
         section("localization", "Localization", source, words, *figures_of_both(chosen, _estimates(compared)), *others),
         section(
@@ -219,7 +221,7 @@ def _shape_chapters(found: Shapes) -> list[Section]:
     ]
 
 
-def _confidence_chapter(found: FigureTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
+def _confidence_chapter(found: RoundedTable, figures: Sequence[Illustration] = (), words: str = "") -> list[Section]:
     """Slopes and correlations with the score; none without scores. `words` say of which masks they are."""
     if not found.rows:
         return []
@@ -228,8 +230,8 @@ def _confidence_chapter(found: FigureTable, figures: Sequence[Illustration] = ()
     return [section("confidence", "Confidence", "As Table 3 and Extended Data Fig. 9", told, *figures, table)]
 
 
-def _printed(name: str, title: str, result: Shown) -> PageTable:
-    rows: Sequence[dict[str, str]] = result.rows_shown()
+def _printed(name: str, title: str, result: TableResult) -> PageTable:
+    rows: Sequence[dict[str, str]] = result.printed_rows()
     return printed_table(name, title, result.caption, rows, result.to_csv())
 
 
@@ -367,7 +369,7 @@ def _methods(estimates: Mapping[str, Sequence[Estimate]], bench: Bench) -> PageT
                     for name, one in own.items()
                 ]  # fmt: skip
     caption = "Means per finding, and over the findings; the file has their 95 % intervals"
-    return printed_table("methods", "Localization by method", caption, rows, FigureTable(caption, figures).to_csv())
+    return printed_table("methods", "Localization by method", caption, rows, RoundedTable(caption, figures).to_csv())
 
 
 def _tuned(work: _Work, name: str, maps: Path, split: str) -> tuple[list[Section], list[str]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.api.conversion import rows_of
-from reveal_bench.api.result_table import Shown
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -48,7 +48,7 @@ class PairAgreement:
 
 
 @dataclass(frozen=True, repr=False)
-class Agreement(Shown):
+class Agreement(TableResult):
     """How far every pair of readers agrees.
 
     Attributes
@@ -79,7 +79,7 @@ class Agreement(Shown):
         """A row per pair, and per finding where the table has findings."""
         return [as_record(pair) for pair in self.pairs]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """The rows with three decimals."""
         has_findings = any(pair.finding != POOLED for pair in self.pairs)
         return [

@@ -13,7 +13,7 @@ import numpy as np
 from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.inputs import name_of
-from reveal_bench.api.result_table import Shown
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.api.scoring import ONE_REPLICATE, readings_kept, score_given
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.reader_reference import ReadingRow, readings_of
@@ -27,7 +27,7 @@ _MERITS = {"auc": "AUC", "lroc": "LROC area", "hit_rate": "Hit rate"}
 
 
 @dataclass(frozen=True, repr=False)
-class ReaderStudyResult(Shown):
+class ReaderStudyResult(TableResult):
     """What a reader study says: the mean of every modality over readers, and the differences.
 
     Attributes
@@ -109,7 +109,7 @@ class ReaderStudyResult(Shown):
             for j, reader in enumerate(found.readers)
         ]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """The rows with three decimals."""
         shown = []
         for row in self.records:
@@ -191,7 +191,7 @@ _MOST_READERS = 1000
 
 
 @dataclass(frozen=True, repr=False)
-class ReaderPlan(Shown):
+class ReaderPlan(TableResult):
     """Planned reader studies: the power of each, or the cases that it needs.
 
     Attributes
@@ -227,7 +227,7 @@ class ReaderPlan(Shown):
         """
         return [asdict(study) for study in self.studies]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """The studies with two decimals of their power."""
         return [
             {
@@ -333,7 +333,7 @@ def _numbers(name: str, given: Any, most: int) -> list[int]:
 
 
 @dataclass(frozen=True, repr=False)
-class ReadingsTable(Shown):
+class ReadingsTable(TableResult):
     """What readers and a system said of the same studies, and the truth: a table for `rb.readers`.
 
     Attributes

@@ -1,11 +1,10 @@
 """A result as a small table: in a notebook, in a terminal, and as pandas, Markdown, LaTeX, CSV and JSON.
 
-`records` hold the figures as they are (fractions, NaN where undefined); `rows_shown` the same as people read them.
+`records` hold the figures as they are (fractions, NaN where undefined); `printed_rows` the same as people read them.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from abc import ABC, abstractmethod
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.files import replacing
+from reveal_bench.printed_tables import PrintedTable
 from reveal_bench.words import count_text, interval_text, number_text, p_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ROWS_IN_HTML = 20
 _MOST_CHARACTERS = 30
 
 
-class Shown(ABC):
+class TableResult(ABC):
     """Rows that show themselves.
 
     Attributes
@@ -44,7 +44,7 @@ class Shown(ABC):
     @abstractmethod
     def records(self) -> Sequence[Mapping[str, Any]]: ...  # noqa: D102
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """The rows as people read them: column -> text."""
         return [{name: _text(value) for name, value in record.items()} for record in self.records]
 
@@ -73,52 +73,38 @@ class Shown(ABC):
         return str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
 
     def to_markdown(self) -> str:
-        """The rows as people read them, as a table of Markdown."""
-        from reveal_bench.exchange.paper import escape_markdown
-
-        rows = self.rows_shown()
-        names = list(rows[0]) if rows else []
-        lines = [names, ["---"] * len(names), *([escape_markdown(row[name]) for name in names] for row in rows)]
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        """Return the printed rows as a table in Markdown."""
+        return self._printed().to_markdown() + "\n"
 
     def to_latex(self) -> str:
-        """The rows as people read them and their caption, in LaTeX that needs ``\\usepackage[T1]{fontenc}`` alone."""
-        from reveal_bench.exchange.paper import escape_latex
+        """Return the printed rows and the caption in LaTeX that needs only ``\\usepackage[T1]{fontenc}``."""
+        return self._printed().to_latex() + "\n"
 
-        rows = self.rows_shown()
-        names = list(rows[0]) if rows else []
-        body = [" & ".join(map(escape_latex, line)) + r" \\" for line in (names, *(row.values() for row in rows))]
-        head = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
-        foot = ["", rf"{{\footnotesize {escape_latex(self.caption)}}}"]
-        return "\n".join([head, r"\hline", body[0], r"\hline", *body[1:], r"\hline", r"\end{tabular}", *foot]) + "\n"
+    def _printed(self) -> PrintedTable:
+        rows = self.printed_rows()
+        head = list(rows[0]) if rows else []
+        return PrintedTable(head, [list(row.values()) for row in rows], self.caption, n_left=len(head))
 
     def __repr__(self) -> str:
-        rows = self.rows_shown()
-        lines = _aligned(rows[:_ROWS_IN_REPR])
-        if len(rows) > _ROWS_IN_REPR:
-            lines.append(f"... and {count_text(len(rows) - _ROWS_IN_REPR, 'more row')}, in .table")
-        return "\n".join([self.caption, *lines])
+        table = self._printed()
+        lines = [line.rstrip() for line in table.first(_ROWS_IN_REPR).to_lines()] if table.rows else ["(no rows)"]
+        n_more = len(table.rows) - _ROWS_IN_REPR
+        more = [f"... and {count_text(n_more, 'more row')}, in .table"] * (n_more > 0)
+        return "\n".join([self.caption, *lines, *more])
 
     def _repr_html_(self) -> str:
-        rows = self.rows_shown()
-        names = list(rows[0]) if rows else []
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row.values())}</tr>"
-            for row in rows[:_ROWS_IN_HTML]
-        )
-        left = len(rows) - _ROWS_IN_HTML
-        more = f"<p>and {count_text(left, 'more row')}, in <code>.table</code></p>" if left > 0 else ""
-        caption = f"<caption style='text-align: left'>{html.escape(self.caption)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        table = self._printed()
+        n_more = len(table.rows) - _ROWS_IN_HTML
+        more = f"<p>and {count_text(n_more, 'more row')}, in <code>.table</code></p>" if n_more > 0 else ""
+        return table.first(_ROWS_IN_HTML).to_html() + more
 
 
-class ShownTables(Shown):
+class TablesResult(TableResult):
     """A result of several tables with their figures."""
 
     @property
     @abstractmethod
-    def tables(self) -> dict[str, Shown]: ...  # noqa: D102
+    def tables(self) -> dict[str, TableResult]: ...  # noqa: D102
 
     @abstractmethod
     def drawn(self) -> Sequence[Illustration]:
@@ -147,7 +133,7 @@ def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustrati
 
 
 @dataclass(frozen=True, repr=False)
-class FigureTable(Shown):
+class RoundedTable(TableResult):
     """Figures under a caption; means stand with their intervals, as `name`, `name_low` and `name_high`.
 
     Attributes
@@ -169,7 +155,7 @@ class FigureTable(Shown):
         """The rows."""
         return self.rows
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Three decimals, an interval beside its mean."""
         return [_shown(row) for row in self.rows]
 
@@ -200,12 +186,3 @@ def _text(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Rows under their names, in columns of equal width."""
-    if not rows:
-        return ["(no rows)"]
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]

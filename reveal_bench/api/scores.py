@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.api.result_table import Shown
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.published import (
     GRID,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Scores(Shown):
+class Scores(TableResult):
     """Scores of one system, with their intervals.
 
     Attributes
@@ -92,7 +92,7 @@ class Scores(Shown):
         how = intervals_text(self.scored.resampling)
         return f"{report.file} on {self.scored.place}: {scale} with {how}{declined}{warned}"
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""
         ordered = sorted(self.estimates, key=lambda e: e.finding != MACRO)  # stable
         positives = self.rows.positives
@@ -119,7 +119,7 @@ def _record(estimate: Estimate) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, repr=False)
-class Subgroups(Shown):
+class Subgroups(TableResult):
     """Groups of patients on one metric, each against all other patients.
 
     Attributes
@@ -147,7 +147,7 @@ class Subgroups(Shown):
             f"difference from all other patients, p corrected for all groups{out}"
         )
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Each group in percent."""
         return [
             {
@@ -164,7 +164,7 @@ class Subgroups(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class AgainstReaders(Shown):
+class AgainstReaders(TableResult):
     """A system against each reader and their agreement, and beside each reader against the others.
 
     Attributes
@@ -188,7 +188,7 @@ class AgainstReaders(Shown):
             "same cases, with the difference, system less reader"
         )
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Each reference in percent."""
         return [
             {
@@ -206,7 +206,7 @@ class AgainstReaders(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class BesidePublished(Shown):
+class BesidePublished(TableResult):
     """A system and the published rows of the same metrics, each figure over the findings that all of them have.
 
     Attributes
@@ -239,7 +239,7 @@ class BesidePublished(Shown):
             f"row has. How the papers measured: {' '.join(self.protocols)}"
         )
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """A row per system and metric, in percent."""
         findings = dict.fromkeys(name for lines in self.tables.values() for line in lines for name in line.values)
         return [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.inputs import frame_of, lint_given, name_of, type_of
-from reveal_bench.api.result_table import Shown, written
+from reveal_bench.api.result_table import TableResult, written
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation import compare as comparison
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparisons(Shown):
+class Comparisons(TableResult):
     """Two systems on one split, metric by metric and finding by finding.
 
     Attributes
@@ -97,7 +97,7 @@ class Comparisons(Shown):
             f"resamples of {plural(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
         return [
             {
@@ -124,7 +124,7 @@ class Comparisons(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(Shown):
+class Ranking(TableResult):
     """Several systems on one split, best first.
 
     Attributes
@@ -158,7 +158,7 @@ class Ranking(Shown):
             f"seed {self.protocol['seed']}"
         )
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Each system with its ranks, its tier and its figure in percent."""
         return [
             {

@@ -12,7 +12,7 @@ import numpy as np
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.inputs import name_of
-from reveal_bench.api.result_table import FigureTable, Shown, ShownTables
+from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
 from reveal_bench.api.scoring import ONE_REPLICATE, score_given, two_names
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Shapes(ShownTables):
+class Shapes(TablesResult):
     """Shapes of the reference masks of a split; shown as medians per finding.
 
     Attributes
@@ -68,7 +68,7 @@ class Shapes(ShownTables):
         """Every mask with its features, NaN where undefined."""
         return [asdict(shape) for shape in self.shapes]
 
-    def rows_shown(self) -> list[dict[str, str]]:
+    def printed_rows(self) -> list[dict[str, str]]:
         """Medians per finding; the size in percent of the image."""
         rows = []
         for finding in self.findings:
@@ -81,27 +81,27 @@ class Shapes(ShownTables):
         return rows
 
     @property
-    def regressions(self) -> FigureTable:
+    def regressions(self) -> RoundedTable:
         """Every slope on a feature, of every model, with its interval, p, stars and cases."""
         return self.regressions_of(*MODELS)
 
-    def regressions_of(self, *models: str) -> FigureTable:
+    def regressions_of(self, *models: str) -> RoundedTable:
         """The same of some models."""
         idle = {"model"} if len(models) == 1 else set()
         idle |= set() if "multiple" in models else {"inflation"}
         rows = [_spread(as_record(one), "value") for one in self.slopes if one.model in models]
         kept = [{name: value for name, value in row.items() if name not in idle} for row in rows]
-        return FigureTable(f"Slopes of {self.how}", kept)
+        return RoundedTable(f"Slopes of {self.how}", kept)
 
     @property
-    def confidence(self) -> FigureTable:
+    def confidence(self) -> RoundedTable:
         """Slope and Spearman's correlation of the outcomes with the score."""
         return confidence_table(self.assurances)
 
     @property
-    def tables(self) -> dict[str, Shown]:
+    def tables(self) -> dict[str, TableResult]:
         """Name -> table, all that have rows."""
-        found: dict[str, Shown] = {"shapes": self, "regressions": self.regressions, "confidence": self.confidence}
+        found: dict[str, TableResult] = {"shapes": self, "regressions": self.regressions, "confidence": self.confidence}
         return {name: table for name, table in found.items() if table.records}
 
     def drawn(self) -> Sequence[Illustration]:
@@ -186,9 +186,9 @@ def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) 
     return score_given(predictions, bench, argument, name, None, False, None, ONE_REPLICATE | {"missing": missing})
 
 
-def confidence_table(assurances: Sequence[Assurance]) -> FigureTable:
+def confidence_table(assurances: Sequence[Assurance]) -> RoundedTable:
     """Slope and Spearman's correlation of each outcome and finding."""
-    return FigureTable("Slopes and rank correlations with the score", [as_record(one) for one in assurances])
+    return RoundedTable("Slopes and rank correlations with the score", [as_record(one) for one in assurances])
 
 
 def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:

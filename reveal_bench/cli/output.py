@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.printed_tables import PrintedTable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from reveal_bench.api.result_table import Shown, ShownTables
+    from reveal_bench.api.result_table import TableResult, TablesResult
     from reveal_bench.api.scoring import Comparisons
     from reveal_bench.dataset.balance import Balance
     from reveal_bench.evaluation.compare import Comparison
@@ -69,13 +69,13 @@ PriceCached = Annotated[str | None, typer.Option(help="Price per million cached 
 _NO_INTERVAL = "no interval where too few patients are behind a figure, or it has no spread: docs/statistics.md"
 
 
-def write_tables(result: ShownTables | Comparisons, out: Path | None) -> None:
+def write_tables(result: TablesResult | Comparisons, out: Path | None) -> None:
     """Write the tables and figures of a result into a folder, if one was given, and say so."""
     for path in () if out is None else result.write(out):
         typer.echo(f"wrote {path}", err=True)
 
 
-def print_tables(result: ShownTables) -> None:
+def print_tables(result: TablesResult) -> None:
     """Print all tables of a result as one JSON document."""
     tables = {name: table.plain for name, table in result.tables.items()}
     typer.echo(json.dumps({"schema": 1, "caption": result.caption} | tables, indent=2))
@@ -94,7 +94,7 @@ def format_of(form: OutputFormat | None, as_json: bool) -> OutputFormat:
     return "json" if as_json else form or "text"
 
 
-def printed_as(result: Shown, form: OutputFormat) -> bool:
+def printed_as(result: TableResult, form: OutputFormat) -> bool:
     """Print a result as CSV, Markdown or LaTeX; return False for text and JSON, which each command prints itself."""
     writers = {"csv": result.to_csv, "markdown": result.to_markdown, "latex": result.to_latex}
     if form not in writers:
@@ -138,7 +138,7 @@ def print_scores(
     _print_grid(cells, counts, caption, alike, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
     if any(e.missing_interval for e in estimates):
-        _console().print(_NO_INTERVAL, markup=False)
+        typer.echo(_NO_INTERVAL)
 
 
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
@@ -166,11 +166,8 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     if not rows:
         return
     heads = ["over all labels"] * bool(pooled) + ["in a stratum"] * bool(strata)
-    table = _table(", or ".join(heads), "", "n")
-    for row in rows:
-        table.add_row(*row)
-    _console().print("")
-    _console().print(table)
+    typer.echo()
+    _print_table(PrintedTable((", or ".join(heads), "", "n"), rows))
 
 
 def print_released(document: dict[str, Any]) -> None:
@@ -189,7 +186,7 @@ def print_released(document: dict[str, Any]) -> None:
     counts = {finding: counts[finding] for finding in sorted(counts, key=lambda finding: places.get(finding, -1))}
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
-    _console().print(document["score"]["note"], markup=False)
+    typer.echo(document["score"]["note"])
 
 
 def _print_grid(
@@ -204,8 +201,6 @@ def _print_grid(
 
     `others` are cases behind the metrics for which they are not `counts`.
     """
-    from rich.table import Table
-
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
 
@@ -213,30 +208,23 @@ def _print_grid(
     titles = {metric: METRICS[metric].title if metric in METRICS else metric for metric in metrics}
     titles |= {metric: f"{titles[metric]}, n={own}" for metric, own in others.items()}
     columns = {metric: [cells.get((finding, metric), "-") for finding in counts] for metric in metrics}
-    console = _console(wide=wide)
+    width = _width(wide=wide)
     distinct = [
         m
         for i, m in enumerate(metrics)
         if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
-    shown = metrics if wide else _that_fit(console.width, counts, distinct, columns, titles)
+    shown = metrics if wide else _that_fit(width, counts, distinct, columns, titles)
     if len(shown) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
-        shown = _that_fit(console.width, counts, distinct, columns, titles)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("finding", no_wrap=True)
-    table.add_column("n", justify="right", no_wrap=True)
-    for metric in shown:
-        table.add_column(titles[metric], justify="right", no_wrap=True)
-    for i, (finding, n) in enumerate(counts.items()):
-        row = [columns[metric][i] for metric in shown]
-        table.add_row(finding, n, *row, style="bold" if finding.split(" of ")[0] == MACRO else None)
-    console.print(caption, markup=False, soft_wrap=True)
-    console.print(table, crop=False, soft_wrap=wide)
+        shown = _that_fit(width, counts, distinct, columns, titles)
+    rows = [(finding, n, *(columns[metric][i] for metric in shown)) for i, (finding, n) in enumerate(counts.items())]
+    table = PrintedTable(("finding", "n", *(titles[metric] for metric in shown)), rows, caption)
+    _print_table(table, [finding.split(" of ")[0] == MACRO for finding in counts], wide=True)
     left_out = [titles[metric] for metric in metrics if metric not in shown]
     if left_out:
-        console.print(f"--wide also shows {', '.join(left_out)}", markup=False)
+        typer.echo(f"--wide also shows {', '.join(left_out)}")
 
 
 def _that_fit(
@@ -262,21 +250,21 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
 
     Where the terminal is too narrow, the values of both are left out, which `score` tells, then the numbers of cases.
     """
-    console = _console()
     for left_out in ((), ("A", "B"), ("A", "B", "n")):
-        table = _of_comparisons(comparisons, what, left_out)
-        if _console(wide=True).measure(table).maximum <= console.width:
+        table, is_strong = _of_comparisons(comparisons, caption, what, left_out)
+        if table.width <= _width():
             break
-    console.print(caption, markup=False, soft_wrap=True)
-    console.print(table)
+    _print_table(table, is_strong)
     if any(one.estimate.missing_interval for one in comparisons):
-        console.print(_NO_INTERVAL, markup=False)
+        typer.echo(_NO_INTERVAL)
     if any(math.isnan(one.p) and one.estimate.has_interval for one in comparisons):
-        console.print("no p where too few patients differ or have the finding: docs/statistics.md", markup=False)
+        typer.echo("no p where too few patients differ or have the finding: docs/statistics.md")
 
 
-def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequence[str]) -> Table:
-    """Their table without some of its columns."""
+def _of_comparisons(
+    comparisons: Sequence[Comparison], caption: str, what: str, left_out: Sequence[str]
+) -> tuple[PrintedTable, list[bool]]:
+    """Return the table without some of its columns, and which of its rows to stress."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import ends_text, groups_text, value_text
@@ -284,12 +272,14 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
 
     judged = ["verdict"] * any(c.verdict for c in comparisons)
     names = [name for name in ("n", "A", "B", what, "95 % interval", "p", *judged) if name not in left_out]
-    table = _table("finding", *names)
+    rows: list[tuple[str, ...]] = []
+    is_strong = []
     metric = None
     for c in comparisons:
         if c.metric != metric:
             metric = c.metric
-            table.add_row(METRICS[metric].title, style="italic")
+            rows.append((METRICS[metric].title,))
+            is_strong.append(True)
         is_macro = c.finding == MACRO
         n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
         cells = {
@@ -301,8 +291,9 @@ def _of_comparisons(comparisons: Sequence[Comparison], what: str, left_out: Sequ
             "p": p_text(c.p),
             "verdict": c.verdict.word if c.verdict else "",
         }
-        table.add_row(c.finding, *(cells[name] for name in names), style="bold" if is_macro else None)
-    return table
+        rows.append((c.finding, *(cells[name] for name in names)))
+        is_strong.append(is_macro)
+    return PrintedTable(("finding", *names), rows, caption), is_strong
 
 
 def print_balance(balance: Balance) -> None:
@@ -310,31 +301,32 @@ def print_balance(balance: Balance) -> None:
     shares, values = balance.categories, balance.values
     of_all = f" (draw {balance.taken} of {len(values)}, the worst {max(values):.2f})" if len(values) > 1 else ""
     typer.echo(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
-    table = _table(f"the {min(8, len(shares))} largest of {len(shares)}", "released", "holdout", "difference")
-    for share in shares[:8]:
-        what = share.column if share.category == "present" else f"{share.column}: {share.category or 'not known'}"
-        counts = (f"{share.released:,} of {balance.released:,}", f"{share.holdout:,} of {balance.holdout:,}")
-        table.add_row(what, *counts, f"{share.difference:+.2f}")
-    _console().print(table)
+    head = (f"the {min(8, len(shares))} largest of {len(shares)}", "released", "holdout", "difference")
+    rows = [
+        (
+            share.column if share.category == "present" else f"{share.column}: {share.category or 'not known'}",
+            f"{share.released:,} of {balance.released:,}",
+            f"{share.holdout:,} of {balance.holdout:,}",
+            f"{share.difference:+.2f}",
+        )
+        for share in shares[:8]
+    ]
+    _print_table(PrintedTable(head, rows))
 
 
-def print_shown(result: Shown, *, wide: bool | None = None) -> None:
+def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
     """A result's rows as people read them, under its caption.
 
     Of a command with ``--wide``, which says `wide`, without it only the columns for which there is room.
     """
-    console, rows = _console(wide=bool(wide)), result.rows_shown()
+    rows = result.printed_rows()
     names = list(rows[0])
     room = [2 + max(map(len, (name, *(row[name] for row in rows)))) for name in names]
-    while wide is False and len(names) > 1 and sum(room[: len(names)]) - 2 > console.width:
+    while wide is False and len(names) > 1 and sum(room[: len(names)]) - 2 > _width():
         names.pop()
-    table = _table(*names)
-    for row in rows:
-        table.add_row(*(row[name] for name in names))
-    console.print(result.caption, markup=False, soft_wrap=True)
-    console.print(table, soft_wrap=bool(wide))
+    _print_table(PrintedTable(names, [[row[name] for name in names] for row in rows], result.caption), wide=bool(wide))
     if left_out := list(rows[0])[len(names) :]:
-        console.print(f"--wide also shows {', '.join(left_out)}", markup=False)
+        typer.echo(f"--wide also shows {', '.join(left_out)}")
 
 
 def print_run(summary: RunSummary) -> None:
@@ -342,35 +334,32 @@ def print_run(summary: RunSummary) -> None:
     from reveal_bench.models.answer_words import STATUSES
 
     statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
-    table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
-    rows = {"all": summary.by_status, **summary.by_finding}
-    for finding, counts in rows.items():
-        figures = [str(counts.get(name, 0)) for name in statuses]
-        table.add_row(finding, str(sum(counts.values())), *figures, style="bold" if finding == "all" else None)
-    console = _console()
-    console.print(table)
+    counts_of = {"all": summary.by_status, **summary.by_finding}
+    rows = [
+        (finding, str(sum(counts.values())), *(str(counts.get(name, 0)) for name in statuses))
+        for finding, counts in counts_of.items()
+    ]
+    head = ("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
+    _print_table(PrintedTable(head, rows), [finding == "all" for finding in counts_of])
     cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
     cost = "; no prices given, no cost" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
     unknown = f"; {summary.without_usage} replies without counts" if summary.without_usage else ""
-    tokens = f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}"
-    console.print(tokens, markup=False, soft_wrap=True)
+    typer.echo(f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}")
 
 
-def _table(first: str, *others: str) -> Table:
-    from rich.table import Table
+def _print_table(table: PrintedTable, is_strong: Sequence[bool] = (), *, wide: bool = False) -> None:
+    """Print a table under its caption, the strong rows bold; it fits the terminal unless `wide`."""
+    if table.caption:
+        typer.echo(table.caption)
+    head, *rows = table.to_lines(None if wide else _width())
+    typer.secho(head, bold=True)
+    for row, strong in zip_longest(rows, is_strong, fillvalue=False):
+        typer.secho(row, bold=bool(strong) or None)
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
 
-
-def _console(*, wide: bool = False) -> Console:
-    from rich.console import Console
-
-    # A table that is piped keeps its columns: no wrapping at a made-up width of 80
-    return Console(highlight=False, width=_UNBOUNDED if wide else None if sys.stdout.isatty() else 200)
+def _width(*, wide: bool = False) -> int:
+    """Return the columns of the terminal; a table that is piped has 200."""
+    return _UNBOUNDED if wide else shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
 
 
 def print_refusal(problem: dict[str, Any]) -> None:

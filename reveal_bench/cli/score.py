@@ -184,7 +184,7 @@ def score(
 ) -> None:
     """Score a prediction file locally: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
-    from reveal_bench.api.result_table import FigureTable
+    from reveal_bench.api.result_table import RoundedTable
     from reveal_bench.metrics.scales import intervals_text, scale_text
 
     form = terminal.format_of(form, as_json)
@@ -234,7 +234,7 @@ def score(
         records = KINDS[result.rows.kind].data.read_references(folder, scored.manifest.split)
         means = boundary_means(scored.report.predictions, records, result.rows.groups)
         with _replacing(boundaries) as new:
-            new.write_text(FigureTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
+            new.write_text(RoundedTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
     if form == "json":
         typer.echo(json.dumps(result.to_document(), indent=2))
         return

@@ -18,9 +18,9 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.exchange.facts import Result
-from reveal_bench.exchange.paper import escape_markdown
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.metrics import METRICS
+from reveal_bench.printed_tables import PrintedTable, escape_markdown
 
 CLAIM: dict[str, str] = {
     "1": "title names the AI method", "2": "abstract", "3": "background and intended role", "4": "aims and hypotheses",
@@ -246,6 +246,7 @@ def tripod_llm_table(recorded: Recorded) -> str:
 def _page(name: str, items: Mapping[str, str], facts: Mapping[str, str | None], recorded: Recorded) -> str:
     n_recorded = sum(facts.get(item) is not None for item in items)
     about = escape_markdown(recorded.result.place)
+    rows = [(item, about, escape_markdown(facts.get(item) or NOT_RECORDED)) for item, about in items.items()]
     lines = [
         f"# Recorded facts for {name}",
         "",
@@ -254,10 +255,6 @@ def _page(name: str, items: Mapping[str, str], facts: Mapping[str, str | None], 
         "",
         escape_markdown(recorded.proof),
         "",
-        "| item | about | recorded |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| {item} | {about} | {escape_markdown(facts.get(item) or NOT_RECORDED)} |" for item, about in items.items()
+        PrintedTable(("item", "about", "recorded"), rows).to_markdown(escape=str),
     ]
     return "\n".join(lines) + "\n"

@@ -6,50 +6,10 @@ from whoever submitted: they are text in either language, never commands.
 
 from __future__ import annotations
 
-import re
-
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.facts import Figure, Result
+from reveal_bench.printed_tables import PrintedTable, escape_latex, escape_markdown, one_line
 from reveal_bench.words import with_interval
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
-}  # fmt: skip
-_MINUS = re.compile(r"(?<![^\s(])-(?=[\d ])")
-_JOINING = re.compile("-(?=-)")  # two would join to a dash
-_MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
-
-
-def escape_latex(text: str) -> str:
-    r"""A text as LaTeX (T1 fonts) that prints it.
-
-    Examples
-    --------
-    >>> print(escape_latex(r"50% of_A&B \input{x}"))
-    50\% of\_A\&B \textbackslash{}input\{x\}
-    >>> print(escape_latex("-0.3 (-5.4 to 4.8), two-sided, a--b"))
-    $-$0.3 ($-$5.4 to 4.8), two-sided, a-{}-b
-    """
-    plain = "".join(_LATEX.get(character, character) for character in _one_line(text))
-    return _JOINING.sub("-{}", _MINUS.sub("$-$", plain))
-
-
-def escape_markdown(text: str) -> str:
-    r"""A text as Markdown that shows it, in a cell of a table too.
-
-    Examples
-    --------
-    >>> print(escape_markdown("a|b <i>*c*"))
-    a\|b \<i\>\*c\*
-    """
-    return _MARKDOWN.sub(lambda match: f"\\{match[0]}", _one_line(text))
-
-
-def _one_line(text: str) -> str:
-    """Spaces for line ends; nothing that a program would obey."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 def latex_table(result: Result, metric: str | None = None) -> str:
@@ -76,18 +36,8 @@ def latex_table(result: Result, metric: str | None = None) -> str:
         digest = result.receipt.hash
         split = r"\allowbreak ".join(digest[i : i + 16] for i in range(0, len(digest), 16))
         notes.append(rf"Receipt (SHA-256) \texttt{{{split}}}")
-    lines = [
-        r"\begin{tabular}{lll}",
-        r"\hline",
-        rf"Model & {escape_latex(figure.what)} (95\,\% CI)$^{{a}}$ & $n$ \\",
-        r"\hline",
-        " & ".join(cells) + r" \\",
-        r"\hline",
-        r"\end{tabular}",
-        "",
-        rf"{{\footnotesize $^{{a}}$ {'. '.join(notes)}.}}",
-    ]
-    return "\n".join(lines) + "\n"
+    head = ("Model", rf"{escape_latex(figure.what)} (95\,\% CI)$^{{a}}$", "$n$")
+    return PrintedTable(head, [cells], f"$^{{a}}$ {'. '.join(notes)}.").to_latex(escape=str) + "\n"
 
 
 def markdown_table(result: Result, metric: str | None = None) -> str:
@@ -101,19 +51,13 @@ def markdown_table(result: Result, metric: str | None = None) -> str:
         notes.append(f"Signature {_code(figure.signature)}")
     if result.receipt is not None:
         notes.append(f"Receipt (SHA-256) `{result.receipt.hash}`")
-    lines = [
-        f"| Model | {escape_markdown(figure.what)} (95 % CI)<sup>a</sup> | n |",
-        "|---|---|---|",
-        f"| {' | '.join(cells)} |",
-        "",
-        f"<sup>a</sup> {'. '.join(notes)}.",
-    ]
-    return "\n".join(lines) + "\n"
+    head = ("Model", f"{escape_markdown(figure.what)} (95 % CI)<sup>a</sup>", "n")
+    return f"{PrintedTable(head, [cells]).to_markdown(escape=str)}\n\n<sup>a</sup> {'. '.join(notes)}.\n"
 
 
 def _code(text: str) -> str:
     """A text of ours in code; a back quote would end it."""
-    return f"`{_one_line(text).replace('`', '?')}`"
+    return f"`{one_line(text).replace('`', '?')}`"
 
 
 def _model(result: Result) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from reveal_bench.kinds.rows import Row
+from reveal_bench.printed_tables import PrintedTable
 
 ACQUISITION = ("manufacturer", "model", "detector_type", "kvp")
 """Facts of an image that are counted, if its kind of benchmark has them."""
@@ -124,8 +125,7 @@ class Tally:
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table in Markdown; whole numbers with commas."""
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    lines = [list(heads), ["---"] * len(heads), *cells]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return PrintedTable(heads, cells).to_markdown(escape=str)
 
 
 def mean_score(scores: Counter[int]) -> str:

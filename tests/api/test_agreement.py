@@ -43,7 +43,7 @@ def test_two_readers_by_hand() -> None:
     assert math.isnan(second.estimate.low)
     assert math.isnan(third.estimate.low)
     assert result.caption.endswith("over patients; none where too few patients are behind a figure")
-    assert result.rows_shown()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": ""}
+    assert result.printed_rows()[1] == {"reader": "A", "and": "C", "n": "11", "value": "0.000", "95 % interval": ""}
 
 
 @pytest.mark.parametrize(("metric", "weights"), [("cohen_kappa", None), ("cohen_kappa_quadratic", "quadratic")])
@@ -74,7 +74,7 @@ def test_readers_without_a_common_case_have_no_agreement() -> None:
     (pair,) = result.pairs
     assert pair.n == 0
     assert math.isnan(pair.estimate.value)
-    assert result.rows_shown()[0]["value"] == "-"
+    assert result.printed_rows()[0]["value"] == "-"
 
 
 def test_command_and_function_say_the_same(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import reveal_bench as rb
-from reveal_bench.api.result_table import Shown
+from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds.localization.records import read_manifest
@@ -186,7 +186,7 @@ def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> No
     bench = rb.load(folder)
     result = rb.score(path, bench, **FEW)
     report = rb.lint(path, bench)
-    shown: list[Shown] = [
+    shown: list[TableResult] = [
         result, bench.cases, rb.compare(path, path, bench, **FEW), rb.rank({"a": path, "b": path}, bench, **FEW)
     ]  # fmt: skip
     for one in (*shown, bench, bench.references, report, result.scored, result.rows):

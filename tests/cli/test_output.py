@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
 
 from reveal_bench.cli import output
 from reveal_bench.cli.output import plain_progress, progress
@@ -33,7 +32,7 @@ def test_a_narrow_terminal_has_differences_whole(
     ]
     told = {}
     for width in (80, 200):
-        monkeypatch.setattr(output, "_console", lambda *, wide=False, own=width: Console(width=10_000 if wide else own))
+        monkeypatch.setattr(output, "_width", lambda *, wide=False, own=width: 10_000 if wide else own)
         output.print_comparisons(found, "caption", what="A - B")
         told[width] = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert " ".join(told[80][1]) == "finding A - B 95 % interval p verdict"

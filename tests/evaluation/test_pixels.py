@@ -99,7 +99,7 @@ def test_pooled_figures_are_those_of_decoded_masks(world: World, rng: np.random.
     assert written["pooled_low"].notna().sum() > 20
     macro = written.loc[("macro", "recall")]
     assert macro["pooled"] == pytest.approx(written.xs("recall", level=1)["pooled"][1:].mean(), rel=1e-12)
-    table = rb.pixels(file, world.folder).rows_shown()
+    table = rb.pixels(file, world.folder).printed_rows()
     assert [row["finding"] for row in table] == ["macro", *CHEXLOCALIZE_FINDINGS]
 
 

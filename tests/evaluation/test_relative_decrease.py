@@ -277,7 +277,7 @@ def test_one_page_holds_everything(
     assert "a&lt;b&gt;" in page
     files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()} - {"report.html"}
     assert set(re.findall(r'href="((?:figures|tables)/[^"]+)"', page)) == files
-    macro = rb.pixels(human, phantom / "folder", split="test", allow_missing=True).rows_shown()[0]
+    macro = rb.pixels(human, phantom / "folder", split="test", allow_missing=True).printed_rows()[0]
     assert macro["recall"] in page
     assert str(tmp_path) not in page
     assert "3 Edema: human" in page or "3 Atelectasis: human" in page or "3 Support Devices: human" in page

@@ -131,7 +131,7 @@ def test_markdown_row() -> None:
     lines = markdown_table(of_receipt(signed)).splitlines()
     assert lines[:3] == [
         "| Model | Hit rate, macro average (95 % CI)<sup>a</sup> | n |",
-        "|---|---|---|",
+        "| --- | --- | --- |",
         "| Model A | 0.50 (0.40 to 0.65) | 5 findings |",
     ]
     assert f"Signature `{SIGNATURE}`. Receipt (SHA-256) `{signed['hash']}`." in lines[4]

@@ -114,7 +114,7 @@ def test_the_command_takes_what_the_analysis_tells(tmp_path: Path, rng: np.rando
         invoke(app, ["plan-readers", *given, *words]).output == invoke(app, ["plan-readers", str(file), *words]).output
     )
     plan = rb.plan_readers(VAN_DYKE, difference=DIFFERENCE, n_readers=[3, 4])
-    assert [row["cases"] for row in plan.rows_shown()] == ["over 2,000", "1,089"]
+    assert [row["cases"] for row in plan.printed_rows()] == ["over 2,000", "1,089"]
     assert "None" not in plan.to_latex()
 
 

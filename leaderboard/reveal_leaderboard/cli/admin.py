@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reveal_bench.printed_tables import PrintedTable
 from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import log_to_stderr
 from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, make_folder, places
@@ -59,10 +60,9 @@ def _who() -> str:
 
 def show_table(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
     """Print rows in columns; None is a dash."""
-    table = [list(head), *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
-    for row in table:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    for line in PrintedTable(head, cells, n_left=len(head)).to_lines():
+        typer.echo(line.rstrip())
 
 
 def as_time(moment: float | None) -> str | None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from reveal_bench.exchange.paper import escape_latex, escape_markdown
 from reveal_bench.metrics import METRICS
+from reveal_bench.printed_tables import escape_latex, escape_markdown
 from reveal_bench.words import with_interval
 from reveal_leaderboard.boards.standings import Entry, Standings, standings
 from reveal_leaderboard.release.receipts import receipt_file

@@ -1,0 +1,140 @@
+"""A table for people: on a terminal, in HTML, in Markdown and in LaTeX.
+
+The cells are text. Names in them come from anyone who submits, so each writer escapes what its language would obey. A
+caller whose cells are already Markdown or LaTeX says so with `escape=str`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from textwrap import wrap
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+}  # fmt: skip
+_NARROWEST = 12
+_MINUS = re.compile(r"(?<![^\s(])-(?=[\d ])")
+_JOINING = re.compile("-(?=-)")  # LaTeX joins two to a dash
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$@#]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+
+
+def escape_latex(text: str) -> str:
+    r"""Return LaTeX (T1 fonts) that prints a text.
+
+    Examples
+    --------
+    >>> print(escape_latex(r"50% of_A&B \input{x}"))
+    50\% of\_A\&B \textbackslash{}input\{x\}
+    >>> print(escape_latex("-0.3 (-5.4 to 4.8), two-sided, a--b"))
+    $-$0.3 ($-$5.4 to 4.8), two-sided, a-{}-b
+    """
+    plain = "".join(_LATEX.get(character, character) for character in one_line(text))
+    return _JOINING.sub("-{}", _MINUS.sub("$-$", plain))
+
+
+def escape_markdown(text: str) -> str:
+    r"""Return Markdown that shows a text, also in a cell of a table.
+
+    Examples
+    --------
+    >>> print(escape_markdown("a|b <i>*c*"))
+    a\|b \<i\>\*c\*
+    """
+    return _MARKDOWN.sub(lambda match: f"\\{match[0]}", one_line(text))
+
+
+def one_line(text: str) -> str:
+    """Return a text with spaces for line ends and "?" for characters that are not printable."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """Rows of text under column names.
+
+    Attributes
+    ----------
+    head : column names
+    rows : cells; a row may be shorter than the head
+    caption : the contents in one line
+    n_left : number of columns set left on a terminal, from the first; the others are set right
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    n_left: int = 1
+
+    def first(self, n: int) -> PrintedTable:
+        """Return the table with its first `n` rows only."""
+        return replace(self, rows=self.rows[:n])
+
+    @property
+    def width(self) -> int:
+        """Characters of a line on a terminal."""
+        return sum(self._widths()) + 2 * (len(self.head) - 1)
+
+    def _widths(self) -> list[int]:
+        lines = [self.head, *self.rows]
+        return [max(len(line[i]) for line in lines if i < len(line)) for i in range(len(self.head))]
+
+    def to_lines(self, width: int | None = None) -> list[str]:
+        """Return the head and each row in aligned columns; beyond `width`, the widest column wraps.
+
+        Examples
+        --------
+        >>> print("\\n".join(PrintedTable(["finding", "n"], [["Edema", "7"], ["Mass", "12"]]).to_lines()))
+        finding   n
+        Edema     7
+        Mass     12
+        """
+        widths = self._widths()
+        if width is not None and self.width > width:
+            widest = widths.index(max(widths))
+            widths[widest] = max(widths[widest] - (self.width - width), _NARROWEST)
+        align = [str.ljust if i < self.n_left else str.rjust for i in range(len(self.head))]
+        lines = []
+        for row in (self.head, *self.rows):
+            cells = [wrap(cell, n) if len(cell) > n else [cell] for cell, n in zip(row, widths, strict=False)]
+            parts = [
+                "  ".join(set_to(text, n) for set_to, text, n in zip(align, part, widths, strict=False)).rstrip()
+                for part in zip_longest(*cells, fillvalue="")
+            ]
+            lines.append("\n".join(parts))
+        return lines
+
+    def to_markdown(self, *, escape: Callable[[str], str] = escape_markdown) -> str:
+        """Return the table in Markdown.
+
+        Examples
+        --------
+        >>> print(PrintedTable(["a", "b"], [["1|2", "3"]]).to_markdown())
+        | a | b |
+        | --- | --- |
+        | 1\\|2 | 3 |
+        """
+        lines = [self.head, ["---"] * len(self.head), *([escape(cell) for cell in row] for row in self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def to_latex(self, *, escape: Callable[[str], str] = escape_latex) -> str:
+        r"""Return the table and its caption in LaTeX that needs only ``\usepackage[T1]{fontenc}``."""
+        head, *body = (" & ".join(map(escape, line)) + r" \\" for line in (self.head, *self.rows))
+        begin = rf"\begin{{tabular}}{{{'l' * len(self.head)}}}"
+        note = rf"{{\footnotesize {escape(self.caption)}}}"
+        return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}", "", note])
+
+    def to_html(self) -> str:
+        """Return the table and its caption in HTML."""
+        head, *body = (
+            "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in line)
+            for tag, line in (("th", self.head), *(("td", row) for row in self.rows))
+        )
+        rows = "".join(f"<tr>{cells}</tr>" for cells in body)
+        caption = f"<caption style='text-align: left'>{html.escape(self.caption)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
