@@ -281,5 +281,5 @@ def scipy_stats() -> ModuleType:
         from scipy import stats
     except ImportError:
         raise ImportError("the analysis of readers needs scipy: pip install 'reveal-bench[curate]'") from None
-    found: ModuleType = stats
-    return found
+    module: ModuleType = stats
+    return module

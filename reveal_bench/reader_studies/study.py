@@ -94,13 +94,13 @@ def read_study(
     named = {**COLUMNS, **_checked(columns or {})}
     if not rows:
         raise ArgumentError("rows", "must hold a reading", "none")
-    found = list(rows[0])
+    names = list(rows[0])
     needed = [named[name] for name in ("reader", "case", "score")] + [*(columns or {}).values()]
-    missing = [name for name in needed if name not in found]
+    missing = [name for name in needed if name not in names]
     if missing:
-        told = ", ".join(map(str, found[:_MOST_TOLD]))
-        wanted = ", ".join(dict.fromkeys(needed))
-        raise ArgumentError("rows", f"must have the columns {wanted}", f"no {missing[0]} among {told}")
+        name_list = ", ".join(map(str, names[:_MOST_TOLD]))
+        column_list = ", ".join(dict.fromkeys(needed))
+        raise ArgumentError("rows", f"must have the columns {column_list}", f"no {missing[0]} among {name_list}")
     places: dict[tuple[str, str, str], int] = {}
     truth: dict[str, int] = {}
     patients: dict[str, str] = {}
@@ -108,7 +108,7 @@ def read_study(
     located: dict[tuple[str, str, str], bool] = {}
     for number, row in enumerate(rows, start=1):
         modality, reader, case, patient = (
-            _text(row, named[name], number) if named[name] in found else None
+            _text(row, named[name], number) if named[name] in names else None
             for name in ("modality", "reader", "case", "patient")
         )
         assert reader is not None
@@ -118,13 +118,13 @@ def read_study(
             raise ArgumentError("rows", f"must hold a reading once, row {number} is row {places[key]} again", key)
         places[key] = number
         scores[key] = _score(row.get(named["score"]), number)
-        if named["truth"] in found:
+        if named["truth"] in names:
             _same(truth, case, _zero_or_one(row.get(named["truth"]), "truth", number), "truth", number)
-        if named["located"] in found and truth.get(case) == 1:
+        if named["located"] in names and truth.get(case) == 1:
             located[key] = _zero_or_one(row.get(named["located"]), "located", number) == 1
         _same(patients, case, patient or case, "patient", number)
     study = _crossed(scores, truth, patients, partly_crossed)
-    if named["located"] not in found:
+    if named["located"] not in names:
         return study
     found_places = [
         [[located.get((m, r, c), False) for c in study.cases] for r in study.readers] for m in study.modalities
@@ -244,9 +244,9 @@ def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
         if study.located is None:
             raise ArgumentError("located", f"must be a column of the table for {merit}", "none")
         scores = np.where((study.truth == 1) & ~study.located & ~np.isnan(scores), -math.inf, scores)
-    given = scores[~np.isnan(scores)]
-    if merit not in ("auc", "lroc") and not np.isin(given, (0, 1)).all():
-        odd = given[~np.isin(given, (0, 1))][0]
+    defined = scores[~np.isnan(scores)]
+    if merit not in ("auc", "lroc") and not np.isin(defined, (0, 1)).all():
+        odd = defined[~np.isin(defined, (0, 1))][0]
         raise ArgumentError("score", f"must be 0 or 1 for {merit}", f"{odd:g}")
     t, r, _ = scores.shape
     n_patients = int(study.patients.max()) + 1

@@ -1,13 +1,13 @@
 """Probabilities below which masks of heat maps are emptied, tuned on a split: the mean IoU over all images by cut-off.
 
-A saliency method marks every image; the gate takes masks away where the finding is improbable. So all images count,
-with the finding or without: where it is absent, a mask that is left has an IoU of 0, and one that is empty is
-undefined; where it is present, an empty mask has 0. Masks are those at Otsu's level. Images whose finding is present
-but not drawn, or not labelled, have no part.
+A saliency method marks every image; the gate removes masks where the finding is improbable. Therefore all images count,
+with the finding or without: where it is absent, a remaining mask has an IoU of 0, and an empty one is undefined; where
+it is present, an empty mask has 0. Masks are at Otsu's level. Images whose finding is present but not drawn, or not
+labelled, are left out.
 
-Two rules, never mixed: ours keeps masks whose probability reaches the cut-off, when tuning and when predicting. The
-published code keeps more than the cut-off when it tunes and what reaches it when it predicts, rounds means to three
-digits before it takes the first largest, and begins at .1 for Lung Lesion.
+There are two rules, never mixed. Ours keeps masks whose probability reaches the cut-off, in tuning and in prediction.
+The published code keeps those above the cut-off in tuning and those that reach it in prediction, rounds means to three
+digits before it takes the first largest, and begins at 0.1 for Lung Lesion.
 
 Source: paper 002, Methods and Extended Data Fig. 4, and its published code.
 """
@@ -30,12 +30,12 @@ from reveal_bench.saliency_maps.tuning import Case, Tuned, check_grid, mean_curv
 
 GateRule = Literal["ours", "published"]
 GATES = tuple(round(0.1 * i, 1) for i in range(9))
-"""Cut-offs that are tried."""
+"""Cut-offs to try."""
 _FIRST_PUBLISHED = {"Lung Lesion": 0.1}
 
 
 def tune_gates(
-    found: FoundMaps,
+    maps: FoundMaps,
     records: Sequence[LocalizationRecord],
     split: str,
     *,
@@ -44,18 +44,18 @@ def tune_gates(
     grid: Sequence[float] = GATES,
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
-    """The best cut-off of each finding that has maps; `thresholds` of the result are these.
+    """Return the best cut-off of each finding that has maps, as `thresholds` of the result.
 
     Parameters
     ----------
-    found : maps with probabilities, of images with the finding and without
+    maps : maps with probabilities, of images with the finding and without
     fill : as of :func:`reveal_bench.metrics.heat_maps.otsu_mask`
-    grid : cut-offs in [0, 1) that rise
+    grid : increasing cut-offs in [0, 1)
 
     Raises
     ------
     ArgumentError
-        If an option is not what it must be, a map has no probability, or a finding has no value at any cut-off.
+        If an option is invalid, a map has no probability, or a finding has no value at any cut-off.
     ValueError
         If a map is damaged; the message names its file.
     """
@@ -66,15 +66,15 @@ def tune_gates(
         (record, finding)
         for record in records
         for finding, status in record.label_status.items()
-        if status is not None and finding not in record.missing and (record.image_id, finding) in found.files
+        if status is not None and finding not in record.missing and (record.image_id, finding) in maps.files
     ]
     if not jobs:
         raise ArgumentError("maps", f"must hold maps of split {split!r}", "none")
     cases: dict[str, list[Case]] = {}
     for i, (record, finding) in enumerate(jobs, start=1):
-        said, kept, emptied = _case(found, record, finding, fill)
-        is_kept = [said > cut_off if rule == "published" else said >= cut_off for cut_off in tried]
-        cases.setdefault(finding, []).append((record.patient_id, np.where(is_kept, kept, emptied)))
+        probability, iou, empty_iou = _case(maps, record, finding, fill)
+        is_kept = [probability > cut_off if rule == "published" else probability >= cut_off for cut_off in tried]
+        cases.setdefault(finding, []).append((record.patient_id, np.where(is_kept, iou, empty_iou)))
         if progress is not None:
             progress("maps", i, len(jobs))
     curves, intervals = mean_curves("mask_iou_all", cases, records)
@@ -83,9 +83,9 @@ def tune_gates(
     return Tuned(split, tried, best, curves, intervals, n_cases, "mask_iou_all")
 
 
-def _case(found: FoundMaps, record: LocalizationRecord, finding: str, fill: bool) -> tuple[float, float, float]:
-    """Probability, IoU if the mask is kept, IoU if it is emptied."""
-    file = found.files[record.image_id, finding]
+def _case(maps: FoundMaps, record: LocalizationRecord, finding: str, fill: bool) -> tuple[float, float, float]:
+    """Return the probability, the IoU if the mask is kept, and the IoU if it is emptied."""
+    file = maps.files[record.image_id, finding]
     heat = read_map(file)
     if heat.probability is None:
         raise ArgumentError("maps", "must have a probability each, for gates to be tuned", file.path.name)

@@ -1,4 +1,4 @@
-"""Files of heat maps: which image and finding each is of, and the numbers in it.
+"""Files of heat maps: their images and findings, and the numbers in them.
 
 ================  ====================================================================================================
 ``.npy``          an array (h, w), also (1, h, w) or (1, 1, h, w); or (n, h, w) with the names of the n findings given
@@ -8,11 +8,11 @@
 ``.pkl``          what CheXlocalize publishes (:mod:`reveal_bench.saliency_maps.pickles`); `prob` may be one per label
 ================  ====================================================================================================
 
-They are found in a folder or given as a list; in Python also by image and finding, as files or arrays.
+They come from a folder or a list; in Python also by image and finding, as files or arrays.
 
-A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or lies as ``<finding>`` in a folder ``<image>`` or
-the other way round; one with the maps of several findings is called ``<image>``. Spellings of findings are those of
-:func:`reveal_bench.findings.canonical_finding`.
+A file is called ``<image>_<finding>`` or ``<image>_<finding>_map``, or ``<finding>`` in a folder ``<image>``, or the
+other way round; one with the maps of several findings is called ``<image>``. Findings may be spelled as
+:func:`reveal_bench.findings.canonical_finding` allows.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class MapFile:
-    """Where the map of an image and finding lies: a file, and in one of several maps its name or place.
+    """The file with the map of an image and finding, and in a file of several maps its name or index.
 
-    One that was given as an array is here itself, and `path` says which it is.
+    A map from an array is held here itself, and `path` names it.
     """
 
     path: Path
@@ -59,11 +59,11 @@ class MapFile:
 
 @dataclass(frozen=True)
 class FoundMaps:
-    """The maps of a folder.
+    """The maps of a folder, by image and finding.
 
     Attributes
     ----------
-    files : (image, finding) -> where its map lies
+    files : (image, finding) -> the file of its map
     elsewhere : files whose names begin with no image of the split
     """
 
@@ -74,7 +74,7 @@ class FoundMaps:
 def find_maps(
     root: Path | Sequence[Path], image_ids: Collection[str], findings: Sequence[str], *, names: Sequence[str] = ()
 ) -> FoundMaps:
-    """The maps in and below `root`.
+    """Return the maps in `root` and its subfolders.
 
     Parameters
     ----------
@@ -85,17 +85,17 @@ def find_maps(
     Raises
     ------
     ArgumentError
-        If there is no map of the split, a finding is unknown, or a map is given twice; the message names the files.
+        If `root` has no map of the split, a finding is unknown, or two files have one map; the message names the files.
     """
     listed = root.rglob("*") if isinstance(root, Path) else root
-    wanted = [_canonical(name, findings, "names") for name in names]
+    canonical = [_canonical(name, findings, "names") for name in names]
     files: dict[Pair, MapFile] = {}
     elsewhere = []
     for path in sorted(path for path in listed if path.suffix.lower() in ENDINGS and path.is_file()):
-        found = list(_maps_of(path, root, image_ids, findings, wanted))
-        if not found:
+        matches = list(_maps_of(path, root, image_ids, findings, canonical))
+        if not matches:
             elsewhere.append(path)
-        for image_id, file in found:
+        for image_id, file in matches:
             before = files.setdefault((image_id, file.finding), file)
             if before is not file:
                 both = f"{_below(before.path, root)} and {_below(path, root)}"
@@ -113,7 +113,7 @@ def _below(path: Path, root: Path | Sequence[Path]) -> Path:
 
 
 def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: Sequence[str]) -> FoundMaps:
-    """Maps that are given by image and finding.
+    """Return maps that the caller has by image and finding.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def given_maps(maps: Mapping[Pair, Any], image_ids: Collection[str], findings: S
     Raises
     ------
     ArgumentError
-        If a key is not a pair, a finding is unknown or given twice, a map is not one, or none is of the split.
+        If a key is not a pair, a finding is unknown or given twice, a map is invalid, or none is of the split.
     """
     files: dict[Pair, MapFile] = {}
     elsewhere = []
@@ -175,7 +175,7 @@ def _maps_of(
 
 
 def _parts_of(path: Path, findings: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str | int, str]]:
-    """The maps of a file that holds those of several findings."""
+    """Yield the name or index of each map in a file of several, with its finding."""
     if path.suffix.lower() in _ARCHIVES:
         for name in _archive(path):
             if name not in ("prob", "probs"):
@@ -188,22 +188,22 @@ def _parts_of(path: Path, findings: Sequence[str], names: Sequence[str]) -> Iter
 
 
 def _canonical(name: str, findings: Sequence[str], argument: str, path: Path | None = None) -> str:
-    found = canonical_finding(name, findings)
-    if found is None:
+    canonical = canonical_finding(name, findings)
+    if canonical is None:
         near = nearest_names(name, findings)
         hint = f" (nearest: {', '.join(near)})" if near else ""
         place = f"{name!r} in {path}" if path else repr(name)
         raise ArgumentError(argument, f"must name findings of the benchmark: {', '.join(findings)}", place + hint)
-    return found
+    return canonical
 
 
 def read_map(file: MapFile) -> HeatMap:
-    """The map of a file.
+    """Read the map of a file.
 
     Raises
     ------
     ValueError
-        If the file is damaged, or holds no map (h, w) of finite numbers; the message names it.
+        If the file is damaged, or has no map (h, w) of finite numbers; the message names it.
     """
     if file.given is not None:
         return file.given
@@ -280,16 +280,16 @@ def _read_picture(file: MapFile) -> tuple[Any, Any]:
 
 
 def _read_pkl(file: MapFile) -> tuple[Any, Any]:
-    found = read_pickle(file.path)
-    if "map" not in found:
-        raise ArgumentError("map", "must be a key of the pickle", ", ".join(map(str, found))[:80])
-    probability: Any = found.get("prob")
+    contents = read_pickle(file.path)
+    if "map" not in contents:
+        raise ArgumentError("map", "must be a key of the pickle", ", ".join(map(str, contents))[:80])
+    probability: Any = contents.get("prob")
     if probability is not None and np.size(probability) == len(CHEXPERT_LABELS):
         name = "Lung Opacity" if file.finding == "Airspace Opacity" else file.finding
         if name not in CHEXPERT_LABELS:
-            raise ArgumentError("prob", "must be a number where the finding is none of CheXpert's", file.finding)
+            raise ArgumentError("prob", "must be a number for a finding that CheXpert lacks", file.finding)
         probability = np.ravel(probability)[CHEXPERT_LABELS.index(name)]
-    return found["map"], probability
+    return contents["map"], probability
 
 
 _READERS = {

@@ -1,13 +1,13 @@
 """Reads heat maps out of the pickles that CheXlocalize publishes, without torch and without running anything.
 
-A pickle can call any function, so nothing is called here but what makes dictionaries and tensors: the names below are
-read as this module's own, any other is refused by its name, and so are tensors whose sizes, strides or storage do not
-fit one another. Opcodes that set attributes or make objects are refused before anything is read, and so are places in
-the memo that are larger than any heat map needs: the memo would take that much memory. Numbers come from the file as
-they stand, and a storage must hold all of them, so memory stays within a few times what the file weighs.
+A pickle can call any function, so this module only calls its own code for dictionaries and tensors: any other name is
+refused, and so are tensors whose sizes, strides and storage do not fit each other. Opcodes that set attributes or make
+objects are refused before anything is read, and so are memo indices larger than any heat map needs: the memo would take
+that much memory. Numbers are copied from the file, and a storage must hold all of them, so memory stays within a few
+times the size of the file.
 
 Layout: a dictionary with ``map`` (a float tensor), ``prob`` (a number, or one per label of CheXpert), ``task``, ``gt``,
-``cxr_img`` and ``cxr_dims`` (width, height). A tensor names a storage, which is bytes in torch's legacy form: a magic
+``cxr_img`` and ``cxr_dims`` (width, height). A tensor names a storage, which is bytes in torch's legacy format: a magic
 number, the protocol 1001, a dictionary, a persistent id, the list of keys, and per key a count and raw values.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_BYTES = 1 << 28
-"""Of a file: a published one has 1.6 MB."""
+"""Limit of a file: a published one has 1.6 MB."""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _MOST_SIDES = 8
 _MOST_OPCODES = 100_000
@@ -51,12 +51,12 @@ class _Refused(pickle.UnpicklingError):
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """The dictionary of a pickle: numbers, texts, tuples, and tensors as arrays.
+    """Read the dictionary of a pickle: numbers, texts, tuples, and tensors as arrays.
 
     Raises
     ------
     PickleError
-        If it is too large, holds anything else, or is damaged; the message names the file and what was wrong.
+        If it is too large, holds anything else, or is damaged; the message names the file and the problem.
     """
     size = path.stat().st_size
     if size > MOST_BYTES:
@@ -65,26 +65,26 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def parse_pickle(data: bytes, name: str) -> dict[str, Any]:
-    """As :func:`read_pickle`, of the bytes of a file called `name`."""
+    """Parse the bytes of a file called `name`, as :func:`read_pickle` does."""
     try:
-        found = _Reader(_checked(io.BytesIO(data))).load()
+        contents = _Reader(_checked(io.BytesIO(data))).load()
     except _Refused as error:
         raise PickleError(f"{name} is refused: {error}") from None
     except _BROKEN as error:
         raise PickleError(f"{name} is not a whole pickle: {type(error).__name__}: {str(error)[:200]}") from None
-    if not isinstance(found, dict):
-        raise PickleError(f"{name} must hold a dictionary with the key `map`, got {type(found).__name__}")
-    return found
+    if not isinstance(contents, dict):
+        raise PickleError(f"{name} must hold a dictionary with the key `map`, got {type(contents).__name__}")
+    return contents
 
 
 def _checked(stream: io.BytesIO) -> io.BytesIO:
-    """The next pickle of `stream`, without opcodes that are not needed."""
+    """Return the next pickle of `stream`; refuse opcodes that no heat map needs."""
     start = stream.tell()
     for n, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if opcode.name in _NOT_NEEDED:
             raise _Refused(f"it has the opcode {opcode.name}, which no heat map needs")
         if n >= _MOST_OPCODES or (opcode.name.endswith("PUT") and int(argument or 0) > _MOST_OPCODES):
-            raise _Refused(f"it must have at most {_MOST_OPCODES:,} opcodes, and no larger place in its memo")
+            raise _Refused(f"it must have at most {_MOST_OPCODES:,} opcodes, and no larger index in its memo")
     return io.BytesIO(stream.getbuffer()[start : stream.tell()])
 
 
@@ -100,7 +100,7 @@ class _Reader(pickle.Unpickler):
         return _named(known, module, name)
 
     def persistent_load(self, pid: Any) -> Any:
-        raise _Refused("persistent ids may stand in a storage alone")
+        raise _Refused("persistent ids may only be in a storage")
 
     def _load_storage(self, data: Any) -> Values:
         if not isinstance(data, bytes):
@@ -108,7 +108,7 @@ class _Reader(pickle.Unpickler):
         return _read_storage(data)
 
     def _rebuild(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Values:
-        """A tensor as an array of its own."""
+        """Return a tensor as an array with its own memory."""
         if not isinstance(storage, np.ndarray):
             raise _Refused(f"a tensor must have a storage, got {type(storage).__name__}")
         sides = [offset, *_whole("size", size), *_whole("stride", stride)]
@@ -140,7 +140,7 @@ class _StorageReader(pickle.Unpickler):
 
 
 def _read_storage(data: bytes) -> Values:
-    """The numbers of a storage in torch's legacy form."""
+    """Return the numbers of a storage in torch's legacy format."""
     stream = io.BytesIO(data)
     magic, protocol, _ = (_StorageReader(_checked(stream)).load() for _ in range(3))
     if (magic, protocol) != (_MAGIC, _PROTOCOL):
@@ -165,8 +165,8 @@ def _named(known: dict[str, Any], module: str, name: str) -> Any:
     return known[full]
 
 
-def _empty(*given: Any) -> OrderedDict[str, Any]:
-    if given:
+def _empty(*items: Any) -> OrderedDict[str, Any]:
+    if items:
         raise _Refused("an OrderedDict must be empty")
     return OrderedDict()
 

@@ -1,8 +1,8 @@
 """A prediction file from heat maps: a point, a mask and the probability per image and finding, a map at a time.
 
-What is made depends on :class:`MapOptions`; the record beside the prediction file says them all. Lines are written as
-they are made, so memory does not grow with the maps, and a run that was stopped goes on where it was, if its options
-are the same. Several folders of maps are an ensemble: the mean of their maps and of their probabilities.
+:class:`MapOptions` decide how; the record beside the prediction file lists them. Each line is written at once, so
+memory does not grow with the number of maps, and an interrupted run resumes if its options are the same. Several
+folders of maps are an ensemble: the mean of their maps and of their probabilities.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ Job = tuple[Sequence[MapFile], Pair, tuple[int, int]]
 Line = dict[str, Any]
 Smoothing = Literal["box", "gaussian", "published"]
 CutMaps = Callable[[Sequence[Job], "MapOptions"], Iterator[Line]]
-"""Gives what :func:`cut_map` gives for each job, in order."""
+"""Yields the result of :func:`cut_map` for each job, in order."""
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """What becomes of a map.
+    """How a map becomes a prediction.
 
     Attributes
     ----------
-    threshold : "otsu", a number in [0, 1), one per finding, or None for points alone, also of single findings
+    threshold : "otsu", a number in [0, 1), one per finding, or None for points only, also for single findings
     fill : whether contours at Otsu's level are filled, as published; fixed thresholds fill nothing
-    gate : probability below which the mask is empty: a number, one per finding, or None, also of single findings
+    gate : probability below which the mask is empty: a number, one per finding, or None, also for single findings
     smooth : pixels over which the map is averaged at the size of the image; 0 for none
     smoothing : how: "box" of that side, "gaussian" with that standard deviation, or "published", the box of the
-        published code, which changes masks at Otsu's level alone
+        published code, which only changes masks at Otsu's level
     """
 
     threshold: Literal["otsu"] | PerFinding | None = "otsu"
@@ -71,26 +71,26 @@ class MapOptions:
             raise ArgumentError("smoothing", rule, repr(self.threshold), ("smooth", "threshold"))
 
     def of(self, finding: str) -> MapOptions:
-        """The options with the threshold and the gate of one finding."""
+        """Return the options with the threshold and the gate of one finding."""
         own: dict[str, Any] = {}
-        for name, given in self._per_finding().items():
-            if finding not in given:
+        for name, values in self._per_finding().items():
+            if finding not in values:
                 raise ArgumentError(name, "must have a number for every finding with a map", f"none for {finding}")
-            own[name] = given[finding]
+            own[name] = values[finding]
         return replace(self, **own) if own else self
 
     def lacking(self, findings: Collection[str]) -> dict[str, list[str]]:
-        """Option -> those of `findings` for which it is None, of options that may have a number for each."""
+        """Return, per option that has a number for each finding, the `findings` for which it is None."""
         own = {finding: self.of(finding) for finding in sorted(findings)}
         return {name: [one for one in own if getattr(own[one], name) is None] for name in self._per_finding()}
 
     def _per_finding(self) -> dict[str, Mapping[str, float | None]]:
-        given = {"threshold": self.threshold, "gate": self.gate}
-        return {name: own for name, own in given.items() if isinstance(own, Mapping)}
+        options = {"threshold": self.threshold, "gate": self.gate}
+        return {name: own for name, own in options.items() if isinstance(own, Mapping)}
 
 
-def _check_numbers(name: str, given: PerFinding | str | None, rule: str, is_in: Callable[[float], bool]) -> None:
-    for value in given.values() if isinstance(given, Mapping) else [given]:
+def _check_numbers(name: str, values: PerFinding | str | None, rule: str, is_in: Callable[[float], bool]) -> None:
+    for value in values.values() if isinstance(values, Mapping) else [values]:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not is_in(value):
@@ -100,18 +100,18 @@ def _check_numbers(name: str, given: PerFinding | str | None, rule: str, is_in: 
 
 @dataclass(frozen=True)
 class Written:
-    """What was made of the maps.
+    """The prediction file that was written, and its counts.
 
     Attributes
     ----------
-    path, record : the prediction file, and what it was made with
+    path, record : the prediction file, and the file of its options
     n_predictions : its lines
-    n_empty : of them, those whose mask is empty
+    n_empty : lines with an empty mask
     n_constant : maps that are constant and have no point
     n_unsigned : maps without a negative value
-    missing : (image, finding) pairs that are asked and have no map, or a constant one where points alone are made
+    missing : (image, finding) pairs that are asked and have no map, or a constant one if only points are written
     n_left : maps of the split that are not asked, and files of other images
-    lacking : option -> findings that have maps, but None where others have a number
+    lacking : option -> findings with maps for which it is None while others have a number
     """
 
     path: Path
@@ -126,7 +126,7 @@ class Written:
 
 
 def predict_maps(
-    found: Sequence[FoundMaps],
+    folders: Sequence[FoundMaps],
     manifest: Manifest,
     out: Path,
     options: MapOptions,
@@ -140,43 +140,42 @@ def predict_maps(
 
     Parameters
     ----------
-    found : of each folder; all must have the same pairs
+    folders : their maps; all must have the same pairs
     manifest : what the split asks
     out : JSONL; beside it ``<out>.options.json``, and while it is written ``<out>.part``
-    tuned : option -> the split and metric that it was tuned on, for the record
+    tuned : option -> the split and metric that it was tuned on, recorded only
     n_processes : that read and cut maps
     progress : called with ("maps", done, in all)
-    cut_maps : does so in place of the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; without influence
-        on what is written
+    cut_maps : replaces the processes, such as :class:`reveal_bench.scale.maps.TaskMaps`; the output is the same
 
     Raises
     ------
     ArgumentError
-        If an option needs what the maps do not have, or the folders of an ensemble differ.
+        If the maps lack something that an option needs, or the folders of an ensemble differ.
     ValueError
-        If a map is damaged; the message names its file. What was made before stays, and the next run goes on there.
+        If a map is damaged; the message names its file. Lines before it stay, and the next run resumes there.
     """
-    asked = manifest.asked_pairs()
-    known = set(found[0].files)
-    for other in found[1:]:
+    asked_pairs = manifest.asked_pairs()
+    known = set(folders[0].files)
+    for other in folders[1:]:
         differ = sorted(known ^ set(other.files))
         if differ:
             rule = f"must all have the same maps, but {differ[0]} is missing in one of them ({len(differ)} in all)"
             raise ArgumentError("ensemble", rule)
-    wanted = [pair for pair in asked if pair in known]
-    lacking = options.lacking({finding for _, finding in wanted})
+    pairs = [pair for pair in asked_pairs if pair in known]
+    lacking = options.lacking({finding for _, finding in pairs})
     record = {
         "options": _plain(options),
         "tuned": dict(tuned or {}),
-        "maps": [_root(one) for one in found],
+        "maps": [_root(one) for one in folders],
         "benchmark": manifest.benchmark,
         "version": manifest.version,
         "split": manifest.split,
-        "pairs": len(wanted),
+        "pairs": len(pairs),
     }
     part = out.with_name(f"{out.name}.part")
     done = _done_before(part, record)
-    jobs = [([one.files[pair] for one in found], pair, manifest.rows[pair[0]].size) for pair in wanted[done:]]
+    jobs = [([one.files[pair] for one in folders], pair, manifest.rows[pair[0]].size) for pair in pairs[done:]]
     lines = _lines(jobs, options, n_processes) if cut_maps is None else cut_maps(jobs, options)
     with part.open("a", encoding="utf-8") as file:
         for i, line in enumerate(lines, start=done + 1):
@@ -184,19 +183,19 @@ def predict_maps(
             if i % 50 == 0:
                 file.flush()
             if progress is not None:
-                progress("maps", i, len(wanted))
-    return _finished(part, out, record, asked, wanted, found, lacking)
+                progress("maps", i, len(pairs))
+    return _finished(part, out, record, asked_pairs, pairs, folders, lacking)
 
 
-def _root(found: FoundMaps) -> str:
-    """The folder of the maps; of arrays their hash, for another run goes on with the same ones alone."""
-    arrays = [file.given.values for _, file in sorted(found.files.items()) if file.given is not None]
+def _root(maps: FoundMaps) -> str:
+    """Return the folder of the maps, or the hash of arrays, because a run only resumes with the same ones."""
+    arrays = [file.given.values for _, file in sorted(maps.files.items()) if file.given is not None]
     if arrays:
         digest = hashlib.sha256()
         for values in arrays:
             digest.update(repr(values.shape).encode() + values.tobytes())
         return f"arrays, sha256 {digest.hexdigest()}"
-    return os.path.commonpath([file.path.parent for file in found.files.values()])
+    return os.path.commonpath([file.path.parent for file in maps.files.values()])
 
 
 def _plain(options: MapOptions) -> dict[str, Any]:
@@ -204,10 +203,10 @@ def _plain(options: MapOptions) -> dict[str, Any]:
 
 
 def _done_before(part: Path, record: Mapping[str, Any]) -> int:
-    """Whole lines of an earlier run with the same options, which stay; another one's are thrown away."""
+    """Return the number of whole lines of an earlier run with the same options; discard those of another."""
     mark = json.dumps({"record": record}) + "\n"
     if part.is_file():
-        with part.open("r+b") as file:  # line by line: of many maps it is larger than memory should be
+        with part.open("r+b") as file:  # line by line: with many maps it may exceed memory
             if file.readline() == mark.encode():
                 n, end = 0, file.tell()
                 for line in file:
@@ -220,7 +219,7 @@ def _done_before(part: Path, record: Mapping[str, Any]) -> int:
 
 
 def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterator[Line]:
-    """What becomes of each map, in order; at most a few per process are on their way."""
+    """Yield the line of each map, in order; at most a few per process are in progress."""
     make = partial(cut_map, options=options)
     if n_processes == 1:
         yield from map(make, jobs)
@@ -232,7 +231,7 @@ def _lines(jobs: Sequence[Job], options: MapOptions, n_processes: int) -> Iterat
 
 
 def cut_map(job: Job, options: MapOptions) -> Line:
-    """The fields of a prediction; under ``_`` whether the map is constant or unsigned, and the mask empty."""
+    """Return the fields of a prediction; under ``_``, flags for a constant or unsigned map and an empty mask."""
     files, (image_id, finding), size = job
     heat = _mean([read_map(file) for file in files], files)
     line: Line = {"image_id": image_id, "finding": finding}
@@ -243,20 +242,20 @@ def cut_map(job: Job, options: MapOptions) -> Line:
     point = laid.point()
     if point is not None:
         line["point"] = list(point)
-    told = {"constant": point is None, "unsigned": bool(heat.values.min() >= 0)}
+    notes = {"constant": point is None, "unsigned": bool(heat.values.min() >= 0)}
     own = options.of(finding)
     if own.threshold is not None:
         mask = _mask(laid, own, heat, files[0])
         rle = empty_rle(size) if mask is None else mask.rle(0)
         line["rle"] = {"size": list(size), "counts": rle.counts}
-        told["empty"] = mask is None or not mask.areas.any()
+        notes["empty"] = mask is None or not mask.areas.any()
     if heat.probability is not None:
         line["score"] = heat.probability
-    return line | {"_": told}
+    return line | {"_": notes}
 
 
 def _mask(laid: LaidMap, own: MapOptions, heat: HeatMap, file: MapFile) -> PackedMasks | None:
-    """By the options of its finding."""
+    """Return the mask by the options of its finding, None if the gate empties it."""
     if own.gate is not None:
         if heat.probability is None:
             raise ArgumentError("gate", "must be used with maps that have a probability", file.path)
@@ -274,8 +273,8 @@ def _mean(heats: Sequence[HeatMap], files: Sequence[MapFile]) -> HeatMap:
     shapes = {heat.values.shape for heat in heats}
     if len(shapes) > 1:
         raise ArgumentError("ensemble", f"must have maps of one shape, as {files[0].path}", sorted(shapes))
-    said = [heat.probability for heat in heats if heat.probability is not None]
-    probability = float(np.mean(said)) if len(said) == len(heats) else None
+    probabilities = [heat.probability for heat in heats if heat.probability is not None]
+    probability = float(np.mean(probabilities)) if len(probabilities) == len(heats) else None
     return HeatMap(np.mean([heat.values for heat in heats], axis=0, dtype=np.float32), probability)
 
 
@@ -283,12 +282,12 @@ def _finished(
     part: Path,
     out: Path,
     record: dict[str, Any],
-    asked: Sequence[Pair],
-    wanted: Sequence[Pair],
-    found: Sequence[FoundMaps],
+    asked_pairs: Sequence[Pair],
+    pairs: Sequence[Pair],
+    folders: Sequence[FoundMaps],
     lacking: Mapping[str, Sequence[str]],
 ) -> Written:
-    """The prediction file in place of its part, and the record beside it."""
+    """Replace the part by the prediction file, and write the record beside it."""
     counts = {"n_predictions": 0, "n_empty": 0, "n_constant": 0, "n_unsigned": 0}
     answered = set()
     digest = hashlib.sha256()
@@ -297,10 +296,10 @@ def _finished(
         next(lines)
         for text in lines:
             line = json.loads(text)
-            told = line.pop("_")
-            counts["n_constant"] += told["constant"]
-            counts["n_unsigned"] += told["unsigned"]
-            counts["n_empty"] += told.get("empty", False)
+            notes = line.pop("_")
+            counts["n_constant"] += notes["constant"]
+            counts["n_unsigned"] += notes["unsigned"]
+            counts["n_empty"] += notes.get("empty", False)
             if "point" not in line and "rle" not in line:
                 continue
             counts["n_predictions"] += 1
@@ -312,6 +311,6 @@ def _finished(
     path = out.with_name(f"{out.name}.options.json")
     write_whole(path, json.dumps(record | counts | {"sha256": digest.hexdigest()}, indent=2) + "\n")
     part.unlink()
-    left = sum(len(one.files) - len(wanted) + len(one.elsewhere) for one in found)
-    missing = [pair for pair in asked if pair not in answered]
-    return Written(out, path, **counts, missing=missing, n_left=left, lacking=lacking)
+    n_left = sum(len(one.files) - len(pairs) + len(one.elsewhere) for one in folders)
+    missing = [pair for pair in asked_pairs if pair not in answered]
+    return Written(out, path, **counts, missing=missing, n_left=n_left, lacking=lacking)

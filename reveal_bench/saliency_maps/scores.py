@@ -1,4 +1,4 @@
-"""Heat maps against references, map by map: what :mod:`reveal_bench.metrics.map_scores` says of each."""
+"""Heat maps against references, map by map, by :mod:`reveal_bench.metrics.map_scores`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Case = tuple[LocalizationRecord, Annotation, MapFile | None]
 
 @dataclass(frozen=True)
 class MapRows:
-    """One row per image and finding that is present.
+    """Rows of cases, one per image and finding that is present.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class MapRows:
 
 
 def score_maps(
-    found: FoundMaps,
+    maps: FoundMaps,
     records: Sequence[LocalizationRecord],
     *,
     tolerance: float,
@@ -47,12 +47,12 @@ def score_maps(
     n_processes: int = 1,
     progress: Callable[..., None] | None = None,
 ) -> MapRows:
-    """Every case with a reference; maps are read and left one at a time.
+    """Score every case with a reference; one map is in memory at a time.
 
     Parameters
     ----------
     tolerance : of the pointing game, in pixels or mm
-    in_mm : whether it is in mm, by the spacing of each image
+    in_mm : True if it is in mm, by the spacing of each image
     n_processes : that read maps
     progress : called with ("maps", done, in all)
 
@@ -63,7 +63,7 @@ def score_maps(
     ValueError
         If a map is damaged; the message names its file.
     """
-    cases = [_case(record, finding, found) for record in records for finding in record.asked("present")]
+    cases = [_case(record, finding, maps) for record in records for finding in record.asked("present")]
     if not any(file is not None for *_, file in cases):
         raise ArgumentError("maps", "must hold maps of the split that have a reference", "none")
     bare = [record.image_id for record, *_ in cases if in_mm and record.spacing_mm is None]
@@ -79,25 +79,25 @@ def score_maps(
                 progress("maps", len(rows), len(cases))
     values = dict(zip(MAP_METRICS, np.array(rows).T, strict=True))
     return MapRows(
-        [drawn.finding for _, drawn, _ in cases],
+        [annotation.finding for _, annotation, _ in cases],
         [record.patient_id for record, *_ in cases],
         values,
         sum(file is None for *_, file in cases),
     )
 
 
-def _case(record: LocalizationRecord, finding: str, found: FoundMaps) -> _Case:
-    drawn = record.reference(finding)
-    assert drawn is not None
-    return record, drawn, found.files.get((record.image_id, finding))
+def _case(record: LocalizationRecord, finding: str, maps: FoundMaps) -> _Case:
+    annotation = record.reference(finding)
+    assert annotation is not None
+    return record, annotation, maps.files.get((record.image_id, finding))
 
 
 def _judged(case: _Case, *, tolerance: float, in_mm: bool) -> tuple[float, ...]:
-    record, drawn, file = case
+    record, annotation, file = case
     if file is None:
         return 0.0, 0.0, 0.0
     values = read_map(file).values
-    reference = pack_regions([drawn.rle or drawn.boxes_xywh], [record.size]).dense(0).astype(bool)
+    reference = pack_regions([annotation.rle or annotation.boxes_xywh], [record.size]).dense(0).astype(bool)
     spacing = record.spacing_mm if in_mm and record.spacing_mm is not None else (1.0, 1.0)
     hit = tolerant_hit(values, reference, tolerance=tolerance, spacing=spacing)
     return hit, energy_inside(values, reference), pixel_average_precision(values, reference)

@@ -1,10 +1,10 @@
 """Thresholds of heat maps tuned on a split with references: a metric of each finding over the threshold.
 
-A metric at every threshold of a grid comes from two histograms of the map, of all pixels and of those in the reference,
-so that a map is brought to the size of its image once; a metric of boundaries needs a mask at each. As published, the
+A metric at every threshold of a grid comes from two histograms of the map, all pixels and pixels in the reference, so
+that a map is resized to its image once; a metric of boundaries needs a mask at each threshold. As published, the
 metric is the mean IoU over the cases in which the mask is not empty (the true-positive slice), and the first of equal
-means counts. Where no threshold has a value, the published code takes the first of the grid; here the finding has
-none, for nothing speaks for that one. An empty mask is as far from its reference as the image's diagonal is long.
+means counts. If no threshold has a value, the published code takes the first of the grid; here the finding has none,
+because nothing supports that choice. The distance of an empty mask from its reference is the image's diagonal.
 
 Source: paper 002, Methods and Extended Data Fig. 1a.
 """
@@ -36,7 +36,7 @@ Case = tuple[str, FloatArray]
 """The patient of a map, and its values on the grid, NaN where undefined."""
 _Areas = Callable[[FloatArray, FloatArray, float, int], tuple[FloatArray, FloatArray]]
 _OF_AREAS: dict[str, _Areas] = {
-    # pixels above each threshold, those of them in the reference, pixels of the reference and of the image
+    # pixels above each threshold, in all and in the reference; pixels of the reference; pixels of the image
     "mask_iou": lambda above, inside, area, n: (inside, np.where(above > 0, above + area - inside, 0)),
     "mask_iou_all": lambda above, inside, area, n: (inside, above + area - inside),
     "dice": lambda above, inside, area, n: (2 * inside, above + area),
@@ -44,7 +44,7 @@ _OF_AREAS: dict[str, _Areas] = {
     "specificity": lambda above, inside, area, n: (n - area - above + inside, np.full_like(above, n - area)),
 }
 _OF_MASKS: dict[str, Callable[[PackedMasks, PackedMasks, Spacing], FloatArray]] = {
-    # of the masks themselves, with the mm between rows and between columns of their images, or (1, 1)
+    # from the masks, with the mm between rows and between columns of their images, or (1, 1)
     "boundary_iou": lambda masks, references, spacing: boundary_iou(masks, references),
     "surface_distance": lambda masks, references, spacing: surface_distance(masks, references, spacing=spacing),
     "hausdorff_95": lambda masks, references, spacing: np.minimum(
@@ -57,16 +57,16 @@ TUNING_METRICS = (*_OF_AREAS, *_OF_MASKS)
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found.
+    """The result of tuning.
 
     Attributes
     ----------
     split : that it was tuned on
     grid : thresholds that were tried
-    thresholds : finding -> the best; without the findings that have no value at any
+    thresholds : finding -> the best; findings without a value at any threshold are absent
     curves : finding -> mean of the metric at each threshold, NaN where it is undefined
-    intervals : finding -> low and high end of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
-        patients; NaN where few patients have the finding
+    intervals : finding -> lower and upper bound of each mean's 95 % interval (n_thresholds, 2), by the jackknife over
+        patients; NaN if few patients have the finding
     n_cases : finding -> maps with a reference
     metric : that was tuned
     """
@@ -80,24 +80,24 @@ class Tuned:
     metric: str = "mask_iou"
 
     def lacking(self, findings: Collection[str]) -> list[str]:
-        """Those of `findings` for which nothing was found."""
+        """Return the `findings` without a best threshold."""
         return sorted(set(findings) - set(self.thresholds))
 
     def for_all(self, findings: Collection[str]) -> dict[str, float | None]:
-        """Finding -> the best, None for those of `findings` for which nothing was found."""
+        """Return finding -> the best threshold, None if there is none."""
         return {**dict.fromkeys(self.lacking(findings)), **self.thresholds}
 
     def to_csv(self) -> str:
-        """A row per finding and threshold: metric, its mean and 95 % interval, cases, whether it is the best."""
+        """Return a row per finding and threshold: metric, its mean and 95 % interval, cases, 1 for the best."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["finding", "threshold", "metric", "value", "low", "high", "n_cases", "is_best"])
         for finding, curve in self.curves.items():
-            told = np.column_stack([curve, self.intervals[finding]]).tolist()
-            for threshold, figures in zip(self.grid, told, strict=True):
-                shown = ["" if math.isnan(value) else value for value in figures]
+            estimates = np.column_stack([curve, self.intervals[finding]]).tolist()
+            for threshold, figures in zip(self.grid, estimates, strict=True):
+                fields = ["" if math.isnan(value) else value for value in figures]
                 best = int(threshold == self.thresholds.get(finding))
-                rows.writerow([finding, threshold, self.metric, *shown, self.n_cases[finding], best])
+                rows.writerow([finding, threshold, self.metric, *fields, self.n_cases[finding], best])
         return text.getvalue()
 
 
@@ -108,15 +108,15 @@ def curve_of_map(
     metric: str = "mask_iou",
     spacing: Spacing = (1.0, 1.0),
 ) -> FloatArray:
-    """A metric of what is above each threshold of a map, laid over its image and scaled; NaN where it is undefined.
+    """Return a metric of the pixels above each threshold of a map, resized to its image and scaled; NaN if undefined.
 
     Parameters
     ----------
     heat_map : array (h, w)
     reference : one mask of the size of the image
-    grid : rising thresholds
+    grid : increasing thresholds
     metric : of :data:`TUNING_METRICS`
-    spacing : mm between rows and between columns, for distances in mm in place of pixels
+    spacing : mm between rows and between columns, for distances in mm instead of pixels
 
     Examples
     --------
@@ -132,12 +132,12 @@ def curve_of_map(
         return np.concatenate(values)
     counts = laid.counts_above(grid, reference).astype(np.float64)
     right, of = _OF_AREAS[metric](counts[0], counts[1], float(reference.areas[0]), height * width)
-    found: FloatArray = np.divide(right, of, out=np.full(len(grid), np.nan), where=of > 0)
-    return found
+    curve: FloatArray = np.divide(right, of, out=np.full(len(grid), np.nan), where=of > 0)
+    return curve
 
 
 def tune_thresholds(
-    found: FoundMaps,
+    maps: FoundMaps,
     records: Sequence[LocalizationRecord],
     split: str,
     *,
@@ -145,13 +145,13 @@ def tune_thresholds(
     metric: str = "mask_iou",
     progress: Callable[..., None] | None = None,
 ) -> Tuned:
-    """The best threshold of each finding that has maps and references.
+    """Return the best threshold of each finding that has maps and references.
 
     Raises
     ------
     ArgumentError
-        If the grid does not rise within [0, 1), the metric is none of :data:`TUNING_METRICS`, no map has a reference,
-        or no finding has a value at any threshold.
+        If the grid does not increase within [0, 1), the metric is not in :data:`TUNING_METRICS`, no map has a
+        reference, or no finding has a value at any threshold.
     ValueError
         If a map is damaged; the message names its file.
     """
@@ -162,7 +162,7 @@ def tune_thresholds(
         (record, finding)
         for record in records
         for finding in record.asked("present")
-        if (record.image_id, finding) in found.files
+        if (record.image_id, finding) in maps.files
     ]
     if not jobs:
         raise ArgumentError("maps", f"must hold maps of split {split!r} that have a reference", "none")
@@ -174,7 +174,7 @@ def tune_thresholds(
         region = annotation.rle or annotation.boxes_xywh
         reference = pack_regions([region], [record.size])
         spacing = record.spacing_mm if in_mm and record.spacing_mm is not None else (1.0, 1.0)
-        heat = read_map(found.files[record.image_id, finding]).values
+        heat = read_map(maps.files[record.image_id, finding]).values
         curve = curve_of_map(heat, reference, tried, metric, spacing)
         cases.setdefault(finding, []).append((record.patient_id, curve))
         if progress is not None:
@@ -188,22 +188,22 @@ def tune_thresholds(
 
 
 def check_grid(grid: Sequence[float]) -> tuple[float, ...]:
-    """The numbers that are tried; raises ArgumentError unless they rise within [0, 1)."""
+    """Return the numbers to try; raise ArgumentError unless they increase within [0, 1)."""
     tried = tuple(grid)
     if not tried or list(tried) != sorted(set(tried)) or not all(0 <= one < 1 for one in tried):
-        raise ArgumentError("grid", "must be numbers in [0, 1) that rise", list(tried))
+        raise ArgumentError("grid", "must be increasing numbers in [0, 1)", list(tried))
     return tried
 
 
 def mean_curves(
     metric: str, cases: Mapping[str, Sequence[Case]], records: Sequence[LocalizationRecord]
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Means of each finding on the grid, over what is defined, and their 95 % intervals by the jackknife over patients.
+    """Return means of each finding on the grid over defined values, and their 95 % jackknife intervals over patients.
 
     Parameters
     ----------
     cases : finding -> its maps
-    records : of the split, whose patients all take part
+    records : of the split, all of whose patients are resampled
 
     Returns
     -------

@@ -136,8 +136,8 @@ def _take_out(row: Row, file: Any, piece: str) -> None:
 class TaskSpool(Spool):
     """A spool whose parts are written by tasks, one part each."""
 
-    def __init__(self, *given: Any, tasks: TaskEngine) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, tasks: TaskEngine) -> None:
+        super().__init__(*arguments)
         self._tasks = tasks
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
@@ -263,5 +263,5 @@ class TaskShardWriter(ShardWriter):
 
     def _size_of(self, row: Row) -> int:
         """The size of the row with its pictures."""
-        told = [picture["bytes"] for picture in pictures_of(row)]
-        return row_bytes(row) + sum(PictureReference.from_bytes(data).size - len(data) for data in told)
+        references = [picture["bytes"] for picture in pictures_of(row)]
+        return row_bytes(row) + sum(PictureReference.from_bytes(data).size - len(data) for data in references)

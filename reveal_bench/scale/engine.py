@@ -190,8 +190,8 @@ class TaskEngine:
                 last = time.monotonic()
                 yield self._done(stage, number, was_done=False)
             if waiting and not is_running and time.monotonic() - last > self._patience:
-                told = ", ".join(map(str, sorted(waiting)[:5]))
-                rule = f"{len(waiting)} tasks of {stage} were not finished (the first: {told})"
+                numbers = ", ".join(map(str, sorted(waiting)[:5]))
+                rule = f"{len(waiting)} tasks of {stage} were not finished (the first: {numbers})"
                 raise TaskError(f"{rule}; the same command goes on with them")
             is_running = bool(waiting) and runs_on()
 

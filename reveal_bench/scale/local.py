@@ -21,9 +21,9 @@ ATTEMPTS = 3
 """Processes that a task may end before it is given up."""
 
 
-def run_rank(asked: tuple[RunTask, int, str, int]) -> bool:
+def run_rank(request: tuple[RunTask, int, str, int]) -> bool:
     """Run one task as datatrove does, with its log in the storage; what it would print is in that log, too."""
-    step, tasks, logs, rank = asked
+    step, tasks, logs, rank = request
     if sys.stderr is sys.__stderr__:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - datatrove logs there as long as the process lives
     LocalPipelineExecutor([step], tasks=tasks, workers=1, logging_dir=logs)._run_for_rank(rank, local_rank=1)
@@ -74,10 +74,10 @@ class WatchedExecutor(LocalPipelineExecutor):
                 rank = self._ranks.get_nowait()
             except Empty:
                 return
-            said = self._done_by_a_worker(rank)
-            if isinstance(said, Exception):
+            answer = self._done_by_a_worker(rank)
+            if isinstance(answer, Exception):
                 self._ended = True
-                raise said
+                raise answer
 
     def _done_by_a_worker(self, rank: int) -> Any:
         """Ask a process, and another one if that dies, which may have been killed from outside."""
@@ -89,11 +89,11 @@ class WatchedExecutor(LocalPipelineExecutor):
             except IndexError:
                 worker = WorkerProcess(run_rank, daemon=False)  # it may start processes, too
             self._busy.append(worker)
-            said = worker.ask((*self._given, rank))
+            answer = worker.ask((*self._given, rank))
             self._busy.remove(worker)
-            if said is not None:
+            if answer is not None:
                 self._idle.append(worker)
-                return said
+                return answer
         if self._ended:
             return None
         rule = f"task {rank} of {self._given[0].stage} ended its process {ATTEMPTS} times, or memory ran out"

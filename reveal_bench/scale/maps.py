@@ -45,8 +45,8 @@ class TaskMaps:
         for start in range(0, len(jobs), size):
             batch = [_absolute(job) for job in jobs[start : start + size]]
             states = [file.path.stat() for files, _, _ in batch for file in files]
-            told = (batch, [(state.st_size, state.st_mtime_ns) for state in states], options, __version__)
-            identity = hashlib.sha256(repr(told).encode()).hexdigest()
+            state = (batch, [(state.st_size, state.st_mtime_ns) for state in states], options, __version__)
+            identity = hashlib.sha256(repr(state).encode()).hexdigest()
             yield Task(identity, cut_some, (batch, options))
 
 

@@ -116,10 +116,10 @@ class Storage:
         """Names of the files in a folder, without the folder's; none if it is not there."""
         self.fs.invalidate_cache()
         try:
-            found = self.fs.ls(self.path(folder), detail=False)
+            paths = self.fs.ls(self.path(folder), detail=False)
         except FileNotFoundError:
             return set()
-        return {name for name in (str(one).rpartition("/")[2] for one in found) if name and name[0] != "."}
+        return {name for name in (str(one).rpartition("/")[2] for one in paths) if name and name[0] != "."}
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it; nothing if it is not there."""

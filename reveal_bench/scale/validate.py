@@ -89,12 +89,12 @@ def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
 def _sight(row: Row, folder: DatasetFolder, table: TableFile, features: Any) -> Sight:
     look = look_at_mask if table.config == folder.kind.table.side_config else look_at_picture
     seen = {name: _each(row[name], look) for name in _columns(folder, table)}
-    drawn = None
+    masks_seen = None
     is_drawn = folder.kind.table.side_config is not None and table.config == folder.kind.config
     if is_drawn and not any(value_faults(row, features)):  # of other rows no rule reads the masks
         masks = DrawnMasks()
-        drawn = list(masks.check([row], table, folder.benchmark.findings)), masks.digests
-    return Sight(seen, drawn)
+        masks_seen = list(masks.check([row], table, folder.benchmark.findings)), masks.digests
+    return Sight(seen, masks_seen)
 
 
 def _each(value: Any, look: Callable[[Row], Any]) -> Any:
@@ -133,10 +133,10 @@ class TaskReader(Reader):
                 progress("files", n_done, len(tables))
 
     def _plan(self, tables: Sequence[TableFile]) -> Iterator[Task]:
-        said = [(self._folder.path / name).read_bytes() for name in ("README.md", FOLDER_INFO)]
+        contents = [(self._folder.path / name).read_bytes() for name in ("README.md", FOLDER_INFO)]
         for table in tables:
             status = table.path.stat()
-            state = (table.name, status.st_size, status.st_mtime_ns, status.st_ino, __version__, said)
+            state = (table.name, status.st_size, status.st_mtime_ns, status.st_ino, __version__, contents)
             identity = hashlib.sha256(repr(state).encode()).hexdigest()
             yield Task(identity, look_at_table, (self._folder.path, table.name))
 

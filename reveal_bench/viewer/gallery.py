@@ -1,18 +1,18 @@
-"""A dataset folder and prediction files -> a gallery folder: films with references, answers and outcomes, to look at.
+"""A dataset folder and prediction files -> a gallery folder: images with references, answers and outcomes.
 
-The folder holds references: it is made only of a split whose references are public, unless its maker says otherwise,
-and nobody is shown it by itself.
+The folder contains references: it is only made from a split whose references are public, unless its owner asks for
+private ones, and no server shows it unless told to.
 
-* ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (what a right and a wrong answer are
-  called) and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character
-  per system: ``+`` right, ``-`` wrong, ``.`` not judged. The page opens with it alone.
+* ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (the names of a right and a wrong answer)
+  and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character per
+  system: ``+`` right, ``-`` wrong, ``.`` not judged. The page needs only this file to open.
 * ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
-* ``films/N-K.jpg``: film K of it, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small;
-* ``places/S-G.jpg``: where system S (after the last one, the references) marks group G, over the mean film. Which there
-  are, and of how many cases, ``gallery.json`` says in `places`.
+* ``films/N-K.jpg``: its image K, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small;
+* ``places/S-G.jpg``: where system S (after the last one, the references) marks group G, over the mean image. `places`
+  in ``gallery.json`` lists them with their numbers of cases.
 
-Marks are in shares of a film's width and height. A mask is `width`, `height` and `runs`: lengths of runs along the rows
-of the mask made smaller, those outside first.
+Marks are in fractions of an image's width and height. A mask is `width`, `height` and `runs`: lengths of runs along the
+rows of the reduced mask, beginning outside it.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ Answers = Mapping[str, Sequence[CaseAnswer]]
 
 
 def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None = None) -> int:
-    """Write a gallery folder.
+    """Write a gallery folder, whole or not at all.
 
     Parameters
     ----------
-    source : what is shown
+    source : the files of the gallery
     out : new or empty folder
 
     Returns
     -------
-    How many cases are in it.
+    The number of its cases.
 
     Raises
     ------
@@ -90,16 +90,16 @@ def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None 
 
 
 class CaseSource:
-    """Every file of a gallery, made when it is read.
+    """The files of a gallery, each made when it is read.
 
     Parameters
     ----------
     folder, split : dataset folder with pictures, and the split whose references it holds
-    predictions : name of a system -> its prediction file; what is not answered in it is shown as unanswered
-    max_side : pixels of a film's longer side
-    most : cases to show, of those in which there is something to find, evenly spread; all unless said
-    thresholds : probability from which a label counts as called (findings)
-    private : whether references that are kept private may be shown, to their owner alone
+    predictions : name of a system -> its prediction file; questions missing from it are shown as unanswered
+    max_side : pixels of an image's longer side
+    most : maximum of cases, evenly spread over those with a finding; all by default
+    thresholds : probability from which a finding counts as predicted
+    private : allow private references, for their owner only
 
     Raises
     ------
@@ -132,10 +132,10 @@ class CaseSource:
         cases = _chosen({kind.data.key_of(record): kind.display.case(record) for record in records}, most)
         self.cases = list(cases.values())
         self.max_side = max_side
-        self.given = [_given(case, systems) for case in self.cases]
-        groups = _groups(info, self.cases, self.given)
+        self.answers = [_answers_to(case, systems) for case in self.cases]
+        groups = _groups(info, self.cases, self.answers)
         self._pictures = StoredPictures(kind, split_shards(folder, kind.config, split), set(cases))
-        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self.given, strict=True)]
+        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self.answers, strict=True)]
         self.index: dict[str, Any] = {
             "schema": SCHEMA,
             "benchmark": info.benchmark,
@@ -151,11 +151,11 @@ class CaseSource:
 
     @property
     def n_files(self) -> int:
-        """How many files there are."""
+        """Number of files."""
         return 1 + sum(2 + len(case.films) for case in self.cases)
 
     def places(self) -> Iterator[str]:
-        """Every file, those of a case together, in the order in which pictures are read fastest."""
+        """Yield the path of every file, case by case, in the order in which images are read fastest."""
         numbers = {case.key: n for n, case in enumerate(self.cases)}
         for key in self._pictures.order:
             number = numbers[key]
@@ -165,7 +165,7 @@ class CaseSource:
         yield INDEX
 
     def read(self, place: str) -> bytes | None:
-        """A file, by its place in the folder; None if there is none of that name."""
+        """Return a file by its path in the folder, None if it does not exist."""
         if place == INDEX:
             return _json(self.index)
         match = FILE.fullmatch(place)
@@ -174,28 +174,28 @@ class CaseSource:
             return None
         case = self.cases[number]
         if match["room"] == CASES:
-            return _json(_document(case, number, self.given[number]))
+            return _json(_document(case, number, self.answers[number]))
         k, side = int(match["film"] or 0), THUMBNAIL_PX if match["room"] == THUMBNAILS else self.max_side
         return _film(case, self._pictures.of(case.key), k, side) if k < len(case.films) else None
 
 
 def _write_places(source: CaseSource, folder: Path) -> list[list[int]]:
-    """Draw where each system marks each group; [system, group, cases] of what is drawn."""
-    maps = answer_maps(source.cases, source.given)
+    """Draw where each system marks each group; return [system, group, cases] per map."""
+    maps = answer_maps(source.cases, source.answers)
     if maps:
         (folder / PLACES).mkdir()
     frontal = [n for n, case in enumerate(source.cases) if case.films[0].view != LATERAL]
     film = mean_film((folder / THUMBNAILS / f"{n}.jpg").read_bytes() for n in frontal)
-    names, groups, drawn = [*source.index["systems"], REFERENCE], source.index["groups"], []
+    names, groups, counts = [*source.index["systems"], REFERENCE], source.index["groups"], []
     for (name, group), (shares, n_cases) in maps.items():
         place = [names.index(name), groups.index(group)]
         (folder / PLACES / f"{place[0]}-{place[1]}.jpg").write_bytes(draw_map(film, shares))
-        drawn.append([*place, n_cases])
-    return drawn
+        counts.append([*place, n_cases])
+    return counts
 
 
 def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
-    """Those in which there is something to find come first; of them `most`, evenly spread."""
+    """Return cases with a finding first; with `most`, only that many of them, evenly spread."""
     keys = sorted(cases, key=lambda key: not cases[key].groups)
     if most is not None:
         there = [key for key in keys if cases[key].groups] or keys
@@ -205,28 +205,28 @@ def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Path]:
-    """NAME=FILE, or a file that is called by its name without ending; of a run folder, its predictions by its name.
+    """Return files by name from NAME=FILE or FILE, named by its stem; a run folder means its predictions.
 
     Raises
     ------
     ValueError
         If a file is missing or a name is given twice.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for text in texts:
         name, _, file = text.rpartition("=")
         path = Path(file)
         name = name or path.stem
         path = path / RUN_FILE if path.is_dir() else path
-        if not path.is_file() or name in found:
+        if not path.is_file() or name in files:
             rule = "must be NAME=FILE of a prediction file or run folder, each name once"
             raise ArgumentError("predictions", rule, repr(text))
-        found[name] = path
-    return found
+        files[name] = path
+    return files
 
 
 def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, protocol: Mapping[str, Any]) -> Answers:
-    """What a prediction file says of every case, with the outcomes of its scored rows."""
+    """Return the answers of a prediction file by case, with the outcomes of its scored rows."""
     report = kind.predictions.lint(Path(path), manifest, allow_missing=True)
     if not report.ok:
         raise LintError(report)
@@ -235,27 +235,27 @@ def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, p
     return kind.display.case_answers(report.predictions, records, rows, protocol)
 
 
-def _given(case: Case, systems: Mapping[str, Answers]) -> Answers:
-    """What every system answered to a case; but for groups that are not there and that all systems say are not."""
+def _answers_to(case: Case, systems: Mapping[str, Answers]) -> Answers:
+    """Return every system's answers to a case, except for absent groups that no system answers wrongly."""
     given = {name: answers.get(case.key, ()) for name, answers in systems.items()}
     wrong = {one.group for answers in given.values() for one in answers if one.is_hit is not True}
-    shown = wrong.union(case.groups)
-    return {name: [one for one in answers if one.group in shown] for name, answers in given.items()}
+    groups = wrong.union(case.groups)
+    return {name: [one for one in answers if one.group in groups] for name, answers in given.items()}
 
 
-def _groups(info: FolderInfo, cases: Sequence[Case], given: Sequence[Answers]) -> list[str]:
-    """What is asked, drawn or answered of the cases shown: in the order of the benchmark's findings, then others."""
+def _groups(info: FolderInfo, cases: Sequence[Case], answers_by_case: Sequence[Answers]) -> list[str]:
+    """Return the groups asked, drawn or answered in any case: the benchmark's findings in order, then others."""
     there = {group: None for case in cases for group in case.named}
-    there |= {one.group: None for answers in given for found in answers.values() for one in found}
+    there |= {one.group: None for by_system in answers_by_case for own in by_system.values() for one in own}
     known = [finding for finding in info.findings if finding in there]
     return known + [group for group in there if group not in known]
 
 
 def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int) -> bytes:
-    """Film `k` of a case as a grey JPEG without metadata, its longer side at most `max_side` pixels."""
+    """Return image `k` of a case as a grey JPEG without metadata, its longer side at most `max_side` pixels."""
     data = pictures[k] if k < len(pictures) else None
     if data is None:
-        raise ValueError(f"the dataset folder must hold every picture to be looked at, that of {case.key} is withheld")
+        raise ValueError(f"the dataset folder must have the image of every case, the image of {case.key} is withheld")
     with Image.open(io.BytesIO(data)) as image:
         image.draft("L", (max_side, max_side))
         grey = image.convert("L")
@@ -266,29 +266,31 @@ def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int) -
     return buffer.getvalue()
 
 
-def _entry(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> dict[str, Any]:
+def _entry(case: Case, answers: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> dict[str, Any]:
     images = [film.image_id for film in case.films]
-    results = _results(case, given, groups)
+    results = _results(case, answers, groups)
     return {"id": case.key, "images": images, "view": case.films[0].view, "results": results}
 
 
-def _results(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> list[list[Any]]:
-    """[number of the group, a character per system] of every group asked, drawn or answered."""
-    by_system = [{one.group: OUTCOMES[one.is_hit] for one in answers} for answers in given.values()]
-    there = {*case.named, *(group for found in by_system for group in found)}
+def _results(case: Case, answers: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> list[list[Any]]:
+    """Return [number of the group, a character per system] of every group asked, drawn or answered."""
+    by_system = [{one.group: OUTCOMES[one.is_hit] for one in own} for own in answers.values()]
+    there = {*case.named, *(group for outcomes in by_system for group in outcomes)}
     return [
-        [n, "".join(found.get(group, ".") for found in by_system)] for n, group in enumerate(groups) if group in there
+        [n, "".join(outcomes.get(group, ".") for outcomes in by_system)]
+        for n, group in enumerate(groups)
+        if group in there
     ]
 
 
-def _document(case: Case, number: int, given: Mapping[str, Sequence[CaseAnswer]]) -> dict[str, Any]:
+def _document(case: Case, number: int, answers: Mapping[str, Sequence[CaseAnswer]]) -> dict[str, Any]:
     return {
         "id": case.key,
         "films": [{"file": f"{FILMS}/{number}-{k}.jpg", **asdict(film)} for k, film in enumerate(case.films)],
         "told": case.told,
         "groups": case.groups,
         "marks": {name: [_mark(mark, case.films) for mark in marks] for name, marks in case.marks.items()},
-        "answers": {name: [_answer(one, case.films) for one in answers] for name, answers in given.items()},
+        "answers": {name: [_answer(one, case.films) for one in own] for name, own in answers.items()},
     }
 
 
@@ -311,7 +313,7 @@ def _mark(mark: Mark, films: Sequence[CaseFilm]) -> dict[str, Any]:
 
 
 def _mask(rle: Rle) -> dict[str, Any]:
-    """A mask of at most MASK_PX pixels a side, as lengths of runs along its rows."""
+    """Return a mask of at most MASK_PX pixels a side, as lengths of runs along its rows."""
     height, width = rle.size
     scale = min(1.0, MASK_PX / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

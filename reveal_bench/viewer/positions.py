@@ -1,11 +1,11 @@
-"""Where a system says that a finding is: how often its answers cover each place, over the mean film of a gallery.
+"""Where a system localizes a finding: how often its answers cover each position, over the mean image of a gallery.
 
 Conventions
 -----------
-Of every case the first film, unless it is a lateral one. Films are stretched to one square, so that places are shares
-of width and height. A map is a float array (CELLS, CELLS) in [0, 1], row 0 at the top: in what share of the finding's
-cases the place lies in an answer's mask or box, or within :data:`REACH` cells of its point. Cases without an answer
-count and cover nothing. The references' map, of the same cases, stands beside it. What is drawn is scaled to the map's
+The first image of every case counts unless it is lateral. Images are stretched to one square, so that positions are
+fractions of width and height. A map is a float array (CELLS, CELLS) in [0, 1], row 0 at the top: the proportion of the
+finding's cases in which the position is in an answer's mask or box, or within :data:`REACH` cells of its point. Cases
+without an answer count and cover nothing. The references have a map of the same cases. Drawings are scaled to the map's
 own maximum.
 """
 
@@ -30,26 +30,26 @@ LATERAL = "LATERAL"
 COLOUR = np.array([255.0, 196.0, 0.0])
 
 Maps = dict[tuple[str, str], tuple[FloatArray, int]]
-"""(system or REFERENCE, group) -> its map, and how many cases are behind it."""
+"""(system or REFERENCE, group) -> its map, and its number of cases."""
 
 
-def answer_maps(cases: Sequence[Case], given: Sequence[Mapping[str, Sequence[CaseAnswer]]]) -> Maps:
-    """Maps of every system and of the references, of the groups that enough cases have; none if nobody draws.
+def answer_maps(cases: Sequence[Case], answers_by_case: Sequence[Mapping[str, Sequence[CaseAnswer]]]) -> Maps:
+    """Return maps of every system and of the references, for groups with enough cases and any drawn reference.
 
     Parameters
     ----------
-    given : per case, system -> its answers
+    answers_by_case : per case, system -> its answers
     """
     totals: dict[tuple[str, str], FloatArray] = defaultdict(lambda: np.zeros((CELLS, CELLS)))
     n_cases: dict[str, int] = defaultdict(int)
-    for case, answers in zip(cases, given, strict=True):
+    for case, answers in zip(cases, answers_by_case, strict=True):
         if case.films[0].view == LATERAL:
             continue
-        drawn = {name: [mark for one in own for mark in one.marks] for name, own in answers.items()}
-        drawn[REFERENCE] = list(case.marks.get(REFERENCE, ()))
+        marks_by_system = {name: [mark for one in own for mark in one.marks] for name, own in answers.items()}
+        marks_by_system[REFERENCE] = list(case.marks.get(REFERENCE, ()))
         for group in case.groups:
             n_cases[group] += 1
-            for name, marks in drawn.items():
+            for name, marks in marks_by_system.items():
                 totals[name, group] += _covered(case.films, [mark for mark in marks if mark.group == group])
     return {
         (name, group): (total / n_cases[group], n_cases[group])
@@ -59,7 +59,7 @@ def answer_maps(cases: Sequence[Case], given: Sequence[Mapping[str, Sequence[Cas
 
 
 def _covered(films: Sequence[CaseFilm], marks: Iterable[Mark]) -> BoolArray:
-    """Cells of the first film in any of the marks, (CELLS, CELLS)."""
+    """Return the cells (CELLS, CELLS) of the first image that any mark covers."""
     covered = np.zeros((CELLS, CELLS), bool)
     rows, columns = np.mgrid[:CELLS, :CELLS] + 0.5
     film = films[0]
@@ -78,7 +78,7 @@ def _covered(films: Sequence[CaseFilm], marks: Iterable[Mark]) -> BoolArray:
 
 
 def mean_film(pictures: Iterable[bytes]) -> FloatArray:
-    """The mean of grey pictures, each stretched to (SIDE, SIDE), in [0, 255]; 0 without one."""
+    """Return the mean of grey images, each stretched to (SIDE, SIDE), in [0, 255]; zeros without any."""
     total, n = np.zeros((SIDE, SIDE)), 0
     for data in pictures:
         with Image.open(io.BytesIO(data)) as picture:
@@ -88,7 +88,7 @@ def mean_film(pictures: Iterable[bytes]) -> FloatArray:
 
 
 def draw_map(film: FloatArray, shares: FloatArray) -> bytes:
-    """A JPEG of the film with the map over it: the more often a place is covered, the more of the colour."""
+    """Return a JPEG of the image under the map: the more often a position is covered, the stronger its colour."""
     most = shares.max()
     level = Image.fromarray((255 * shares / most if most else shares).astype(np.uint8))
     strength = np.asarray(level.resize((SIDE, SIDE), Image.Resampling.BICUBIC), np.float64)[..., None] / 255

@@ -1,10 +1,10 @@
-"""What answers the requests of the page of cases: by a board's server, or by ``reveal-bench view`` on this machine.
+"""Answers to requests for the page of cases, on a board's server or by ``reveal-bench view`` on this machine.
 
-Addresses below ``/gallery``, all read with GET: the page itself (``?benchmark=NAME&case=ID``), ``static/FILE``,
-``list.json`` (which galleries there are), and ``NAME/FILE`` for the files of a gallery. Of a gallery folder nothing is
-served but the files that :mod:`reveal_bench.viewer.gallery` writes.
+All addresses are below ``/gallery`` and take GET only: the page itself (``?benchmark=NAME&case=ID``), ``static/FILE``,
+``list.json`` (the galleries), and ``NAME/FILE`` for the files of a gallery. Only files that
+:mod:`reveal_bench.viewer.gallery` writes are served from a gallery folder.
 
-On this machine the server listens on the loopback address alone, and keeps nothing.
+On this machine the server only listens on the loopback address, and stores nothing.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CONTENT_POLICY = "; ".join(
         "base-uri 'none'",
     )
 )
-"""Of every answer here: our own files alone, no script and no style in the page."""
+"""Content policy of every answer: only files of this package, no script or style in the page."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """An answer; a browser may keep it for `seconds`."""
+    """An answer, which a browser may cache for `seconds`."""
 
     body: bytes
     media: str
@@ -57,24 +57,24 @@ class Served:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The content policy, and how long it may be kept."""
-        kept = f"max-age={self.seconds}" if self.seconds else "no-cache"
-        return {"Content-Security-Policy": CONTENT_POLICY, "Cache-Control": kept}
+        """Headers of the content policy and of caching."""
+        caching = f"max-age={self.seconds}" if self.seconds else "no-cache"
+        return {"Content-Security-Policy": CONTENT_POLICY, "Cache-Control": caching}
 
 
 def static_file(name: str) -> bytes:
-    """A file of ``static/``."""
+    """Return a file of ``static/``."""
     return (files("reveal_bench.viewer") / "static" / name).read_bytes()
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Cases to look at.
+    """A gallery of cases.
 
     Attributes
     ----------
-    index : what its ``gallery.json`` says
-    read : answers a file by its place, None where there is none
+    index : its ``gallery.json``
+    read : returns a file by its path, None if it does not exist
     """
 
     index: Mapping[str, Any]
@@ -82,12 +82,12 @@ class Gallery:
 
     @classmethod
     def of_folder(cls, folder: Path) -> Gallery:
-        """A gallery folder.
+        """Open a gallery folder.
 
         Raises
         ------
         ValueError
-            If it is none, or was prepared by another version.
+            If it is not a gallery folder, or was prepared by another version.
         """
         folder = Path(folder).resolve()
         try:
@@ -115,11 +115,11 @@ class Gallery:
 
 
 class Galleries:
-    """Galleries by benchmark, one of each.
+    """Galleries by benchmark, at most one for each.
 
     Parameters
     ----------
-    home : address of the page to which a way back is shown, None without one
+    home : address of the page that a link leads back to, None for no link
     """
 
     def __init__(self, galleries: Iterable[Gallery] = (), *, home: str | None = None) -> None:
@@ -132,11 +132,11 @@ class Galleries:
 
     @property
     def names(self) -> list[str]:
-        """Benchmarks that have one."""
+        """Benchmarks with a gallery."""
         return list(self._of)
 
     def answer(self, place: str) -> Served | None:
-        """What is at an address below :data:`PATH`, without its slash; None if there is nothing."""
+        """Return the answer to an address below :data:`PATH`, without its slash; None if it does not exist."""
         if place == "":
             return Served(static_file(PAGE), "text/html") if self._of else None
         if place == "list.json":
@@ -149,56 +149,55 @@ class Galleries:
         return None if body is None else Served(body, MEDIA[Path(rest).suffix], 0 if rest == INDEX else KEPT_SECONDS)
 
     def strip(self, benchmark: str, n: int) -> list[tuple[str, str, str]]:
-        """(address of the case, address of its thumbnail, alternative text) of `n` cases, spread over the gallery.
+        """Return (address of the case, address of its thumbnail, alternative text) of `n` cases, spread evenly.
 
-        None of a benchmark without a gallery.
+        Empty for a benchmark without a gallery.
         """
         if benchmark not in self._of:
             return []
         index = self._of[benchmark].index
         cases = index["cases"]
         n = min(n, len(cases))
-        chosen = [i * len(cases) // n for i in range(n)]
+        indices = [i * len(cases) // n for i in range(n)]
         return [
             (
                 f"{PATH}?{urlencode({'benchmark': benchmark, 'case': cases[i]['id']})}",
                 f"{PATH}/{quote(benchmark)}/thumbnails/{i}.jpg",
                 _spoken(cases[i], index["groups"]),
             )
-            for i in chosen
+            for i in indices
         ]
 
     def places(self, benchmark: str, system: str) -> list[tuple[str, int, str, str]]:
-        """(group, number of cases, address of its map, that of the references') of a system, in table order.
+        """Return (group, number of cases, address of its map, address of the references' map), in table order.
 
-        None of a benchmark without a gallery, or of a system that is not in it or draws nothing.
+        Empty for a benchmark without a gallery, or a system that is not in it or draws nothing.
         """
         gallery = self._of.get(benchmark)
         if gallery is None or system not in gallery.index["systems"]:
             return []
         systems, groups = gallery.index["systems"], gallery.index["groups"]
-        drawn = {(place, group): n for place, group, n in gallery.index.get("places", ())}
+        n_cases = {(place, group): n for place, group, n in gallery.index.get("places", ())}
         own, address = systems.index(system), f"{PATH}/{quote(benchmark)}/places/"
         return [
-            (name, drawn[own, k], f"{address}{own}-{k}.jpg", f"{address}{len(systems)}-{k}.jpg")
+            (name, n_cases[own, k], f"{address}{own}-{k}.jpg", f"{address}{len(systems)}-{k}.jpg")
             for k, name in enumerate(groups)
-            if (own, k) in drawn
+            if (own, k) in n_cases
         ]
 
 
 def _spoken(case: dict[str, Any], groups: list[str]) -> str:
-    asked = ", ".join(groups[number] for number, _ in case["results"])
-    return f"{case['view']} radiograph" + (f", asked for {asked}" if asked else "")
+    findings = ", ".join(groups[number] for number, _ in case["results"])
+    return f"{case['view']} radiograph" + (f", asked for {findings}" if findings else "")
 
 
 HOST = "127.0.0.1"
 
 
 def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
-    """A server of `galleries` that is bound to a port of this machine, a free one unless said.
+    """Return a server of `galleries` on a port of this machine, by default a free one.
 
-    It answers to its own address alone: a page of another site that calls itself by a name of this machine gets
-    nothing.
+    It only answers to its own address: a page of another site that uses a name of this machine gets nothing.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -218,6 +217,6 @@ def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
             self.wfile.write(served.body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: the terminal is the user's."""
+            """Log nothing: the terminal is the user's."""
 
     return ThreadingHTTPServer((HOST, port), Handler)

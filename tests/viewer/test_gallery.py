@@ -20,7 +20,7 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.viewer.gallery import CaseSource, _given, _mask, _results, named_files, prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, _answers_to, _mask, _results, named_files, prepare_gallery
 from tests.viewer.shown import Shown
 
 
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_shown_where_a_system_called_it_and_the_others_were
         name: {"s": [CaseAnswer(one, (one in called) == (one == "Edema"), "") for one in ("Edema", "Nodule", "Normal")]}
         for name, called in found.items()
     }
-    shown = {name: [(one.group, one.is_hit) for one in answers] for name, answers in _given(case, systems).items()}
+    shown = {name: [(one.group, one.is_hit) for one in answers] for name, answers in _answers_to(case, systems).items()}
     assert shown == {"A": [("Edema", True), ("Nodule", False)], "B": [("Edema", True), ("Nodule", True)]}
 
 

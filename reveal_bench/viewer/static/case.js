@@ -5,7 +5,7 @@ import { made } from "./made.js";
 import { drawnMask, Viewer } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
-// Okabe and Ito's colours, told apart by colour-blind eyes, those that show on a dark film; green is the reference's.
+// Okabe and Ito's colours, distinct for colour-blind readers, of those visible on a dark image; green is the reference.
 const REFERENCE = "#2fd6a3", READERS = ["#ffffff", "#c9c9c9", "#ffd3e6", "#cfe3ff", "#ffe9b8"];
 const COLOURS = ["#e69f00", "#56b4e9", "#f0e442", "#cc79a7", "#ff7f2a", "#8fb8ff"];
 const SIGNS = { "+": "✓", "-": "✗", ".": "·" };
@@ -73,7 +73,7 @@ export class CaseView {
     this.reflect();
   }
 
-  // What stands beside the films -------------------------------------------------------------------------------------
+  // Facts beside the images ------------------------------------------------------------------------------------------
 
   panel() {
     find("told").replaceChildren(...this.shown.told.flatMap(([name, text]) => [made("dt", name), made("dd", text)]));

@@ -60,7 +60,7 @@ export class Film {
     this.retone();
   }
 
-  /** Another window; from here on a table of the file counts no more. */
+  /** Set another window; a table of the file no longer applies. */
   setWindow(center, width) {
     const [low, high] = this.facts.range, span = Math.max(high - low, 1);
     this.window.center = Math.min(high + span, Math.max(low - span, center));
@@ -103,7 +103,7 @@ export class Film {
   }
 }
 
-/** Half the size, by means of four: what is shown small is averaged in full depth. */
+/** Half the size, by means of four pixels, averaged in full depth. */
 function halved({ width, height, values }) {
   const w = Math.floor(width / 2), h = Math.floor(height / 2), out = new Uint16Array(w * h);
   for (let y = 0, at = 0; y < h; y++) {

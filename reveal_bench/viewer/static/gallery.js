@@ -64,7 +64,7 @@ function follow() {
   if (wanted) open(wanted);
   else {
     overview();
-    if (id) find("count").textContent = `There is no case ${id} here. ${find("count").textContent}`;
+    if (id) find("count").textContent = `Case ${id} is not here. ${find("count").textContent}`;
   }
 }
 
@@ -210,7 +210,7 @@ async function begin() {
   options("benchmark", galleries.map((name) => [name, name]));
   find("benchmark").value = state.name;
   find("benchmarks").hidden = galleries.length < 2;
-  if (!galleries.includes(state.name)) throw new Lost(`There are no cases of ${state.name} here.`);
+  if (!galleries.includes(state.name)) throw new Lost(`No cases of ${state.name} are here.`);
   state.index = await read(`/gallery/${encodeURIComponent(state.name)}/gallery.json`);
   const { benchmark, version, split, synthetic, groups } = state.index;
   find("title").textContent = `Cases of ${benchmark}`;
