@@ -31,13 +31,13 @@ def file_sha256(path: Path) -> str:
 
 
 @contextmanager
-def replacing(path: Path, *, is_alone: bool = False) -> Iterator[Path]:
+def replacing(path: Path, *, single_writer: bool = False) -> Iterator[Path]:
     """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched.
 
-    With `is_alone` nobody else may write it at the same time: what a killed program left is then written over.
+    With `single_writer` nobody else may write it at the same time: what a killed program left is then written over.
     """
     path = Path(path)
-    new = path.with_name(f".writing-{path.name}" + ("" if is_alone else f".{secrets.token_hex(6)}"))
+    new = path.with_name(f".writing-{path.name}" + ("" if single_writer else f".{secrets.token_hex(6)}"))
     try:
         yield new
         os.replace(new, path)
@@ -51,7 +51,7 @@ def write_whole(
     *,
     private: bool = False,
     durable: bool = False,
-    is_alone: bool = False,
+    single_writer: bool = False,
 ) -> None:
     """Replace `path` by `data`, text as UTF-8, on disk before it has its name.
 
@@ -59,9 +59,9 @@ def write_whole(
     ----------
     private : readable by its owner only
     durable : also flush the folder, so that the new name outlives a crash of the machine
-    is_alone : see :func:`replacing`
+    single_writer : see :func:`replacing`
     """
-    with replacing(path, is_alone=is_alone) as new:
+    with replacing(path, single_writer=single_writer) as new:
         _write(new, data, private=private)
     if durable:
         flush_folder(Path(path).parent)

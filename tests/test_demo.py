@@ -72,7 +72,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(
     option: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = import_module("reveal_leaderboard.cli.demo")  # the command of this name hides it
-    monkeypatch.setattr(module, "heed_signals", lambda: None)
+    monkeypatch.setattr(module, "arm_signals", lambda: None)
     (tmp_path / "thesis.txt").write_text("mine")
     done = CliRunner().invoke(app, demo(tmp_path, option))
     assert done.exit_code == 1
@@ -100,11 +100,11 @@ def test_a_signal_that_came_where_python_drops_exceptions_is_heeded_soon(monkeyp
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
     before = [signal.getsignal(number) for number in numbers]
     try:
-        module.heed_signals()
+        module.arm_signals()
         with pytest.raises(KeyboardInterrupt):
             wait_after_a_drop()
     finally:
-        module.heeded()
+        module.disarm_signals()
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
     assert dropped == [KeyboardInterrupt]

@@ -403,7 +403,7 @@ def candidates(
         terminal.warn([f"{n_left:,} studies have no candidates; {curation.path(QUARANTINE_NAME)} says why"])
     texts = {one.study_id: one.text for one in read_reports(reports, source.columns, sheet=sheet)}
     page = curation.path("candidates.html")
-    write_whole(page, selection_page(read_candidates(curation), texts), is_alone=True)
+    write_whole(page, selection_page(read_candidates(curation), texts), single_writer=True)
     typer.echo(
         f"select in {page}, or by hand in {CANDIDATES_NAME}: one row per study, saved as tasks.csv, is what build takes"
     )

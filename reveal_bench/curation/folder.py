@@ -114,7 +114,7 @@ class CurationFolder:
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)  # it will contain reports, and the labels of a holdout
-        write_whole(root / STATE_NAME, _document(name, seed, {}), is_alone=True)
+        write_whole(root / STATE_NAME, _document(name, seed, {}), single_writer=True)
         return cls(root)
 
     def path(self, name: str) -> Path:
@@ -234,7 +234,7 @@ class CurationFolder:
         if not token.is_file() or token.read_text(encoding="utf-8") != text:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
-            write_whole(token, text, is_alone=True)
+            write_whole(token, text, single_writer=True)
         return scratch
 
     @contextmanager
@@ -257,7 +257,7 @@ class CurationFolder:
 
     def _save(self, record: StepRecord) -> None:
         self._records[record.step] = record
-        write_whole(self.root / STATE_NAME, _document(self.name, self.seed, self._records), is_alone=True)
+        write_whole(self.root / STATE_NAME, _document(self.name, self.seed, self._records), single_writer=True)
 
 
 def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:

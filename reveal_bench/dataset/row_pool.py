@@ -355,7 +355,7 @@ class Spool:
             "records": [(made.key, "" if made.row is None else made.digest) for made in batch],
             "asked": [made.asked for made in good],
         }
-        write_whole(self._path(number, ".json"), json.dumps(index).encode(), is_alone=True)
+        write_whole(self._path(number, ".json"), json.dumps(index).encode(), single_writer=True)
 
     def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
         """Write one table of a part; returns its sha256."""
@@ -365,5 +365,5 @@ class Spool:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="none")
         data = sink.getvalue()
-        write_whole(self._path(number, ending), data, is_alone=True)
+        write_whole(self._path(number, ending), data, single_writer=True)
         return hashlib.sha256(data).hexdigest()

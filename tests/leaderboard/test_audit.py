@@ -17,7 +17,7 @@ from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release import receipts as signing
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.store.audit import NoBoardError, Report, audit, check_schema, opened_to_read, read_heads
+from reveal_leaderboard.store.audit import AuditReport, NoBoardError, audit, check_schema, opened_to_read, read_heads
 from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions, tables, teams, users
@@ -28,7 +28,7 @@ from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled, relea
 __all__ = ["filled"]
 
 
-def report(board: FilledBoard) -> Report:
+def report(board: FilledBoard) -> AuditReport:
     with board.store.read() as connection:
         return audit(connection, blobs=board.blobs)
 

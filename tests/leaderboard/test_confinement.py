@@ -18,7 +18,7 @@ from reveal_leaderboard.cli import app
 from reveal_leaderboard.custody import Custody, confinement, fork_client
 from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
 from reveal_leaderboard.custody.fork_client import bubblewrap_works
-from reveal_leaderboard.store.paths import places
+from reveal_leaderboard.store.paths import resolve_paths
 from typer.testing import CliRunner
 
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
@@ -170,7 +170,7 @@ def test_without_landlock_the_answer_is_none_and_the_server_warns(
     monkeypatch.setattr(confinement, "landlock_abi", lambda: 0)
     assert confine(read=[], write=[]) == "none"
     with caplog.at_level("WARNING"):
-        assert cli._confine(places(tmp_path, None, None, None), []) == "none"
+        assert cli._confine(resolve_paths(tmp_path, None, None, None), []) == "none"
     assert caplog.messages == ["this kernel has no Landlock: only file permissions keep the server from the holdout"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store.blobs import Blobs, Room
+from reveal_leaderboard.store.blobs import Blobs, DiskSpace
 from reveal_leaderboard.store.database import connect, size_of
 from reveal_leaderboard.store.deliveries import Deliveries
 from reveal_leaderboard.store.store import Store
@@ -39,7 +39,7 @@ def world(kept_world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]
     """The same board for every test, with room on its disk and a worker for every benchmark."""
     kept = Kept(kept_world.store.engine)
     kept_world.queue.beat_worker("one", [(IMAGES, "1.0.0"), (STUDIES, "1.0.0")], "rlimits, landlock-4", None)
-    monkeypatch.setattr(Blobs, "room", lambda blobs: Room(500 * GB, 1000 * GB, False))
+    monkeypatch.setattr(Blobs, "room", lambda blobs: DiskSpace(500 * GB, 1000 * GB, False))
     yield kept_world
     kept.put_back()
 
@@ -97,15 +97,15 @@ def test_a_worker_without_landlock_is_named(world: World) -> None:
 @pytest.mark.parametrize(
     ("room", "state", "told"),
     [
-        (Room(40 * GB, 1000 * GB, False), "watch", "Of 1.0 TB"),  # less than a twentieth
-        (Room(1 * GB, 4 * GB, False), "watch", "Of 4 GB"),  # less than 2 GB
-        (Room(1 << 20, 1000 * GB, False), "bad", "is full: nothing can be sent"),
-        (Room(500 * GB, 1000 * GB, True), "bad", "may only be read: nothing can be sent"),
+        (DiskSpace(40 * GB, 1000 * GB, False), "watch", "Of 1.0 TB"),  # less than a twentieth
+        (DiskSpace(1 * GB, 4 * GB, False), "watch", "Of 4 GB"),  # less than 2 GB
+        (DiskSpace(1 << 20, 1000 * GB, False), "bad", "is full: nothing can be sent"),
+        (DiskSpace(500 * GB, 1000 * GB, True), "bad", "may only be read: nothing can be sent"),
         (None, "bad", "gone or cannot be read: nothing can be sent"),
     ],
 )
 def test_the_disk_of_uploads(
-    world: World, monkeypatch: pytest.MonkeyPatch, room: Room | None, state: str, told: str
+    world: World, monkeypatch: pytest.MonkeyPatch, room: DiskSpace | None, state: str, told: str
 ) -> None:
     monkeypatch.setattr(Blobs, "room", lambda blobs: room)
     found = part(world, "Uploads")

@@ -17,8 +17,8 @@ from reveal_leaderboard.settings import (
     ReleasePolicy,
     load_settings,
 )
-from reveal_leaderboard.store.queue import Waiting, WorkerRow
-from reveal_leaderboard.store.quota import Balance, LedgerRow
+from reveal_leaderboard.store.queue import QueuePosition, WorkerRow
+from reveal_leaderboard.store.quota import LedgerEntry, QuotaBalance
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
@@ -41,7 +41,7 @@ SUBMISSION = Submission(
     prompt_style=None, metadata={"model": {"name": "Net", "version": "2"}}, filename="net.jsonl",
     sha256="0" * 64, size=1, id="abc", status="scored", created_at=0.0, is_chosen=True, team="Team",
 )  # fmt: skip
-BALANCE = Balance(10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left for your team: 3 of 10, 1 of them today.")
+BALANCE = QuotaBalance(10, 6, 1, 3, 2, 1, 0.0, 400, "Scored submissions left for your team: 3 of 10, 1 of them today.")
 
 
 def score(value: float = 0.7, *, version: str = "1.0.0", shown_of: str = "abc", part: str = "public") -> Score:
@@ -99,8 +99,8 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
 @pytest.mark.parametrize(
     ("changes", "waiting", "told"),
     [
-        ({"status": "queued"}, Waiting(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
-        ({"status": "queued"}, Waiting(1, None), ["position 1", "is not known yet"]),
+        ({"status": "queued"}, QueuePosition(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
+        ({"status": "queued"}, QueuePosition(1, None), ["position 1", "is not known yet"]),
         ({"status": "scoring"}, None, ["Being scored"]),
         ({"status": "scored"}, None, ["Net is scored", "/entry?id=abc"]),
         ({"status": "failed", "incident": "INC-7"}, None, ["was failed", "INC-7", "Nothing was charged", "✕"]),
@@ -110,7 +110,7 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
     ids=["queued", "unknown-start", "scoring", "scored", "failed", "refused", "withdrawn"],
 )
 def test_every_state_of_progress_is_told_in_words(
-    changes: dict[str, object], waiting: Waiting | None, told: list[str]
+    changes: dict[str, object], waiting: QueuePosition | None, told: list[str]
 ) -> None:
     markup = progress_view(replace(SUBMISSION, **changes), waiting, score(), "the reason")  # type: ignore[arg-type]
     assert [words for words in told if words not in markup] == []
@@ -138,8 +138,8 @@ def test_a_spent_balance_says_until_when() -> None:
 
 
 def test_the_ledger_counts_as_its_lines_say() -> None:
-    def line(i: int, kind: str, amount: int) -> LedgerRow:
-        return LedgerRow(i, "t", IMAGES, "1.0.0", "abc", 1, kind, amount, XSS, "user:u", float(i))
+    def line(i: int, kind: str, amount: int) -> LedgerEntry:
+        return LedgerEntry(i, "t", IMAGES, "1.0.0", "abc", 1, kind, amount, XSS, "user:u", float(i))
 
     rows = [line(1, "reserved", 1), line(2, "charged", 0), line(3, "reserved", 1), line(4, "refunded", -1)]
     markup = ledger_view([*rows, line(5, "granted", -2)], BALANCE)

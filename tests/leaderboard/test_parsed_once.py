@@ -13,7 +13,7 @@ from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody import arrays as canonical_module
 from reveal_leaderboard.custody.arrays import read_canonical
 from reveal_leaderboard.custody.fork_client import TemplateService
-from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.custody.messages import ExitStatus, JobRequest
 from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.tables import flags
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
@@ -44,8 +44,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     run = TemplateService.run
 
     def noted(
-        self: TemplateService, request: Request, files: Sequence[int] = (), *, shared: bytes = b""
-    ) -> tuple[Ended, bytes | None]:
+        self: TemplateService, request: JobRequest, files: Sequence[int] = (), *, shared: bytes = b""
+    ) -> tuple[ExitStatus, bytes | None]:
         jobs.append(request.job)
         return run(self, request, files, shared=shared)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.store.events import verify_events
-from reveal_leaderboard.store.queue import Job, Queue, Waiting
+from reveal_leaderboard.store.queue import Job, Queue, QueuePosition
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import jobs, results, workers
 
@@ -177,9 +177,9 @@ def test_positions_count_from_one_and_leave_with_the_lease(world: World) -> None
     first, second = world.add(), world.add(sha256=sha(1))
     assert [world.queue.position(s.id).position for s in (first, second)] == [1, 2]
     world.take()
-    assert world.queue.position(first.id) == Waiting(None, None)
-    assert world.queue.position(second.id) == Waiting(1, None)
-    assert world.queue.position("nobody") == Waiting(None, None)
+    assert world.queue.position(first.id) == QueuePosition(None, None)
+    assert world.queue.position(second.id) == QueuePosition(1, None)
+    assert world.queue.position("nobody") == QueuePosition(None, None)
 
 
 def test_the_expected_wait_is_turns_times_the_usual_time_over_living_workers(world: World) -> None:
@@ -192,17 +192,17 @@ def test_the_expected_wait_is_turns_times_the_usual_time_over_living_workers(wor
             times = {"started_at": 1000.0, "ended_at": 1000.0 + seconds}
             connection.execute(jobs.update().where(jobs.c.id == job_id).values(**times))
     waiting = [world.add(sha256=sha(n)) for n in range(3, 7)]
-    assert world.queue.position(waiting[0].id) == Waiting(1, None)  # no worker lives
+    assert world.queue.position(waiting[0].id) == QueuePosition(1, None)  # no worker lives
     world.queue.beat_worker("w1", SERVED, "rlimits")
     assert [world.queue.position(s.id).expected_seconds for s in waiting] == [0, 20, 40, 60]
     world.queue.beat_worker("w2", [(BENCHMARK, "1.0")], "rlimits")
     assert [world.queue.position(s.id).expected_seconds for s in waiting] == [0, 0, 20, 20]
     world.take_score()
     world.take_score()  # both are busy now
-    assert [world.queue.position(s.id) for s in waiting[2:]] == [Waiting(1, 20), Waiting(2, 20)]
+    assert [world.queue.position(s.id) for s in waiting[2:]] == [QueuePosition(1, 20), QueuePosition(2, 20)]
     with world.store.write() as connection:
         connection.execute(workers.update().values(seen_at=0.0))
-    assert world.queue.position(waiting[2].id) == Waiting(1, None)
+    assert world.queue.position(waiting[2].id) == QueuePosition(1, None)
 
 
 def test_workers_say_what_they_are(world: World) -> None:

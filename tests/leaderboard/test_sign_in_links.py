@@ -148,9 +148,9 @@ def test_the_mode_needs_its_address(accounts: Accounts) -> None:
 
 def test_the_command_prints_a_link_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reveal_leaderboard.cli import app
-    from reveal_leaderboard.store.paths import places
+    from reveal_leaderboard.store.paths import resolve_paths
 
-    accounts = Accounts(places(tmp_path, None, None, None).open_store(is_new=True).engine)
+    accounts = Accounts(resolve_paths(tmp_path, None, None, None).open_store(is_new=True).engine)
     monkeypatch.setenv("REVEAL_URL", f"{HERE}/")
     printed = CliRunner().invoke(app, ["admin", "invite", JANE, "--data", str(tmp_path)])
     assert printed.exit_code == 0, printed.output

@@ -139,7 +139,7 @@ class World:
         with self.store.read() as connection:
             return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(ledger.c.amount), 0))).scalar_one())
 
-    def balance(self, team_id: str = "team1") -> quota.Balance:
+    def balance(self, team_id: str = "team1") -> quota.QuotaBalance:
         with self.store.read() as connection:
             return quota.balance(connection, team_id, BENCHMARK, "1.0", self.settings.quota)
 

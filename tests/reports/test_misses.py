@@ -104,10 +104,10 @@ def test_pictures_are_the_central_squares_in_their_own_pixels(tmp_path, ours):
 
 def test_there_and_back_through_the_form(tmp_path, ours):
     """Readers call the left half of the square a position error, the rest an anatomy error; Ben cannot read some."""
-    from reveal_leaderboard.readers.films import ImageCache
     from reveal_leaderboard.readers.forms import FORMS
+    from reveal_leaderboard.readers.images import ImageCache
     from reveal_leaderboard.readers.misses import prepare_misses
-    from reveal_leaderboard.readers.store import Answer
+    from reveal_leaderboard.readers.store import ReaderAnswer
     from reveal_leaderboard.readers.upkeep import export_answers
 
     write_misses(tmp_path / "out", ours, RECORDS, open_picture, grid=8, seed=3)
@@ -123,7 +123,7 @@ def test_there_and_back_through_the_form(tmp_path, ours):
         assert (facts["height"], facts["width"]) == (80, 80)
         category = "position_error" if left < 0.5 else "anatomy_error"
         said = FORMS["errors"].read(content, "cannot_read" if reader == "Ben" and number % 2 else category, "", None)
-        readings.put(Answer(reader, item, *said), f"key{number}")
+        readings.put(ReaderAnswer(reader, item, *said), f"key{number}")
     n_misses = len(lines_of(tmp_path / "out/key.jsonl"))
     assert export_answers(readings, tmp_path / "answers.csv") == 2 * n_misses  # and no partial hit among them
     reviews = read_reviews(tmp_path / "answers.csv", tmp_path / "out/key.jsonl")

@@ -32,7 +32,7 @@ from reveal_leaderboard.cli.process import (
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
 from reveal_leaderboard.custody.confinement import confine, readable_places
-from reveal_leaderboard.store.paths import BlobsAt, Data, Database, Places, SettingsFile, make_folder, places
+from reveal_leaderboard.store.paths import BlobsAt, Data, Database, DataPaths, SettingsFile, make_folder, resolve_paths
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -86,7 +86,7 @@ def serve(
     log_to_stderr()
     listening = _Listening(auth, proxies, max_upload_mb, tuple(folder.resolve() for folder in gallery or ()))
     check_auth(auth, host, proxies)
-    at = places(data, database, blobs, settings)
+    at = resolve_paths(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
     lock = lock_folder(at.data)
     for folder in at.shared:
@@ -105,7 +105,7 @@ def serve(
 
 
 def _build(
-    at: Places, folders: list[tuple[Path, str]], listening: _Listening, confinement: str
+    at: DataPaths, folders: list[tuple[Path, str]], listening: _Listening, confinement: str
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
@@ -157,7 +157,7 @@ def worker(
 ) -> None:
     """Score queued submissions. Only this process knows where the holdouts are."""
     log_to_stderr()
-    at = places(data, database, blobs, settings)
+    at = resolve_paths(data, database, blobs, settings)
     from reveal_leaderboard.cli.process import scratch_folder
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.release import receipts
@@ -215,7 +215,7 @@ def _supervise(processes: int) -> None:
 @app.command()
 def migrate(data: Data, database: Database = None) -> None:
     """Bring the database to this version (server and workers do so at start, too)."""
-    places(data, database, None, None).open_store()
+    resolve_paths(data, database, None, None).open_store()
 
 
 @app.command("gallery")
@@ -259,9 +259,9 @@ def demo(
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
     """Show everything on synthetic data: build, predict, score locally, upload, and boards with private holdouts."""
-    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, heed_signals, heeded, show_board, upload
+    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, arm_signals, disarm_signals, show_board, upload
 
-    heed_signals()
+    arm_signals()
     show = Demo(folder, n_images=images, seed=seed, echo=typer.echo)
     try:
         if fresh:
@@ -276,7 +276,7 @@ def demo(
             if stay:
                 threading.Event().wait()  # until Ctrl-C; the supervisor restarts whatever dies
     except KeyboardInterrupt:
-        heeded()
+        disarm_signals()
         typer.echo("stopped")
     except (ValueError, RuntimeError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
@@ -304,7 +304,7 @@ def _name_and_folder(text: str) -> tuple[str, Path]:
     return name, Path(folder).resolve()
 
 
-def _confine(at: Places, public: list[Path]) -> str:
+def _confine(at: DataPaths, public: list[Path]) -> str:
     from reveal_bench.benchmarks import bundled
 
     settings = [at.settings] if at.settings else []

@@ -24,12 +24,12 @@ import typer
 from reveal_bench.printed_tables import PrintedTable
 from reveal_bench.words import count_text
 from reveal_leaderboard.cli.process import log_to_stderr
-from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, make_folder, places
+from reveal_leaderboard.store.paths import BlobsAt, Data, Database, SettingsFile, make_folder, resolve_paths
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.accounts.people import Team, User
-    from reveal_leaderboard.store.audit import Report
+    from reveal_leaderboard.store.audit import AuditReport
     from reveal_leaderboard.store.store import Store
     from reveal_leaderboard.worker.webhooks import Sender
 
@@ -43,7 +43,7 @@ def _store(data: Path, database: str | None, settings: Path | None = None) -> It
     from sqlalchemy.exc import DatabaseError
 
     try:
-        yield places(data, database, None, settings).open_store(is_new=False)
+        yield resolve_paths(data, database, None, settings).open_store(is_new=False)
     except (ValueError, LookupError, PermissionError) as error:
         said = error.args[0] if error.args else error
     except DatabaseError as error:  # such as a full disk
@@ -382,7 +382,7 @@ def orphans(
     remove: Annotated[bool, typer.Option("--remove", help="Delete them.")] = False,
 ) -> None:
     """List stored files that no submission names, older than a day: left by uploads that were cut off."""
-    at = places(data, database, blobs, None)
+    at = resolve_paths(data, database, blobs, None)
     store = at.open_store(is_new=False)
     stored = at.open_blobs()
     for name in stored.orphans(store):
@@ -436,7 +436,7 @@ def backup(
     """Copy the database and every upload into a new folder, while the board runs. Vaults are not in it."""
     from reveal_leaderboard.store.backup import backup as make
 
-    at = places(data, database, blobs, None)
+    at = resolve_paths(data, database, blobs, None)
     try:
         made = make(at.database, at.blobs, target)
     except ValueError as error:
@@ -454,7 +454,7 @@ def restore(
     """Restore a backup into an empty folder and database, check every hash, and audit the restored board."""
     from reveal_leaderboard.store.backup import restore as put_back
 
-    at = places(data, database, blobs, None)
+    at = resolve_paths(data, database, blobs, None)
     make_folder(at.data, "--data")
     try:
         made = put_back(source, at.database, at.blobs)
@@ -479,7 +479,7 @@ def audit(
     from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read, read_heads
     from reveal_leaderboard.store.audit import audit as check
 
-    at = places(data, database, blobs, None)
+    at = resolve_paths(data, database, blobs, None)
     try:
         heads = None if kept is None else read_heads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -497,7 +497,7 @@ def audit(
     _show_audit(report, quiet=as_json)
 
 
-def _show_audit(report: Report, *, quiet: bool = False) -> None:
+def _show_audit(report: AuditReport, *, quiet: bool = False) -> None:
     """Print what was found; the exit code says whether there was anything."""
     if not quiet:
         counted = ", ".join(f"{n} {name}" for name, n in report.counts.items() if n is not None)

@@ -211,10 +211,10 @@ class Demo:
         self.echo("   and the studies: macro AUROC")
         score_studies_at_home(self.studies, self.echo)
 
-    def uploads(self) -> list[Upload]:
+    def uploads(self) -> list[DemoUpload]:
         """Every file for a holdout, in the order in which they are sent."""
         of_images = [
-            Upload(BENCHMARK, folder / "holdout.jsonl", _metadata_of(folder))
+            DemoUpload(BENCHMARK, folder / "holdout.jsonl", _metadata_of(folder))
             for folder in (self.predictions / entrant.stem for entrant in ENTRANTS)
         ]
         return of_images + study_uploads(self.studies)
@@ -276,7 +276,7 @@ PLACING_SECONDS = 20
 
 
 @dataclass(frozen=True)
-class Upload:
+class DemoUpload:
     """A file to send to a board, with what is said about it."""
 
     benchmark: str
@@ -304,12 +304,12 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
             _wait_until_ready(url, supervisor, log)
             yield url
         finally:
-            heeded()
+            disarm_signals()
             supervisor.stopping.set()
             thread.join()
 
 
-def upload(uploads: Sequence[Upload], url: str, echo: Echo) -> None:
+def upload(uploads: Sequence[DemoUpload], url: str, echo: Echo) -> None:
     """Send every file by the API, and wait for its score."""
     echo("6  uploading the files for the holdouts, each as another team")
     for one in uploads:
@@ -379,11 +379,11 @@ def _wait_until_ready(url: str, supervisor: Supervisor, log: Path) -> None:
 SECONDS_UNTIL_AGAIN = 2.0
 
 
-def heed_signals() -> None:
+def arm_signals() -> None:
     """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored.
 
     Python drops an exception that is raised in a ``__del__`` or while a library is called back: so it is raised again
-    every two seconds, until somebody has :func:`heeded` it.
+    every two seconds, until somebody has :func:`disarm_signals` it.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -394,8 +394,8 @@ def heed_signals() -> None:
         signal.signal(number, stop)
 
 
-def heeded() -> None:
-    """Let what follows end in order: the exception of :func:`heed_signals` is not raised again."""
+def disarm_signals() -> None:
+    """Let what follows end in order: the exception of :func:`arm_signals` is not raised again."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -517,10 +517,10 @@ def _home_line(name: str, macro: Estimate) -> str:
     return f"     {name:<16} {100 * macro.value:5.1f} %  ({ends})"
 
 
-def study_uploads(root: Path) -> list[Upload]:
+def study_uploads(root: Path) -> list[DemoUpload]:
     """Every model's file for the holdout."""
     return [
-        Upload(
+        DemoUpload(
             STUDIES,
             _file_of(root, model, "holdout"),
             {"model": {"name": model, "version": "1"}, "organization": team, "kind": "other"},

@@ -201,10 +201,10 @@ def readers_reassign(
 ) -> None:
     """Hand the unread items of readers who stopped to others; the page shows it at once."""
     from reveal_bench.curation.assign import read_readers
-    from reveal_leaderboard.readers.upkeep import hand_on
+    from reveal_leaderboard.readers.upkeep import reassign_items
 
     try:
-        done = hand_on(_open(data), read_readers(capacities), allow_missing=allow_missing)
+        done = reassign_items(_open(data), read_readers(capacities), allow_missing=allow_missing)
     except ValueError as error:
         _fail(error)
     typer.echo(f"{done.n_moved:,} readings went to other readers")
@@ -274,7 +274,7 @@ def _stored_root(data: Path) -> Path:
 def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int) -> FastAPI:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.readers.app import build_readers_app, read_people
-    from reveal_leaderboard.readers.films import ImageCache
+    from reveal_leaderboard.readers.images import ImageCache
     from reveal_leaderboard.store.database import connect, migrate
     from reveal_leaderboard.web.sign_in_modes import open_auth
 

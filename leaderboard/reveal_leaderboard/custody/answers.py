@@ -26,11 +26,11 @@ _STEPS = (0.02, 0.05, 0.1, 0.25)  # coarser than a policy's own, to which its ma
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Strict(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class LintProblem(_Strict):
+class LintProblem(_StrictModel):
     """One finding of the linter; `line` is null when it concerns the whole file."""
 
     severity: Literal["error", "warning"]
@@ -48,7 +48,7 @@ _Statistics = Annotated[
 ]
 
 
-class Lint(_Strict):
+class Lint(_StrictModel):
     """The linter's report; it knows the public manifest and no reference."""
 
     schema_: Annotated[int, Field(alias="schema", ge=1, le=1, exclude=True)]
@@ -85,7 +85,7 @@ class Lint(_Strict):
         return verdict_of(self.n_errors, self.n_warnings)
 
 
-class Parsed(_Strict):
+class Parsed(_StrictModel):
     """What a parse child found.
 
     Attributes
@@ -97,7 +97,7 @@ class Parsed(_Strict):
     signs: Annotated[list[Annotated[str, Field(max_length=20_000)]], Field(max_length=50)]
 
 
-class _Figure(_Strict):
+class _Figure(_StrictModel):
     metric: Short
     finding: Short
     value: Finite
@@ -107,7 +107,7 @@ class _Figure(_Strict):
     signature: Annotated[str, Field(max_length=500)]
 
 
-class _Released(_Strict):
+class _Released(_StrictModel):
     figures: Annotated[list[_Figure], Field(max_length=1000)]
     shown: Annotated[list[Short], Field(max_length=200)]
     hidden: Annotated[list[Short], Field(max_length=200)]
@@ -115,12 +115,12 @@ class _Released(_Strict):
     policy: dict[Short, Any]
 
 
-class _Fingerprint(_Strict):
+class _Fingerprint(_StrictModel):
     content: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     sketch: Annotated[list[int], Field(max_length=10_000)]
 
 
-class ScoreAnswer(_Strict):
+class ScoreAnswer(_StrictModel):
     """What a score child says."""
 
     released: _Released
@@ -129,14 +129,14 @@ class ScoreAnswer(_Strict):
     fingerprint: _Fingerprint
 
 
-class _Place(_Strict):
+class _RankedEntry(_StrictModel):
     rank: Annotated[int, Field(ge=1)]
     rank_low: Annotated[int, Field(ge=1)]
     rank_high: Annotated[int, Field(ge=1)]
     tier: Short
 
 
-class RankAnswer(_Strict):
+class RankAnswer(_StrictModel):
     """What a rank child says, see :func:`reveal_leaderboard.release.ranking.rank_document`."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
@@ -145,7 +145,7 @@ class RankAnswer(_Strict):
     seed: int
     paired: bool
     findings: list[Short]
-    entries: dict[Short, _Place]
+    entries: dict[Short, _RankedEntry]
     computed_for: list[Short]
     n_patients: Annotated[int, Field(ge=0)]
     chance: dict[Short, Annotated[int, Field(ge=0, le=100)]]

@@ -32,7 +32,7 @@ from reveal_leaderboard.custody.answers import Parsed, RankAnswer, ScoreAnswer, 
 from reveal_leaderboard.custody.arrays import dump_manifest, stamp_of
 from reveal_leaderboard.custody.fork_client import TemplateError, TemplateService
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
-from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
+from reveal_leaderboard.custody.messages import TOO_LARGE, ExitStatus, JobRequest
 from reveal_leaderboard.custody.sandbox import confinement_here
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
@@ -179,7 +179,7 @@ class Custody:
         shared, _ = self._known(manifest)
         limits = self._parser.limits
         arguments = {"name": name, "allow_missing": allow_missing, "is_of_other_version": is_of_other_version}
-        request = Request("parse", arguments, limits, reopened=1)
+        request = JobRequest("parse", arguments, limits, reopened=1)
         with _opened(path) as upload, self._outputs(self._scratch, 0 if canonical is None else 1) as outputs:
             handles = [upload, *(output.fileno() for output in outputs)]
             try:
@@ -239,7 +239,7 @@ class Custody:
             "thresholds": thresholds if isinstance(thresholds, float) else dict(thresholds),
         }
         service = self._scorer(holdout)
-        request = Request("score", arguments, service.limits, places=(str(holdout),))
+        request = JobRequest("score", arguments, service.limits, places=(str(holdout),))
         with _opened(canonical) as arrays, self._outputs(vault, 2) as outputs:
             handles = [arrays, *(output.fileno() for output in outputs)]
             said = _answered(service, request, handles, ScoreAnswer)
@@ -274,7 +274,7 @@ class Custody:
         """
         service = self._scorer(None)
         limits = replace(service.limits, open_files=service.limits.open_files + len(submissions))
-        request = Request("rank", {"ids": list(submissions), "policy": asdict(policy), "paired": paired}, limits)
+        request = JobRequest("rank", {"ids": list(submissions), "policy": asdict(policy), "paired": paired}, limits)
         with contextlib.ExitStack() as stack:
             try:
                 handles = [stack.enter_context(_opened(cases_file(vault, one, version))) for one in submissions]
@@ -345,7 +345,7 @@ def _keep(file: BinaryIO, path: Path) -> None:
         os.close(folder)
 
 
-def _answered(service: TemplateService, request: Request, files: Sequence[int], model: type[Model]) -> Model:
+def _answered(service: TemplateService, request: JobRequest, files: Sequence[int], model: type[Model]) -> Model:
     try:
         ended, answer = service.run(request, files)
     except TemplateError as error:
@@ -359,7 +359,7 @@ def _answered(service: TemplateService, request: Request, files: Sequence[int], 
         raise ScoreFailed("crashed", f"the child's answer: {error}") from None
 
 
-def _failure(ended: Ended) -> FailureKind:
+def _failure(ended: ExitStatus) -> FailureKind:
     if ended.timed_out or ended.code == -signal.SIGXCPU:
         return "timeout"
     if ended.code in (TOO_LARGE, -signal.SIGKILL):  # the kernel kills with it when memory is short
@@ -367,7 +367,7 @@ def _failure(ended: Ended) -> FailureKind:
     return "crashed"
 
 
-def _how(ended: Ended) -> str:
+def _how(ended: ExitStatus) -> str:
     how = f"signal {signal.Signals(-ended.code).name}" if ended.code < 0 else f"exit code {ended.code}"
     peak = ended.peak_bytes >> 20
     return f"{how}{', out of time' if ended.timed_out else ''}, {ended.seconds:.1f} s, {peak} MiB at most"

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from reveal_leaderboard.custody.confinement import PACKAGES, is_inside, program_places
 from reveal_leaderboard.custody.limits import JailLimits
-from reveal_leaderboard.custody.messages import Ended, Request, memory_file, send_files
+from reveal_leaderboard.custody.messages import ExitStatus, JobRequest, memory_file, send_files
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 _PROBE_SECONDS = 30
@@ -163,7 +163,9 @@ class TemplateService:
         with self._lock:
             self._drop(self._process)
 
-    def run(self, request: Request, files: Sequence[int] = (), *, shared: bytes = b"") -> tuple[Ended, bytes | None]:
+    def run(
+        self, request: JobRequest, files: Sequence[int] = (), *, shared: bytes = b""
+    ) -> tuple[ExitStatus, bytes | None]:
         """Run one child to its end.
 
         Returns
@@ -185,7 +187,7 @@ class TemplateService:
                     log.warning("the template of %s died; it is started again", self._module)
         raise TemplateError(f"the template of {self._module} died twice under a request")
 
-    def _attempt(self, request: Request, files: Sequence[int], shared: bytes) -> tuple[Ended, bytes | None]:
+    def _attempt(self, request: JobRequest, files: Sequence[int], shared: bytes) -> tuple[ExitStatus, bytes | None]:
         answer_read, answer_write = os.pipe2(os.O_CLOEXEC)
         end_read, end_write = os.pipe2(os.O_CLOEXEC)
         handed = [answer_write, end_write]
@@ -211,7 +213,7 @@ class TemplateService:
                 with self._lock:
                     self._drop(process)
                 raise _TemplateDiedError
-            return Ended(**json.loads(end)), answer
+            return ExitStatus(**json.loads(end)), answer
         finally:
             for handle in [answer_read, end_read, *handed]:
                 if handle >= 0:

@@ -32,7 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from reveal_leaderboard.custody.confinement import count_threads
-from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request, receive_files
+from reveal_leaderboard.custody.messages import TOO_LARGE, ExitStatus, JobRequest, receive_files
 from reveal_leaderboard.custody.sandbox import confinement_here, enter_jail
 
 Job = Callable[[dict[str, Any], list[int], Any], bytes]
@@ -115,7 +115,7 @@ class _Template:
 
     def _start(self, files: list[int]) -> None:
         answer, end, request_file, shared_file, *inputs = files
-        request = Request.from_json(json.loads(_read_all(request_file)))
+        request = JobRequest.from_json(json.loads(_read_all(request_file)))
         shared = self._document(request.shared, shared_file) if request.shared else None
         template = os.getpid()
         now = time.monotonic()
@@ -141,7 +141,7 @@ class _Template:
                 return
             child = self._children.pop(pid)
             code, seconds = os.waitstatus_to_exitcode(status), time.monotonic() - child.started
-            ended = Ended(code, child.timed_out, usage.ru_maxrss * 1024, seconds)
+            ended = ExitStatus(code, child.timed_out, usage.ru_maxrss * 1024, seconds)
             with contextlib.suppress(OSError):
                 os.write(child.end, json.dumps(asdict(ended)).encode())
             os.close(child.end)
@@ -154,7 +154,7 @@ class _Template:
                 _kill(pid)
 
 
-def _live(job: Job, request: Request, files: list[int], shared: Any, answer: int, template: int) -> None:
+def _live(job: Job, request: JobRequest, files: list[int], shared: Any, answer: int, template: int) -> None:
     """The whole life of a child; does not return."""
     code = 1
     try:

@@ -28,7 +28,7 @@ _ONE = array.array("i").itemsize
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """One run of a job.
 
     Attributes
@@ -48,13 +48,13 @@ class Request:
     shared: str = ""
 
     @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> Request:
+    def from_json(cls, raw: dict[str, Any]) -> JobRequest:
         """From its fields as plain JSON values."""
         return cls(**{**raw, "limits": JailLimits(**raw["limits"]), "places": tuple(raw["places"])})
 
 
 @dataclass(frozen=True)
-class Ended:
+class ExitStatus:
     """How a child ended.
 
     Attributes

@@ -28,15 +28,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from reveal_bench.tables import TableError, read_table
 from reveal_bench.viewer.serving import FILM_VIEWER, static_file
-from reveal_leaderboard.readers.films import FilmError, ImageCache
-from reveal_leaderboard.readers.forms import FORMS, AnswerError
+from reveal_leaderboard.readers.forms import FORMS, ReaderAnswerError
+from reveal_leaderboard.readers.images import ImageCache, ImageError
 from reveal_leaderboard.readers.store import (
-    Answer,
     Item,
     KeyUsedError,
     ListClosedError,
+    ListEntry,
     NotOnListError,
-    Place,
+    ReaderAnswer,
     Readings,
 )
 from reveal_leaderboard.web.app import OwnMethods
@@ -67,7 +67,7 @@ STATIC = {**OWN, **FILM_VIEWER}
 log = logging.getLogger(__name__)
 
 
-class Sent(BaseModel):
+class SentAnswer(BaseModel):
     """An answer as the browser sends it; `key` is made anew for each one, so that two clicks are one answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -79,7 +79,7 @@ class Sent(BaseModel):
     seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 
 
-class Chosen(BaseModel):
+class ReaderChoice(BaseModel):
     """The name that somebody takes in local mode."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -92,7 +92,7 @@ class Session:
     """A reader's session: the reader's name and list, and the tokens by which the session names its items."""
 
     reader: str
-    places: tuple[Place, ...]
+    places: tuple[ListEntry, ...]
     tokens: Mapping[str, str]
 
     def item(self, token: str) -> str:
@@ -161,20 +161,21 @@ class ReadingService:
             raise HTTPException(404, "There is no such picture.")
         try:
             _, data = self.images.get(item.films[number])
-        except FilmError:
+        except ImageError:
             raise HTTPException(404, "This picture cannot be shown.") from None
         return Response(data, media_type="application/octet-stream", headers={"Content-Encoding": "gzip"})
 
-    def put(self, session: Session, token: str, sent: Sent) -> dict[str, Any]:
+    def put(self, session: Session, token: str, sent: SentAnswer) -> dict[str, Any]:
         """Keep an answer; what the browser is told when it is on the disk."""
         name = session.item(token)
         try:
             read = self.form.read(self.readings.item(name).content, sent.answer, sent.comment, sent.details)
             answer, comment, details = read
             is_new = self.readings.put(
-                Answer(session.reader, name, answer, comment, details, math.floor(sent.seconds * 10) / 10), sent.key
+                ReaderAnswer(session.reader, name, answer, comment, details, math.floor(sent.seconds * 10) / 10),
+                sent.key,
             )
-        except AnswerError as error:
+        except ReaderAnswerError as error:
             raise HTTPException(422, str(error)) from None
         except NotOnListError as error:
             raise HTTPException(404, f"{error}".capitalize() + ".") from None
@@ -186,7 +187,7 @@ class ReadingService:
     def _facts(self, item: Item, number: int) -> dict[str, Any]:
         try:
             facts, _ = self.images.get(item.films[number])
-        except FilmError as error:
+        except ImageError as error:
             log.warning("a picture cannot be shown: %s", error)
             return {"fault": "This picture cannot be shown."}
         return {"fault": "", **facts}
@@ -267,7 +268,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
         return service.who(request)
 
     @app.post("/api/reader")
-    def choose(request: Request, chosen: Chosen) -> Response:
+    def choose(request: Request, chosen: ReaderChoice) -> Response:
         service.reader(request)
         if service.auth.mode != "local":
             raise HTTPException(403, "Your reader name is set by your account.")
@@ -290,7 +291,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
         return service.film(session, token, number)
 
     @app.post("/api/items/{token}/answers")
-    def put(token: str, sent: Sent, session: Session = signed_in) -> dict[str, Any]:
+    def put(token: str, sent: SentAnswer, session: Session = signed_in) -> dict[str, Any]:
         return service.put(session, token, sent)
 
     @app.post("/api/stop")

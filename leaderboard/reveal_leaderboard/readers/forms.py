@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-A :class:`Form` says what the browser shows of an item (:meth:`Form.panel`) and reads what it sends back
-(:meth:`Form.read`). The panel holds nothing that tells whose the item is. Definitions of labels are in this project's
-own words; those that paper 004 (Table S1) does not print are from common radiological usage.
+A :class:`ReaderForm` says what the browser shows for an item (:meth:`ReaderForm.panel`) and checks what it sends back
+(:meth:`ReaderForm.read`). The panel contains nothing that identifies the item's origin. The definitions of labels are
+this project's own words; those that paper 004 (Table S1) does not print follow common radiological usage.
 
 ``votes``: paper 004, section 2.2; the comment is asked for unless a reader agrees to all, and may be left out.
 ``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found before
@@ -36,15 +36,15 @@ DEFINITIONS = {term.name: term.definition or "" for term in REVEAL_TERMS} | {
 }
 NOT_READ = {"value": CANNOT_READ, "label": "Cannot be read", "key": "u", "why": "Why can it not be read? (optional)"}
 
-Given = tuple[str, str, Any]
+CheckedAnswer = tuple[str, str, Any]
 """Answer, comment, details."""
 
 
-class AnswerError(ValueError):
+class ReaderAnswerError(ValueError):
     """An answer that the form does not take; the message is for the reader."""
 
 
-class Form(Protocol):
+class ReaderForm(Protocol):
     """What is asked of an item."""
 
     title: str
@@ -52,7 +52,7 @@ class Form(Protocol):
     def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """What the browser shows beside the pictures, as JSON."""
 
-    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
         """What the browser sent, checked.
 
         Raises
@@ -83,23 +83,23 @@ class _Votes:
             "overlays": [],
         }
 
-    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
         said = _comment(comment)
         _one_of(answer, (*ANSWERS, CANNOT_READ))
         if details is None:
             return answer, said, None
         if not isinstance(details, list) or not all(isinstance(label, str) for label in details):
-            raise AnswerError("`details` must be a list of labels, or null")
+            raise ReaderAnswerError("`details` must be a list of labels, or null")
         unknown = [label for label in details if label not in REVEAL_LABELS]
         if unknown:
-            raise AnswerError(f"labels must be among the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
+            raise ReaderAnswerError(f"labels must be among the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
         if len(set(details)) < len(details):
-            raise AnswerError("each label must be named once")
+            raise ReaderAnswerError("each label must be named once")
         labels = list(in_order(details))
         if answer == CANNOT_READ:
-            raise AnswerError("labels must not be given for a study that cannot be read")
+            raise ReaderAnswerError("labels must not be given for a study that cannot be read")
         if answer == "agree_all" and labels != list(content["labels"]):
-            raise AnswerError("you agree to all labels, but ticked others")
+            raise ReaderAnswerError("you agree to all labels, but ticked others")
         return answer, said, labels
 
 
@@ -143,9 +143,9 @@ class _Errors:
             "overlays": overlays,
         }  # fmt: skip
 
-    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
         if details is not None:
-            raise AnswerError("`details` must be null")
+            raise ReaderAnswerError("`details` must be null")
         return _one_of(answer, ("position_error", "anatomy_error", CANNOT_READ)), _comment(comment), None
 
 
@@ -176,37 +176,37 @@ class _Rubric:
             "overlays": [{"kind": "model", **box} for box in boxes],
         }
 
-    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
         _one_of(answer, (SCORED, CANNOT_READ))
         if answer == CANNOT_READ:
             if details is not None:
-                raise AnswerError("scores must not be given for an answer that cannot be read")
+                raise ReaderAnswerError("scores must not be given for an answer that cannot be read")
             return answer, _comment(comment), None
         if comment.strip():
-            raise AnswerError("scores take no comment: the board keeps none")
+            raise ReaderAnswerError("scores take no comment: the board keeps none")
         if not isinstance(details, dict):
-            raise AnswerError("`details` must be the scores by criterion")
+            raise ReaderAnswerError("`details` must be the scores by criterion")
         has_boxes = bool(content["boxes"])
         try:
             check_scores(details, has_boxes=has_boxes)
         except RatingError as error:
-            raise AnswerError(str(error)[:400]) from None
+            raise ReaderAnswerError(str(error)[:400]) from None
         return answer, "", {question.name: details[question.name] for question in questions(has_boxes=has_boxes)}
 
 
 def _one_of(answer: str, known: Sequence[str]) -> str:
     if answer not in known:
-        raise AnswerError(f"the answer must be one of {', '.join(known)}, got {hint(answer[:60], known)}")
+        raise ReaderAnswerError(f"the answer must be one of {', '.join(known)}, got {hint(answer[:60], known)}")
     return answer
 
 
 def _comment(text: str) -> str:
     said = text.strip()
     if len(said) > MAX_COMMENT:
-        raise AnswerError(f"a comment must have at most {MAX_COMMENT} characters, got {len(said)}")
+        raise ReaderAnswerError(f"a comment must have at most {MAX_COMMENT} characters, got {len(said)}")
     if any(not (letter.isprintable() or letter in LINE_BREAKS) for letter in said):
-        raise AnswerError("a comment must have no control characters")
+        raise ReaderAnswerError("a comment must have no control characters")
     return said
 
 
-FORMS: dict[str, Form] = {"votes": _Votes(), "errors": _Errors(), "rubric": _Rubric()}
+FORMS: dict[str, ReaderForm] = {"votes": _Votes(), "errors": _Errors(), "rubric": _Rubric()}

@@ -21,7 +21,7 @@ import numpy as np
 from reveal_bench.curation.assign import draw_assignment
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_leaderboard.readers.preparation import put
-from reveal_leaderboard.readers.store import Film, Item, Readings
+from reveal_leaderboard.readers.store import Item, ItemImage, Readings
 
 MAX_GRID = 64
 FIELDS = ("id", "image", "finding", "grid", "reference")
@@ -129,7 +129,7 @@ def _item(row: Mapping[str, Any]) -> Item:
         "model": [] if point is not None else [_rect(cell, rows, columns)],
         "points": [] if point is None else [point],
     }
-    return Item(str(row["id"]), content, (Film(str(row["image"]), None, "UNKNOWN"),))
+    return Item(str(row["id"]), content, (ItemImage(str(row["image"]), None, "UNKNOWN"),))
 
 
 def _index(share: float, n: int) -> int:

@@ -21,12 +21,12 @@ from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.tables import Assignment, Sampled, read_table
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.tables import scan_table
-from reveal_leaderboard.readers.store import FILE_NAME, Film, Item, Readings, UnpreparedError
+from reveal_leaderboard.readers.store import FILE_NAME, Item, ItemImage, Readings, UnpreparedError
 
 VIEW_ORDER = ("PA", "AP", "UNKNOWN", "LATERAL")
 _SHOWN = 3
 
-Films = Mapping[str, tuple[Film, ...]]
+Films = Mapping[str, tuple[ItemImage, ...]]
 Progress = Callable[[int, int], None]
 
 
@@ -105,14 +105,14 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
             with suppress(DicomError):  # the page says that it cannot be shown
                 hashes[file] = develop_dicom(file).pixel_sha256
     doubles = {one.file for one in find_duplicates(asked, hashes)}
-    found: dict[str, list[tuple[tuple[int, int, str], Film]]] = {}
+    found: dict[str, list[tuple[tuple[int, int, str], ItemImage]]] = {}
     shown = {(header.study_uid, header.exposure_key) for _, header in asked if header.intent != "PROCESSING"}
     for file, header in asked:
         is_raw = header.intent == "PROCESSING" and header.exposure_key is not None
         if file not in doubles and not (is_raw and (header.study_uid, header.exposure_key) in shown):
             name = file.path.relative_to(root).as_posix()
             order = (VIEW_ORDER.index(header.view), header.instance_number or 0, file.shown(root))
-            found.setdefault(str(header.study_uid), []).append((order, Film(name, file.member, header.view)))
+            found.setdefault(str(header.study_uid), []).append((order, ItemImage(name, file.member, header.view)))
     return {study: tuple(film for _, film in sorted(films, key=lambda one: one[0])) for study, films in found.items()}
 
 
@@ -130,7 +130,7 @@ def read_pictures(table: Path, root: Path) -> Films:
         raise BuildError(problems)
     lacking = [name for name in ("study", "file") if name not in read]
     problems += [Problem(table.name, None, "columns", f"must have {name}", ", ".join(read.columns)) for name in lacking]
-    found: dict[str, list[Film]] = {}
+    found: dict[str, list[ItemImage]] = {}
     for row in read.rows if not lacking else ():
         study, name = row["study"], row["file"]
         path = (root / name).resolve()
@@ -140,7 +140,7 @@ def read_pictures(table: Path, root: Path) -> Films:
             problems.append(Problem(table.name, row.number, "file", "must be a file below the root", repr(name)))
         else:
             view = (row["view"] if "view" in read else "") or "UNKNOWN"
-            found.setdefault(study, []).append(Film(name, None, view[:20]))
+            found.setdefault(study, []).append(ItemImage(name, None, view[:20]))
     if problems:
         raise BuildError(problems)
     return {study: tuple(films) for study, films in found.items()}

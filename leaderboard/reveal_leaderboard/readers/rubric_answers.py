@@ -34,7 +34,7 @@ from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.tables import TableRow, open_table
 from reveal_leaderboard.boards.exports import harmless
 from reveal_leaderboard.readers.preparation import PreparationError, put
-from reveal_leaderboard.readers.store import Film, Item, Readings
+from reveal_leaderboard.readers.store import Item, ItemImage, Readings
 
 COLUMNS = ("answer_id", "task_id", "answer", "boxes")
 _START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"
@@ -43,7 +43,7 @@ _GUARD_AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)'(?={_START})")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AnswerRow:
     """An answer as the board's file has it; `line` is that of the file."""
 
     answer_id: str
@@ -66,7 +66,7 @@ def as_written(text: str) -> str:
     return found if harmless(found) == text else text
 
 
-def read_answers(path: Path) -> list[Given]:
+def read_answers(path: Path) -> list[AnswerRow]:
     """The answers of the board's file, in its order.
 
     Raises
@@ -81,7 +81,7 @@ def read_answers(path: Path) -> list[Given]:
         rows = list(table)
     if table.is_broken:
         raise BuildError(problems)
-    found: dict[str, Given] = {}
+    found: dict[str, AnswerRow] = {}
     for row in rows:
         try:
             one = _given(row)
@@ -103,7 +103,7 @@ class _CellError(ValueError):
         self.fault = (field, rule, value[:100])
 
 
-def _given(row: TableRow) -> Given:
+def _given(row: TableRow) -> AnswerRow:
     answer_id, task_id, answer, boxes = (as_written(row[name]) for name in COLUMNS)
     for name, value in (("answer_id", answer_id), ("task_id", task_id), ("answer", answer)):
         if not value.strip():
@@ -114,7 +114,7 @@ def _given(row: TableRow) -> Given:
         raise _CellError("boxes", "must be JSON", repr(boxes)) from None
     if not isinstance(drawn, list) or not all(_is_box(box) for box in drawn):
         raise _CellError("boxes", "must be boxes with image_id, label and box (x, y, width, height)", repr(boxes))
-    return Given(answer_id, task_id, answer, tuple(drawn), row.number)
+    return AnswerRow(answer_id, task_id, answer, tuple(drawn), row.number)
 
 
 def _is_box(box: Any) -> bool:
@@ -137,7 +137,7 @@ _PRIOR_VIEWS = {"LATERAL": "lateral", "FRONTAL": "frontal", "UNKNOWN": "view not
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class _TaskImage:
     """A picture of a task, without its pixels."""
 
     view: str
@@ -152,7 +152,7 @@ class _Task:
     prompt: str
     indication: str
     requires_boxes: bool
-    pictures: Mapping[str, _Picture]
+    pictures: Mapping[str, _TaskImage]
     shard: Path
 
 
@@ -204,7 +204,7 @@ def prepare_rubric(
     return put(data, items, lists, form="rubric", seed=seed, root=data / PICTURES)
 
 
-def _faults(one: Given, known: Mapping[str, _Task]) -> Iterator[tuple[str, str, str]]:
+def _faults(one: AnswerRow, known: Mapping[str, _Task]) -> Iterator[tuple[str, str, str]]:
     """Field, rule and value of what an answer names and the folder has not."""
     if one.task_id not in known:
         yield "task_id", "must be that of a task of the folder", repr(one.task_id)[:100]
@@ -247,12 +247,12 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _task(row: Mapping[str, Any], shard: Path) -> _Task:
-    pictures: dict[str, _Picture] = {}
+    pictures: dict[str, _TaskImage] = {}
     for facts, is_prior in ((row["image_facts"], False), (row["prior_image_facts"], True)):
         for one in facts:
             name = VIEWS[one["view"]]
             view = f"Prior: {_PRIOR_VIEWS.get(name, name)}" if is_prior else _PLAIN_VIEWS.get(name, name)
-            pictures.setdefault(one["image_id"], _Picture(view, one["width"], one["height"]))
+            pictures.setdefault(one["image_id"], _TaskImage(view, one["width"], one["height"]))
     return _Task(row["prompt"], row["indication"] or "", bool(row["requires_boxes"]), pictures, shard)
 
 
@@ -322,7 +322,7 @@ def _copy(place: Path, data: bytes | None) -> str:
     return name
 
 
-def _item(one: Given, task: _Task, files: Sequence[str]) -> Item:
+def _item(one: AnswerRow, task: _Task, files: Sequence[str]) -> Item:
     numbers = {image_id: number for number, image_id in enumerate(task.pictures)}
     boxes = []
     for box in one.boxes:
@@ -337,5 +337,5 @@ def _item(one: Given, task: _Task, files: Sequence[str]) -> Item:
         "answer": one.answer,
         "boxes": boxes,
     }
-    films = [Film(file, None, picture.view) for file, picture in zip(files, task.pictures.values(), strict=True)]
+    films = [ItemImage(file, None, picture.view) for file, picture in zip(files, task.pictures.values(), strict=True)]
     return Item(one.answer_id, content, tuple(films))

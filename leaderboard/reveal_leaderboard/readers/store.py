@@ -123,7 +123,7 @@ class KeyUsedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
+class ItemImage:
     """One picture of an item: `file` relative to the root of the pictures, `member` of the archive that it is in."""
 
     file: str
@@ -137,11 +137,11 @@ class Item:
 
     item: str
     content: Mapping[str, Any]
-    films: tuple[Film, ...]
+    films: tuple[ItemImage, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReaderAnswer:
     """What a reader says of an item; `seconds` on the screen, `at` by the database's clock, `details` as JSON."""
 
     reader: str
@@ -154,7 +154,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListEntry:
     """An item on a reader's list; `answer` is the one that counts, "" if there is none."""
 
     position: int
@@ -233,12 +233,12 @@ class Readings:
         with self._reading.begin() as connection:
             return list(connection.execute(sa.select(lists.c.reader).distinct().order_by(lists.c.reader)).scalars())
 
-    def places(self, reader: str) -> list[Place]:
+    def places(self, reader: str) -> list[ListEntry]:
         """The reader's list in its order, with the answers that count."""
         with self._reading.begin() as connection:
             given = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
             mine = _current().where(lists.c.reader == reader).order_by(lists.c.position)
-            return [Place(row.position, row.item, given.get(row.item, "")) for row in connection.execute(mine)]
+            return [ListEntry(row.position, row.item, given.get(row.item, "")) for row in connection.execute(mine)]
 
     def is_open(self, reader: str) -> bool:
         """Whether the reader may answer."""
@@ -250,9 +250,9 @@ class Readings:
         with self._reading.begin() as connection:
             content = connection.execute(sa.select(items.c.content).where(items.c.item == name)).scalar_one()
             rows = connection.execute(sa.select(films).where(films.c.item == name).order_by(films.c.number))
-            return Item(name, content, tuple(Film(row.file, row.member, row.view) for row in rows))
+            return Item(name, content, tuple(ItemImage(row.file, row.member, row.view) for row in rows))
 
-    def answer(self, reader: str, item: str) -> Answer | None:
+    def answer(self, reader: str, item: str) -> ReaderAnswer | None:
         """The reader's answer to an item that counts."""
         query = _last_answers().where(_of(reader), answers.c.item == item)
         with self._reading.begin() as connection:
@@ -261,7 +261,7 @@ class Readings:
 
     # What a reader does ---------------------------------------------------------------------------------------------
 
-    def put(self, answer: Answer, key: str) -> bool:
+    def put(self, answer: ReaderAnswer, key: str) -> bool:
         """Keep an answer; False if the same one came with this key before. When it returns, the answer is on the disk.
 
         Raises
@@ -318,7 +318,7 @@ class Readings:
         with self._reading.begin() as connection:
             return {row.item: row.content for row in connection.execute(sa.select(items).order_by(items.c.item))}
 
-    def all_answers(self) -> list[Answer]:
+    def all_answers(self) -> list[ReaderAnswer]:
         """The answers that count, of items that are still on their reader's list; by item and reader."""
         with self._reading.begin() as connection:
             return _counting(connection)
@@ -328,7 +328,7 @@ class Readings:
         with self._reading.begin() as connection:
             return _last_marks(connection)
 
-    def relist(self, plan: Callable[[Lists, Sequence[Answer], Mapping[str, str]], Lists]) -> int:
+    def relist(self, plan: Callable[[Lists, Sequence[ReaderAnswer], Mapping[str, str]], Lists]) -> int:
         """Put new lists in place of the present ones, without a vote in between; their version.
 
         Parameters
@@ -376,7 +376,7 @@ def _of(reader: str) -> sa.ColumnElement[bool]:
     return answers.c.reader == reader
 
 
-def _counting(connection: sa.Connection) -> list[Answer]:
+def _counting(connection: sa.Connection) -> list[ReaderAnswer]:
     places = {(reader, item) for reader, _, item in _listed(connection)}
     rows = connection.execute(_last_answers().order_by(answers.c.item, answers.c.reader))
     return [_answer(row) for row in rows if (row.reader, row.item) in places]
@@ -387,11 +387,11 @@ def _is_open(connection: sa.Connection, reader: str) -> bool:
     return connection.execute(mine).scalar_one_or_none() in (None, "open")
 
 
-def _answer(row: Any) -> Answer:
-    return Answer(row.reader, row.item, row.answer, row.comment, row.details, row.seconds, row.at)
+def _answer(row: Any) -> ReaderAnswer:
+    return ReaderAnswer(row.reader, row.item, row.answer, row.comment, row.details, row.seconds, row.at)
 
 
-def _said(answer: Answer) -> tuple[str, ...]:
+def _said(answer: ReaderAnswer) -> tuple[str, ...]:
     """What makes an answer another one; the time it took does not."""
     details = json.dumps(answer.details, sort_keys=True)
     return answer.reader, answer.item, answer.answer, answer.comment, details

@@ -20,7 +20,7 @@ from reveal_bench.curation.assign import reassign
 from reveal_bench.curation.tables import Assignment, write_table
 from reveal_bench.files import replacing, write_whole
 from reveal_leaderboard.readers.forms import SCORED
-from reveal_leaderboard.readers.store import CANNOT_READ, Answer, Readings
+from reveal_leaderboard.readers.store import CANNOT_READ, ReaderAnswer, Readings
 from reveal_leaderboard.store.ratings import COLUMNS as RATING_COLUMNS
 from reveal_leaderboard.store.tables import CRITERIA
 
@@ -29,7 +29,7 @@ ERROR_COLUMNS = ("id", "finding", "reader", "category", "comment")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReaderProgress:
     """How far a reader is. `state`: "open", or "stopped" by the reader, or "closed" by the maintainer."""
 
     reader: str
@@ -45,16 +45,16 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RoomProgress:
     """Readers by name, and number of votes -> items with so many; `version` counts how often lists changed."""
 
-    readers: tuple[Standing, ...]
+    readers: tuple[ReaderProgress, ...]
     items_by_votes: Mapping[int, int]
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOn:
+class Reassignment:
     """New lists: `version`, readings that `moved`, and items that lack a reader, once per reading missing."""
 
     version: int
@@ -62,7 +62,7 @@ class HandedOn:
     missing: tuple[str, ...]
 
 
-def progress(readings: Readings) -> Progress:
+def progress(readings: Readings) -> RoomProgress:
     """How far everybody is; no answers."""
     listed, given, marks = readings.listed(), readings.all_answers(), readings.last_marks()
     assigned = Counter(reader for reader, _, _ in listed)
@@ -72,11 +72,11 @@ def progress(readings: Readings) -> Progress:
     names = sorted({*assigned, *readings.readers()})
     votes = Counter(one.item for one in given if one.answer != CANNOT_READ)
     tally = Counter(votes[item] for item in {item for _, _, item in listed})
-    rows = (Standing(n, assigned[n], answered[n], blank[n], states.get(marks.get(n, ""), "open")) for n in names)
-    return Progress(tuple(rows), {n: tally[n] for n in sorted(tally)}, readings.version())
+    rows = (ReaderProgress(n, assigned[n], answered[n], blank[n], states.get(marks.get(n, ""), "open")) for n in names)
+    return RoomProgress(tuple(rows), {n: tally[n] for n in sorted(tally)}, readings.version())
 
 
-def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing: bool = False) -> HandedOn:
+def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_missing: bool = False) -> Reassignment:
     """Give what readers who stopped have not voted on to others (:func:`reveal_bench.curation.assign.reassign`).
 
     Parameters
@@ -90,10 +90,10 @@ def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing:
         If nobody stopped, a reader who goes on has no capacity, or readings find no reader; then nothing is changed.
     """
     version = readings.version() + 1
-    found: list[HandedOn] = []
+    found: list[Reassignment] = []
 
     def plan(
-        listed: Sequence[tuple[str, int, str]], given: Sequence[Answer], marks: Mapping[str, str]
+        listed: Sequence[tuple[str, int, str]], given: Sequence[ReaderAnswer], marks: Mapping[str, str]
     ) -> Sequence[tuple[str, int, str]]:
         stopped = sorted(reader for reader, kind in marks.items() if kind in ("stop", "close"))
         if not stopped:
@@ -108,7 +108,7 @@ def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing:
                 f"{len(after.missing):,} readings find no reader with room, the first of {after.missing[0]}: raise "
                 "capacities or add readers; or drop these readings with `--allow-missing` (`allow_missing=True`)"
             )
-        found.append(HandedOn(version, after.n_moved, after.missing))
+        found.append(Reassignment(version, after.n_moved, after.missing))
         return [(one.reader, one.position, one.study_id) for one in after.assignments]
 
     readings.relist(plan)
@@ -144,7 +144,7 @@ def _vote_rows(readings: Readings) -> list[tuple[str, ...]]:
     return [(one.item, one.reader, one.answer, one.comment, _labels(one)) for one in votes]
 
 
-def _labels(answer: Answer) -> str:
+def _labels(answer: ReaderAnswer) -> str:
     if answer.details is None:
         return ""
     return "; ".join(answer.details) or "None"

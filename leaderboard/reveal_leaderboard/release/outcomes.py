@@ -31,7 +31,15 @@ from reveal_leaderboard.release.fingerprints import Fingerprint, is_near
 from reveal_leaderboard.release.release import ReleasedScore, climb, primary_figure
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy
 from reveal_leaderboard.store.database import insert_if_absent, moment
-from reveal_leaderboard.store.scores import Score, Signing, Verdict, holder_of, raise_flag, shows_its_own, twins_of
+from reveal_leaderboard.store.scores import (
+    Score,
+    ScoringVerdict,
+    Signing,
+    holder_of,
+    raise_flag,
+    shows_its_own,
+    twins_of,
+)
 from reveal_leaderboard.store.submissions import Submission, get_known
 from reveal_leaderboard.store.tables import fingerprints, scores, submissions
 
@@ -64,7 +72,7 @@ class ScoredOutcome:
         is_first: bool,
         who: str,
         sign: Signing | None,
-    ) -> Verdict:
+    ) -> ScoringVerdict:
         """Write the score rows of a submission, its fingerprint, its receipts and its flags.
 
         Parameters
@@ -78,7 +86,7 @@ class ScoredOutcome:
         """
         submission = get_known(connection, submission_id)
         own = _score(submission_id, version, "public", self.released, self.reference_hash, moment(connection))
-        score, verdict = own, Verdict(True, submission_id, "")
+        score, verdict = own, ScoringVerdict(True, submission_id, "")
         if is_first:
             score, verdict = _decide(connection, submission, own, self, settings.release)
             _choose(connection, submission, is_shown=not score.is_held)
@@ -115,7 +123,7 @@ def _score(
 
 def _decide(
     connection: sa.Connection, submission: Submission, own: Score, outcome: ScoredOutcome, policy: ReleasePolicy
-) -> tuple[Score, Verdict]:
+) -> tuple[Score, ScoringVerdict]:
     """Whose figures a submission shows when it is scored for the first time."""
     twins = twins_of(connection, submission, own.version, outcome.fingerprint.content)
     if twins:
@@ -124,15 +132,17 @@ def _decide(
         first = holder or twins[0]
         why = f"the same predictions as submission {first.submission_id}; nothing is charged"
         score = own if is_free else _as_of(own, first)
-        return score, Verdict(False, score.shown_of, why)
+        return score, ScoringVerdict(False, score.shown_of, why)
     if not any(part.shown for part in (outcome.released, outcome.final) if part is not None):
         told = {**own.released, "note": f"{own.released['note']} Nothing is charged."}
-        return replace(own, released=told), Verdict(False, submission.id, "no figure can be shown; nothing is charged")
+        return replace(own, released=told), ScoringVerdict(
+            False, submission.id, "no figure can be shown; nothing is charged"
+        )
     best = _best(_shown_before(connection, submission, own.version, policy))
     if best is None or climb(outcome.released, ReleasedScore.from_json(best.released), policy):
-        return own, Verdict(True, submission.id, "")
+        return own, ScoringVerdict(True, submission.id, "")
     why = f"not better than submission {best.submission_id} by the step of the ladder, whose figures are shown again"
-    return _as_of(own, best), Verdict(True, best.shown_of, why)
+    return _as_of(own, best), ScoringVerdict(True, best.shown_of, why)
 
 
 def _best(rows: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:

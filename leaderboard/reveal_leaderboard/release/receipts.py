@@ -44,7 +44,7 @@ from reveal_bench.evaluation.receipts import (
 from reveal_leaderboard.store.blobs import write_durably
 from reveal_leaderboard.store.boards import split_of
 from reveal_leaderboard.store.database import iso_time, locked
-from reveal_leaderboard.store.scores import Receipt, Score
+from reveal_leaderboard.store.scores import Score, StoredReceipt
 from reveal_leaderboard.store.submissions import Submission, get_known
 from reveal_leaderboard.store.tables import chains, receipts, scores, submissions
 
@@ -146,7 +146,7 @@ class Signer:
             raise ValueError(f"{self._file} must hold the key of receipts, it does not") from None
 
 
-def append(connection: sa.Connection, signer: Signer, submission: Submission, score: Score) -> Receipt:
+def append(connection: sa.Connection, signer: Signer, submission: Submission, score: Score) -> StoredReceipt:
     """Sign and append the receipt of `score`, which the same transaction writes.
 
     Raises
@@ -166,7 +166,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
         "key_id": key_id(key.public_text),
         "succession": key.succession,
     }
-    receipt = Receipt(
+    receipt = StoredReceipt(
         id=chain.length + 1,
         submission_id=submission.id,
         version=score.version,
@@ -177,7 +177,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
         previous=chain.head,
         hash=receipt_hash(facts),
     )
-    values = {name: getattr(receipt, name) for name in Receipt.__slots__}
+    values = {name: getattr(receipt, name) for name in StoredReceipt.__slots__}
     connection.execute(receipts.insert().values(**values))
     connection.execute(chains.update().where(chains.c.name == CHAIN).values(length=receipt.id, head=receipt.hash))
     return receipt
@@ -265,7 +265,7 @@ def receipt_file(
     """The receipt file of a released score, if it has one."""
     mine = (receipts.c.submission_id == submission_id, receipts.c.version == version, receipts.c.part == part)
     row = connection.execute(sa.select(receipts).where(*mine)).one_or_none()
-    return None if row is None else Receipt(**row._mapping).to_file()
+    return None if row is None else StoredReceipt(**row._mapping).to_file()
 
 
 def public_keys(connection: sa.Connection) -> list[PublicKey]:

@@ -44,7 +44,7 @@ from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, iso_time
 from reveal_leaderboard.store.events import GENESIS, verify_events, verify_records
 from reveal_leaderboard.store.quota import granted_words
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
-from reveal_leaderboard.store.scores import Receipt
+from reveal_leaderboard.store.scores import StoredReceipt
 from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
 
@@ -71,7 +71,7 @@ class AuditProblem:
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """What an audit found.
 
     Attributes
@@ -175,7 +175,7 @@ Heads = Mapping[str, tuple[int, str]]
 """Chain -> (length, last hash)."""
 
 
-def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads | None = None) -> Report:
+def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads | None = None) -> AuditReport:
     """Audit the board of `connection`, which must see one moment of it: :func:`opened_to_read`, or ``store.read()``.
 
     Parameters
@@ -199,7 +199,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
         steps.append(("uploads", lambda: _uploads(connection, blobs)))
     for name, head in (kept or {}).items():
         steps.append((name, partial(_goes_on, connection, name, *head)))
-    problems = [AuditProblem(area, text) for area, step in steps for text in _told(step)]
+    problems = [AuditProblem(area, text) for area, step in steps for text in _format_problems(step)]
     counts: dict[str, int | None] = {
         table.name: _count(connection, table) for table in (events, receipts, scores, submissions, ledger)
     }
@@ -210,11 +210,11 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
             row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))
         }
         counts["uploads"] = None if blobs is None else len(stored_names(connection)[0])
-    return Report(tuple(problems), counts, heads, tuple(chain.keys))
+    return AuditReport(tuple(problems), counts, heads, tuple(chain.keys))
 
 
 def read_heads(text: str) -> dict[str, tuple[int, str]]:
-    """The heads in an earlier report, as :meth:`Report.to_json` writes it.
+    """The heads in an earlier report, as :meth:`AuditReport.to_json` writes it.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> It
         yield f"number {length} has a different hash from the one that was kept: the chain was rewritten"
 
 
-def _told(step: Callable[[], Iterable[str]]) -> Iterator[str]:
+def _format_problems(step: Callable[[], Iterable[str]]) -> Iterator[str]:
     """What a step finds, and what it cannot read."""
     try:
         yield from step()
@@ -282,7 +282,7 @@ class _Chain:
         n, head = 0, GENESIS
         query = sa.select(receipts).order_by(receipts.c.id).execution_options(yield_per=500)
         for row in connection.execute(query):
-            receipt = Receipt(**row._mapping)
+            receipt = StoredReceipt(**row._mapping)
             if receipt.id != n + 1:
                 yield f"receipt {n + 1} is missing: the next one is {receipt.id}"
             elif receipt.previous != head:
@@ -295,7 +295,7 @@ class _Chain:
         elif tuple(end) != (n, head):
             yield f"the chain must end with receipt {end.length} ({end.head[:12]}), it ends with {n}"
 
-    def _verify_one(self, receipt: Receipt) -> Iterator[str]:
+    def _verify_one(self, receipt: StoredReceipt) -> Iterator[str]:
         try:
             said = dict(verify_receipt(receipt.to_file()).receipt)
         except (ReceiptError, ValueError) as error:
@@ -309,7 +309,7 @@ class _Chain:
         self.keys.setdefault(said["key_id"], said["public_key"])
         yield from self._follow_key(receipt, said)
 
-    def _follow_key(self, receipt: Receipt, said: dict[str, Any]) -> Iterator[str]:
+    def _follow_key(self, receipt: StoredReceipt, said: dict[str, Any]) -> Iterator[str]:
         """Each version has its vault and so its key; another key must have been signed for with the one before."""
         before = self._last_key.get((said["benchmark"], said["version"]))
         if before is not None and before != said["public_key"]:

@@ -36,7 +36,7 @@ import sqlalchemy as sa
 
 from reveal_bench.files import flush_folder
 from reveal_leaderboard import __version__
-from reveal_leaderboard.store.audit import NoBoardError, Report, audit, opened_to_read
+from reveal_leaderboard.store.audit import AuditReport, NoBoardError, audit, opened_to_read
 from reveal_leaderboard.store.blobs import Blobs, write_durably
 from reveal_leaderboard.store.database import connect, iso_time
 from reveal_leaderboard.store.submissions import stored_names
@@ -55,7 +55,7 @@ class Backup:
 
     folder: Path
     manifest: Mapping[str, Any]
-    report: Report
+    report: AuditReport
 
 
 def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:

@@ -118,7 +118,7 @@ class BlobDamagedError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class ReceivedFile:
     """A received file that is not stored yet: its temporary path, size and hash."""
 
     path: Path
@@ -127,7 +127,7 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DiskSpace:
     """A disk: bytes that are free, bytes in all, and whether it may only be read."""
 
     free: int
@@ -177,7 +177,7 @@ class Blobs:
         return self.folder / _place(sha256)
 
     @contextmanager
-    def receive(self, stream: BinaryIO) -> Iterator[Incoming]:
+    def receive(self, stream: BinaryIO) -> Iterator[ReceivedFile]:
         """Copy `stream` to a temporary file, which is gone afterwards unless it was kept."""
         with _locked_file(self._incoming) as file:
             path = Path(file.name)
@@ -188,11 +188,11 @@ class Blobs:
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-                yield Incoming(path, file.tell(), digest.hexdigest())
+                yield ReceivedFile(path, file.tell(), digest.hexdigest())
             finally:
                 path.unlink(missing_ok=True)
 
-    def keep(self, incoming: Incoming) -> None:
+    def keep(self, incoming: ReceivedFile) -> None:
         """Store a received file for good; when this returns it survives a crash."""
         if self._bucket is not None:
             self._bucket.put(incoming.path, _place(incoming.sha256), incoming.size)
@@ -267,14 +267,14 @@ class Blobs:
         else:
             self.path(sha256).unlink(missing_ok=True)
 
-    def room(self) -> Room | None:
+    def room(self) -> DiskSpace | None:
         """What is left on the disk that receives files, also for a bucket; None if its folder is gone."""
         try:
             disk = os.statvfs(self._incoming)
         except OSError:
             return None
         is_read_only = bool(disk.f_flag & os.ST_RDONLY)
-        return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize, is_read_only)
+        return DiskSpace(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize, is_read_only)
 
     def has_room(self, n_bytes: int) -> bool:
         """Whether a file of `n_bytes` can be received now: the disk has room and may be written to."""

@@ -61,18 +61,18 @@ Link = Annotated[str, Field(max_length=500), AfterValidator(_link)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Strict(BaseModel):
+class _MetadataModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-class Model(_Strict):
+class Model(_MetadataModel):
     """The system that made the predictions."""
 
     name: Name
     version: Name | None = None
 
 
-class Links(_Strict):
+class Links(_MetadataModel):
     """Public pages about it."""
 
     code: Link | None = None
@@ -80,7 +80,7 @@ class Links(_Strict):
     model: Link | None = None
 
 
-class Metadata(_Strict):
+class Metadata(_MetadataModel):
     """One ``submission.json``; `contact` is for the operators and never shown."""
 
     model: Model

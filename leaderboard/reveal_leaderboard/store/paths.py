@@ -38,7 +38,7 @@ SettingsFile = Annotated[
 
 
 @dataclass(frozen=True)
-class Places:
+class DataPaths:
     """Resolved places; `settings` is None for the rules that come with the package."""
 
     data: Path
@@ -98,11 +98,11 @@ def make_folder(folder: Path, option: str) -> None:
         raise typer.BadParameter(words, param_hint=option) from None
 
 
-def places(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> Places:
+def resolve_paths(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> DataPaths:
     """What the options mean."""
     data = data.resolve()
     if blobs is None:
         blobs = str(data / "blobs")
     elif "://" not in blobs:
         blobs = str(Path(blobs).resolve())
-    return Places(data, database or f"sqlite:///{data / DATABASE}", blobs, settings and settings.resolve())
+    return DataPaths(data, database or f"sqlite:///{data / DATABASE}", blobs, settings and settings.resolve())

@@ -33,7 +33,7 @@ from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
 from reveal_leaderboard.store.ratings import put_answers
-from reveal_leaderboard.store.scores import Outcome, Signing
+from reveal_leaderboard.store.scores import RecordableOutcome, Signing
 from reveal_leaderboard.store.submissions import note
 from reveal_leaderboard.store.tables import jobs, results, submissions, teams, workers
 
@@ -42,7 +42,7 @@ RECENT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuePosition:
     """Where a submission stands: 1 for the next one, None unless it is queued; and about how long until it starts."""
 
     position: int | None
@@ -195,7 +195,7 @@ class Queue:
                 _move(connection, job.subject, "scoring", "queued", who=who, why=why)
         return True
 
-    def finish_score(self, job: Job, *, who: str, outcome: Outcome, sign: Signing | None = None) -> bool:
+    def finish_score(self, job: Job, *, who: str, outcome: RecordableOutcome, sign: Signing | None = None) -> bool:
         """Write what was scored and all that follows from it, in one transaction; False if the lease is another's.
 
         A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
@@ -258,13 +258,13 @@ class Queue:
         """End a job because of us, refunded; False if the lease is another's."""
         return self._give_up(job, "failed", who=who, why=why, incident=incident)
 
-    def position(self, submission_id: str) -> Waiting:
+    def position(self, submission_id: str) -> QueuePosition:
         """Where in the queue a submission stands, and about how long until its scoring starts, in seconds."""
         mine = jobs.c.kind == "score"
         with self._reading.begin() as connection:
             job = connection.execute(sa.select(jobs).where(mine, jobs.c.subject == submission_id)).first()
             if job is None or job.status != "queued":
-                return Waiting(None, None)
+                return QueuePosition(None, None)
             board = [job.benchmark, job.version]
             alive = [worker for worker in self.alive(connection) if board in worker.serves]
             boards = {tuple(board), *(tuple(pair) for worker in alive for pair in worker.serves)}
@@ -273,9 +273,9 @@ class Queue:
             seconds = _usual_seconds(connection, job.benchmark, job.version)
         before = sum(row.status == "queued" and (row.created_at, row.id) < (job.created_at, job.id) for row in rivals)
         if not alive or seconds is None:
-            return Waiting(before + 1, None)
+            return QueuePosition(before + 1, None)
         busy = sum(row.status == "leased" for row in rivals)
-        return Waiting(before + 1, seconds * ((before + busy) // len(alive)))
+        return QueuePosition(before + 1, seconds * ((before + busy) // len(alive)))
 
     def beat_worker(
         self,

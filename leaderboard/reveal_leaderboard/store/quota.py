@@ -31,7 +31,7 @@ DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class QuotaBalance:
     """What a team may still have scored on one version of a benchmark.
 
     Attributes
@@ -64,13 +64,13 @@ class Balance:
 class QuotaExceededError(ValueError):
     """No further submission may be scored now; `balance` says why and until when."""
 
-    def __init__(self, balance: Balance) -> None:
+    def __init__(self, balance: QuotaBalance) -> None:
         super().__init__(balance.why)
         self.balance = balance
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerEntry:
     """One line of the ledger: `kind` is "reserved" (+1), "charged" (0), "refunded" (-1) or "granted" (-n)."""
 
     id: int
@@ -86,7 +86,7 @@ class LedgerRow:
     at: float
 
 
-def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, policy: QuotaPolicy) -> Balance:
+def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, policy: QuotaPolicy) -> QuotaBalance:
     """What a team has spent of its budget and what is left, now."""
     at, quota = moment(connection), _on_version(connection, benchmark, version, policy)
     ours = _account(benchmark, version) & (ledger.c.team_id == team_id)
@@ -104,7 +104,7 @@ def balance(connection: sa.Connection, team_id: str, benchmark: str, version: st
     board_left = max(0, quota.board_total - of_all)
     next_at = None if not left or not board_left or not quota.per_day else at if left_today else midnight + DAY
     why = _sentence(left, total, left_today, quota.per_day, board_left)
-    return Balance(total, charged, used - charged, left, quota.per_day, left_today, next_at, board_left, why)
+    return QuotaBalance(total, charged, used - charged, left, quota.per_day, left_today, next_at, board_left, why)
 
 
 def reserve(
@@ -116,7 +116,7 @@ def reserve(
     policy: QuotaPolicy,
     *,
     who: str,
-) -> Balance:
+) -> QuotaBalance:
     """Set one scored submission aside for `submission_id`, within the caller's transaction.
 
     Returns
@@ -187,10 +187,10 @@ def granted_words(n: int, benchmark: str, version: str, why: str) -> str:
     return f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
 
 
-def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerRow]:
+def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerEntry]:
     """Every line of a team's budget, oldest first."""
     query = sa.select(ledger).where(_account(benchmark, version), ledger.c.team_id == team_id).order_by(ledger.c.id)
-    return [LedgerRow(**row._mapping) for row in connection.execute(query)]
+    return [LedgerEntry(**row._mapping) for row in connection.execute(query)]
 
 
 def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:

@@ -53,7 +53,7 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class RatingLine:
+class RatingRow:
     """A rating as a file gives it."""
 
     line: int
@@ -138,7 +138,7 @@ def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, sco
     return False
 
 
-def read_ratings_file(path: Path) -> list[RatingLine]:
+def read_ratings_file(path: Path) -> list[RatingRow]:
     """Read a file of ratings, all problems at once.
 
     Raises
@@ -149,7 +149,7 @@ def read_ratings_file(path: Path) -> list[RatingLine]:
         If it cannot be read.
     """
     found: list[Problem] = []
-    lines: list[RatingLine] = []
+    lines: list[RatingRow] = []
     problems: list[str] = []
     limits = TableLimits(file_bytes=MOST_BYTES, rows=MOST_LINES)
     with open_table(path, problems=found, columns=COLUMNS, limits=limits) as table:
@@ -173,7 +173,7 @@ def refuse_lines(path: Path, problems: Sequence[str]) -> None:
         raise RatingError(f"{path.name}: {'; '.join(problems[:_SHOWN])}{more}")
 
 
-def _line(row: TableRow, problems: list[str]) -> RatingLine:
+def _line(row: TableRow, problems: list[str]) -> RatingRow:
     scores: dict[str, int | None] = {}
     number = row.number
     for name in CRITERIA:
@@ -184,4 +184,4 @@ def _line(row: TableRow, problems: list[str]) -> RatingLine:
     name = row["reader"]
     if not 1 <= len(name) <= 100 or not name.isprintable():
         problems.append(f"line {number}: `reader` must be a name of 1 to 100 characters, got {name[:40]!r}")
-    return RatingLine(number, row["answer_id"], f"file:{name}", scores)
+    return RatingRow(number, row["answer_id"], f"file:{name}", scores)

@@ -49,7 +49,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class StoredReceipt:
     """A row of the table of receipts: `document` is the signed text, `hash` its SHA-256."""
 
     id: int
@@ -72,7 +72,7 @@ Signing = Callable[[sa.Connection, Submission, Score], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ScoringVerdict:
     """What became of a scored submission: whether it is charged, whose figures it shows, and why if not its own."""
 
     is_charged: bool
@@ -80,7 +80,7 @@ class Verdict:
     why: str
 
 
-class Outcome(Protocol):
+class RecordableOutcome(Protocol):
     """What comes back from scoring, as the queue takes it: it knows how to write itself."""
 
     def record(
@@ -93,7 +93,7 @@ class Outcome(Protocol):
         is_first: bool,
         who: str,
         sign: Signing | None,
-    ) -> Verdict:
+    ) -> ScoringVerdict:
         """Write the scores of a submission and all that follows from them, in the caller's transaction."""
 
 

@@ -29,7 +29,7 @@ def own_command(*words: object) -> list[str]:
 
 
 @dataclass
-class _Kept:
+class SupervisedCommand:
     """A command, its process and when it may be started again."""
 
     name: str
@@ -51,7 +51,7 @@ class Supervisor:
     """
 
     def __init__(self, commands: Mapping[str, Sequence[str]], *, output: IO[bytes] | None = None) -> None:
-        self._kept = [_Kept(name, command) for name, command in commands.items()]
+        self._kept = [SupervisedCommand(name, command) for name, command in commands.items()]
         self._output = output
         self.n_restarts = 0
         self.stopping = threading.Event()
@@ -71,7 +71,7 @@ class Supervisor:
         finally:
             self._end_all()
 
-    def _look_after(self, one: _Kept) -> None:
+    def _look_after(self, one: SupervisedCommand) -> None:
         moment = time.monotonic()
         if one.process is not None:
             if one.process.poll() is None:

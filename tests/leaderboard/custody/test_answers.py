@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from reveal_leaderboard.custody import Custody, Lint, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
 from reveal_leaderboard.custody.fork_client import TemplateService
-from reveal_leaderboard.custody.messages import Ended
+from reveal_leaderboard.custody.messages import ExitStatus
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest
@@ -78,7 +78,7 @@ def test_no_report(liar: Custody, tmp_path: Path, name: str, kind: str) -> None:
 
 def test_a_killed_child_used_too_much_memory(liar: Custody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel ends the largest process with SIGKILL when memory is short."""
-    killed = Ended(code=-signal.SIGKILL, timed_out=False, peak_bytes=1, seconds=0.5)
+    killed = ExitStatus(code=-signal.SIGKILL, timed_out=False, peak_bytes=1, seconds=0.5)
     monkeypatch.setattr(TemplateService, "run", lambda *_, **__: (killed, None))
     (tmp_path / "upload").write_bytes(b"x")
     with pytest.raises(ParseFailed) as caught:

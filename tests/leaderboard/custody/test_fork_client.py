@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from reveal_leaderboard.custody import fork_client as service_module
 from reveal_leaderboard.custody.fork_client import TemplateError, TemplateService
-from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.custody.messages import ExitStatus, JobRequest
 
 from tests.leaderboard.conftest import wait_until
 from tests.leaderboard.custody.conftest import ROOT, SMALL, make_jail
@@ -30,8 +30,8 @@ def jail(scratch: Path) -> Iterator[TemplateService]:
     made.close()
 
 
-def ask(jail: TemplateService, name: str, **limits: float) -> tuple[Ended, bytes | None]:
-    return jail.run(Request("attack", {"name": name, "targets": {}}, replace(SMALL, **limits)))
+def ask(jail: TemplateService, name: str, **limits: float) -> tuple[ExitStatus, bytes | None]:
+    return jail.run(JobRequest("attack", {"name": name, "targets": {}}, replace(SMALL, **limits)))
 
 
 def children_of(pid: int) -> list[int]:
@@ -142,7 +142,7 @@ def test_many_at_once_are_all_answered_each_with_its_own(scratch: Path) -> None:
                 handles.append(os.memfd_create("test"))
                 os.write(handles[i], f"{i};".encode())
                 os.lseek(handles[i], 0, os.SEEK_SET)
-            made = [pool.submit(jail.run, Request("shown", {}, SMALL), [handle]) for handle in handles]
+            made = [pool.submit(jail.run, JobRequest("shown", {}, SMALL), [handle]) for handle in handles]
             answers = [future.result()[1] for future in made]
     finally:
         jail.close()
@@ -192,4 +192,4 @@ def test_a_module_that_does_not_start_says_why(scratch: Path) -> None:
         "tests.leaderboard.custody.nothing_here", scratch, lanes=1, limits=SMALL, paths=[ROOT], wrapped=False
     )
     with pytest.raises(TemplateError, match=r"No module named 'tests\.leaderboard\.custody\.nothing_here'"):
-        jail.run(Request("attack", {}, SMALL))
+        jail.run(JobRequest("attack", {}, SMALL))

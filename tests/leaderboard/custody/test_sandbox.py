@@ -14,7 +14,7 @@ import pytest
 from reveal_leaderboard.custody import sandbox as jail_module
 from reveal_leaderboard.custody.confinement import landlock_abi
 from reveal_leaderboard.custody.fork_client import TemplateService
-from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
+from reveal_leaderboard.custody.messages import TOO_LARGE, ExitStatus, JobRequest
 from reveal_leaderboard.custody.sandbox import has_seccomp, install_filter
 
 from tests.leaderboard.custody.conftest import SMALL
@@ -32,9 +32,9 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(jail: TemplateService, name: str, secret: Path, **limits: float) -> tuple[Ended, bytes | None]:
+def run(jail: TemplateService, name: str, secret: Path, **limits: float) -> tuple[ExitStatus, bytes | None]:
     targets = {"secret": str(secret), "folder": str(secret.parent), "pid": str(os.getpid())}
-    request = Request("attack", {"name": name, "targets": targets}, replace(SMALL, **limits))
+    request = JobRequest("attack", {"name": name, "targets": targets}, replace(SMALL, **limits))
     return jail.run(request)
 
 
@@ -115,9 +115,9 @@ def test_a_child_that_says_too_much_is_cut_off(jail: TemplateService, secret: Pa
 
 def test_a_child_writes_no_more_than_its_limit_into_the_file_it_is_given(jail: TemplateService) -> None:
     with tempfile.TemporaryFile() as file:
-        assert jail.run(Request("write", {"mib": 2}, SMALL), [file.fileno()])[1] == b"done"
+        assert jail.run(JobRequest("write", {"mib": 2}, SMALL), [file.fileno()])[1] == b"done"
         assert os.fstat(file.fileno()).st_size == 2 << 20
-        assert jail.run(Request("write", {"mib": 3}, SMALL), [file.fileno()])[0].code == TOO_LARGE
+        assert jail.run(JobRequest("write", {"mib": 3}, SMALL), [file.fileno()])[0].code == TOO_LARGE
 
 
 def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: TemplateService, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: T
     for i in range(3):
         (tmp_path / str(i)).write_text(f"{i};")
         handles.append(os.open(tmp_path / str(i), os.O_RDONLY))
-    request = Request("shown", {}, SMALL, reopened=1)
+    request = JobRequest("shown", {}, SMALL, reopened=1)
     _, answer = jail.run(request, handles, shared=b"manifest")
     for handle in handles:
         os.close(handle)
@@ -136,7 +136,7 @@ def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: T
 def test_more_files_than_one_message_carries(jail: TemplateService, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1")
     handles = [os.open(tmp_path / "one", os.O_RDONLY) for _ in range(450)]
-    _, answer = jail.run(Request("shown", {}, replace(SMALL, open_files=600)), handles)
+    _, answer = jail.run(JobRequest("shown", {}, replace(SMALL, open_files=600)), handles)
     for handle in handles:
         os.close(handle)
     assert answer is not None
@@ -147,7 +147,7 @@ def test_a_place_that_is_named_can_be_read(jail: TemplateService, secret: Path) 
     if "no bubblewrap" not in jail.confinement:
         pytest.skip("bubblewrap is told its folders when the template starts")
     targets = {"secret": str(secret), "folder": str(secret.parent), "pid": "1"}
-    opened = Request("attack", {"name": "open the holdout", "targets": targets}, SMALL, places=(str(secret.parent),))
+    opened = JobRequest("attack", {"name": "open the holdout", "targets": targets}, SMALL, places=(str(secret.parent),))
     assert jail.run(opened)[1] == b"done"
     assert run(jail, "open the holdout", secret)[1] == b"PermissionError"  # the next child has no part in it
 

@@ -20,7 +20,7 @@ from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.custody import Custody, Lint, ParseFailed, parsing
 from reveal_leaderboard.custody.arrays import read_canonical
 from reveal_leaderboard.custody.fork_client import TemplateService
-from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.custody.messages import ExitStatus, JobRequest
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
@@ -38,7 +38,7 @@ from tests.leaderboard.hostile.understanding import SENTENCES, check_report
 
 IMAGES, STUDIES = "chexlocalize", "reveal-cxr"
 GIB = 1 << 30
-ENDED_WELL = Ended(code=0, timed_out=False, peak_bytes=0, seconds=0.0)
+ENDED_WELL = ExitStatus(code=0, timed_out=False, peak_bytes=0, seconds=0.0)
 manifest_of = lru_cache(maxsize=2)(parsing.load_shared)
 PLENTY = "[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 10000\n"
 
@@ -62,7 +62,7 @@ class Sent:
 
     outcome: UploadResult | None
     failure: Exception | None
-    ended: list[Ended]
+    ended: list[ExitStatus]
 
 
 @dataclass
@@ -74,7 +74,7 @@ class TwoBoards:
     root: Path
     custody: Custody
     is_confined: bool = True
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[ExitStatus] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         settings = self.root / "settings.toml"
@@ -154,8 +154,8 @@ def two_boards(images: Board, root: Path) -> Iterator[TwoBoards]:
         in_child = TemplateService.run
 
         def run(
-            self: TemplateService, request: Request, files: Sequence[int] = (), *, shared: bytes = b""
-        ) -> tuple[Ended, bytes | None]:
+            self: TemplateService, request: JobRequest, files: Sequence[int] = (), *, shared: bytes = b""
+        ) -> tuple[ExitStatus, bytes | None]:
             if world.is_confined:
                 ended, answer = in_child(self, request, files, shared=shared)
             else:

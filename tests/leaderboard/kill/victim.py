@@ -226,14 +226,14 @@ def wrap_custody(seams: Seams) -> None:
 
 def wrap_blobs(seams: Seams) -> None:
     """Points while an upload is received, and it and its predictions are kept; these are not, if so ordered."""
-    from reveal_leaderboard.store.blobs import Blobs, Incoming
+    from reveal_leaderboard.store.blobs import Blobs, ReceivedFile
     from reveal_leaderboard.store.store import Store
 
     def receive(method: Callable[..., Any]) -> Callable[..., Any]:
         return lambda blobs, stream: method(blobs, Watched(stream, lambda: seams.reach("mid-receive")))
 
     def keep(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(blobs: Blobs, incoming: Incoming) -> None:
+        def call(blobs: Blobs, incoming: ReceivedFile) -> None:
             with incoming.path.open("rb") as file:
                 what = "predictions" if file.read(len(ARCHIVE)) == ARCHIVE else "blob"
             if what == "predictions" and seams.desk.orders().keeps_nothing:

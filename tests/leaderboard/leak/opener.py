@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reveal_leaderboard.custody.fork_client import TemplateService
 from reveal_leaderboard.custody.limits import JailLimits
-from reveal_leaderboard.custody.messages import Request
+from reveal_leaderboard.custody.messages import JobRequest
 
 LIMITS = JailLimits(memory=256 << 20, cpu_seconds=5, wall_seconds=30.0, file_bytes=1 << 20)
 
@@ -26,7 +26,7 @@ def opened(files: Mapping[str, str], scratch: Path, modules: Path, *, places: Se
         for name, path in files.items():
             targets = {"secret": path, "folder": str(Path(path).parent), "pid": str(os.getpid())}
             arguments = {"name": "open the holdout", "targets": targets}
-            ended, answer = jail.run(Request("attack", arguments, LIMITS, places=tuple(places)))
+            ended, answer = jail.run(JobRequest("attack", arguments, LIMITS, places=tuple(places)))
             said[name] = (answer or b"").decode() if ended.code == 0 else f"ended with {ended.code}"
     finally:
         jail.close()

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import ImageCache
+from reveal_leaderboard.readers.images import ImageCache
 from reveal_leaderboard.readers.preparation import prepare_votes
 from reveal_leaderboard.readers.store import Readings
 from reveal_leaderboard.store.database import connect

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from PIL import Image
 from reveal_leaderboard.readers.app import PeopleError, read_people, token_of
-from reveal_leaderboard.readers.forms import DEFINITIONS, FORMS, AnswerError
+from reveal_leaderboard.readers.forms import DEFINITIONS, FORMS, ReaderAnswerError
 from reveal_leaderboard.readers.misses import prepare_misses, read_misses
 from reveal_leaderboard.readers.preparation import PreparationError, prepare_votes, read_pictures
-from reveal_leaderboard.readers.store import Answer, UnpreparedError
+from reveal_leaderboard.readers.store import ReaderAnswer, UnpreparedError
 from reveal_leaderboard.readers.upkeep import export_answers
 
 from reveal_bench.curation.assign import assign
@@ -38,7 +38,7 @@ def test_lists_labels_and_films_are_those_of_the_curation(pool: Pool, tmp_path: 
 
 def test_prepared_again_it_is_the_same_and_of_other_lists_it_is_refused(pool: Pool, tmp_path: Path) -> None:
     readings = prepared(pool, tmp_path / "data")
-    readings.put(Answer(READERS[0], readings.places(READERS[0])[0].item, "agree_all"), "0" * 32)
+    readings.put(ReaderAnswer(READERS[0], readings.places(READERS[0])[0].item, "agree_all"), "0" * 32)
     assert len(prepare_votes(tmp_path / "data", pool.curation, pool.images).all_answers()) == 1
     folder = CurationFolder(Path(shutil.copytree(pool.curation, tmp_path / "curation")))
     readers = tmp_path / "readers.csv"
@@ -129,8 +129,8 @@ def test_partial_hits_are_found_and_not_asked_of_readers(tmp_path: Path) -> None
     assert len(reference["edges"]) == 6
     assert [0.75, 1 / 3, 1.0, 1 / 3] not in reference["edges"]  # between the two
     assert "partial" not in json.dumps(shown)
-    readings.put(Answer("Ada", "m1", "anatomy_error"), "1" * 32)
-    readings.put(Answer("Ada", "m4", "cannot_read", "rotated"), "2" * 32)
+    readings.put(ReaderAnswer("Ada", "m1", "anatomy_error"), "1" * 32)
+    readings.put(ReaderAnswer("Ada", "m4", "cannot_read", "rotated"), "2" * 32)
     assert export_answers(readings, tmp_path / "errors.csv") == 5
     assert (tmp_path / "errors.csv").read_text().splitlines() == [
         "id,finding,reader,category,comment",
@@ -165,6 +165,6 @@ def test_a_bad_miss_is_refused(tmp_path: Path, what: str) -> None:
 
 def test_errors_take_their_own_answers_only() -> None:
     for answer, details in (("agree_all", None), ("position_error", ["COPD"])):
-        with pytest.raises(AnswerError):
+        with pytest.raises(ReaderAnswerError):
             FORMS["errors"].read({}, answer, "", details)
     assert FORMS["errors"].read({}, "position_error", " x ", None) == ("position_error", "x", None)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import ImageCache
-from reveal_leaderboard.readers.store import Answer, Readings
+from reveal_leaderboard.readers.images import ImageCache
+from reveal_leaderboard.readers.store import ReaderAnswer, Readings
 from reveal_leaderboard.web.sign_in_modes import Auth, Provider, open_auth
 
 from reveal_bench.metrics.ordinal import CRITERIA
@@ -73,7 +73,7 @@ def ready(page: Any, number: int, *, of: int = 6) -> None:
     )
 
 
-def kept(readings: Readings) -> dict[int, Answer]:
+def kept(readings: Readings) -> dict[int, ReaderAnswer]:
     given = {one.item: one for one in readings.all_answers() if one.reader == READERS[0]}
     return {place.position: given[place.item] for place in readings.places(READERS[0]) if place.item in given}
 

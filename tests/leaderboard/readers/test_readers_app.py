@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import ImageCache
+from reveal_leaderboard.readers.images import ImageCache
 from reveal_leaderboard.readers.store import Readings
 from reveal_leaderboard.web.sign_in_modes import Auth
 

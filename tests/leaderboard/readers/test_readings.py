@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.readers.store import (
-    Answer,
-    Film,
     Item,
+    ItemImage,
     KeyUsedError,
     ListClosedError,
     NotOnListError,
+    ReaderAnswer,
     Readings,
     UnpreparedError,
     answers,
@@ -21,7 +21,7 @@ from reveal_leaderboard.readers.store import (
 
 from tests.leaderboard.conftest import at_once
 
-ITEMS = [Item(name, {"labels": []}, (Film(f"{name}.dcm", None, "PA"),)) for name in ("s1", "s2", "s3")]
+ITEMS = [Item(name, {"labels": []}, (ItemImage(f"{name}.dcm", None, "PA"),)) for name in ("s1", "s2", "s3")]
 LISTS = [("Ada", 1, "s2"), ("Ada", 2, "s1"), ("Ben", 1, "s1"), ("Ben", 2, "s3")]
 
 
@@ -36,8 +36,8 @@ def key(number: int) -> str:
 
 def test_a_list_keeps_its_order_and_the_last_answer_counts(readings: Readings) -> None:
     assert [(one.position, one.item, one.answer) for one in readings.places("Ada")] == [(1, "s2", ""), (2, "s1", "")]
-    readings.put(Answer("Ada", "s1", "disagree", "first"), key(1))
-    readings.put(Answer("Ada", "s1", "agree_all"), key(2))
+    readings.put(ReaderAnswer("Ada", "s1", "disagree", "first"), key(1))
+    readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(2))
     assert [one.answer for one in readings.places("Ada")] == ["", "agree_all"]
     assert [one.answer for one in readings.places("Ben")] == ["", ""]  # of the same study, by another
     with readings.engine.begin() as connection:
@@ -45,9 +45,9 @@ def test_a_list_keeps_its_order_and_the_last_answer_counts(readings: Readings) -
 
 
 REFUSED = {
-    "another's item": (Answer("Ada", "s3", "agree_all"), NotOnListError),
-    "no such item": (Answer("Ada", "s9", "agree_all"), NotOnListError),
-    "no such reader": (Answer("Eve", "s1", "agree_all"), NotOnListError),
+    "another's item": (ReaderAnswer("Ada", "s3", "agree_all"), NotOnListError),
+    "no such item": (ReaderAnswer("Ada", "s9", "agree_all"), NotOnListError),
+    "no such reader": (ReaderAnswer("Eve", "s1", "agree_all"), NotOnListError),
 }
 
 
@@ -60,11 +60,11 @@ def test_what_is_not_on_the_list_is_refused(readings: Readings, what: str) -> No
 
 
 def test_one_press_is_one_answer_however_often_it_is_sent(readings: Readings) -> None:
-    one = Answer("Ada", "s1", "disagree", "no", ["COPD"], 3.5)
+    one = ReaderAnswer("Ada", "s1", "disagree", "no", ["COPD"], 3.5)
     assert readings.put(one, key(1))
     assert not readings.put(one, key(1))
     with pytest.raises(KeyUsedError, match="another answer"):
-        readings.put(Answer("Ada", "s1", "agree_all"), key(1))
+        readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
     kept = readings.answer("Ada", "s1")
     assert (kept.answer, kept.comment, kept.details, kept.seconds) == ("disagree", "no", ["COPD"], 3.5)
     assert abs(kept.at - Path(readings.engine.url.database or "").stat().st_mtime) < 3600
@@ -72,8 +72,8 @@ def test_one_press_is_one_answer_however_often_it_is_sent(readings: Readings) ->
 
 def test_many_at_once_are_all_kept(readings: Readings) -> None:
     def work(number: int) -> None:
-        readings.put(Answer("Ada", "s1", "agree_mostly", str(number)), key(number))
-        readings.put(Answer("Ada", "s1", "agree_mostly", str(number)), key(number))
+        readings.put(ReaderAnswer("Ada", "s1", "agree_mostly", str(number)), key(number))
+        readings.put(ReaderAnswer("Ada", "s1", "agree_mostly", str(number)), key(number))
 
     at_once(work, range(12))
     with readings.engine.begin() as connection:
@@ -84,7 +84,7 @@ def test_many_at_once_are_all_kept(readings: Readings) -> None:
 @pytest.mark.parametrize("table", [answers, marks], ids=["answers", "marks"])
 @pytest.mark.parametrize("verb", ["update", "delete"])
 def test_nothing_can_be_changed_or_taken_away(readings: Readings, table: sa.Table, verb: str) -> None:
-    readings.put(Answer("Ada", "s1", "agree_all"), key(1))
+    readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
     readings.mark("Ada", "stop")
     change = table.delete() if verb == "delete" else table.update().values(reader="Ben")
     with pytest.raises(sa.exc.IntegrityError, match="only appended"), readings.engine.begin() as connection:
@@ -95,9 +95,9 @@ def test_a_closed_list_takes_nothing_until_it_is_opened(readings: Readings) -> N
     readings.mark("Ada", "stop")
     assert (readings.is_open("Ada"), readings.is_open("Ben")) == (False, True)
     with pytest.raises(ListClosedError, match="closed"):
-        readings.put(Answer("Ada", "s1", "agree_all"), key(1))
+        readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
     readings.mark("Ada", "open")
-    assert readings.put(Answer("Ada", "s1", "agree_all"), key(1))
+    assert readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
 
 
 @pytest.mark.parametrize(("reader", "kind", "said"), [("Ada", "end", "must be one of"), ("Eve", "stop", "no list")])
@@ -107,14 +107,14 @@ def test_a_mark_must_be_one_of_a_reader(readings: Readings, reader: str, kind: s
 
 
 def test_new_lists_take_the_place_of_the_old_ones(readings: Readings) -> None:
-    readings.put(Answer("Ada", "s1", "agree_all"), key(1))
-    readings.put(Answer("Ben", "s3", "disagree"), key(2))
+    readings.put(ReaderAnswer("Ada", "s1", "agree_all"), key(1))
+    readings.put(ReaderAnswer("Ben", "s3", "disagree"), key(2))
     version = readings.relist(lambda listed, given, marked: [*listed[:2], ("Ben", 1, "s1"), ("Cyd", 1, "s3")])
     assert version == readings.version() == 1
     assert readings.readers() == ["Ada", "Ben", "Cyd"]
     assert [one.item for one in readings.all_answers()] == ["s1"]  # Ben's answer to s3 counts no more
     with pytest.raises(NotOnListError, match="not on your list"):
-        readings.put(Answer("Ben", "s3", "agree_all"), key(3))
+        readings.put(ReaderAnswer("Ben", "s3", "agree_all"), key(3))
 
 
 def test_a_folder_is_prepared_once(readings: Readings, tmp_path: Path) -> None:

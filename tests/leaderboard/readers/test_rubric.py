@@ -19,11 +19,11 @@ from reveal_leaderboard.boards.exports import harmless
 from reveal_leaderboard.boards.reading import import_ratings
 from reveal_leaderboard.cli import app as command
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import ImageCache, read_picture
-from reveal_leaderboard.readers.forms import FORMS, AnswerError
+from reveal_leaderboard.readers.forms import FORMS, ReaderAnswerError
+from reveal_leaderboard.readers.images import ImageCache, read_image
 from reveal_leaderboard.readers.preparation import PreparationError
 from reveal_leaderboard.readers.rubric_answers import as_written, prepare_rubric, read_answers
-from reveal_leaderboard.readers.store import Answer, UnpreparedError
+from reveal_leaderboard.readers.store import ReaderAnswer, UnpreparedError
 from reveal_leaderboard.readers.upkeep import export_answers
 from reveal_leaderboard.store.ratings import ratings_of
 from typer.testing import CliRunner
@@ -88,13 +88,13 @@ def test_the_pictures_are_those_of_the_tasks(waiting: Waiting, tmp_path: Path) -
         films = readings.item(one.answer_id).films
         for film, name in zip(films, names, strict=False):
             source = waiting.room.board.folder.parent / "download" / f"{name}.png"
-            kept = read_picture((readings.root / film.file).read_bytes()).values
-            assert (kept == read_picture(source.read_bytes()).values).all()
+            kept = read_image((readings.root / film.file).read_bytes()).values
+            assert (kept == read_image(source.read_bytes()).values).all()
 
 
 def test_prepared_again_it_is_the_same_and_of_other_answers_it_is_refused(waiting: Waiting, tmp_path: Path) -> None:
     readings = waiting.prepared(tmp_path / "data")
-    readings.put(Answer("Dr Ada", readings.places("Dr Ada")[0].item, "cannot_read"), "0" * 32)
+    readings.put(ReaderAnswer("Dr Ada", readings.places("Dr Ada")[0].item, "cannot_read"), "0" * 32)
     assert len(waiting.prepared(tmp_path / "data").all_answers()) == 1
     lines = waiting.answers.read_text(encoding="utf-8").replace("clear", "unclear")
     other = tmp_path / "other.csv"
@@ -214,7 +214,7 @@ BAD_SCORES: dict[str, tuple[dict[str, Any], str, str, Any, str]] = {
 @pytest.mark.parametrize("what", sorted(BAD_SCORES))
 def test_bad_scores_are_refused(what: str) -> None:
     content, answer, comment, details, said = BAD_SCORES[what]
-    with pytest.raises(AnswerError, match=re.escape(said)):
+    with pytest.raises(ReaderAnswerError, match=re.escape(said)):
         FORMS["rubric"].read(content, answer, comment, details)
 
 
@@ -247,12 +247,12 @@ def test_the_export_is_what_the_board_takes(waiting: Waiting, tmp_path: Path) ->
         for place in readings.places(reader):
             scores = FULL if readings.item(place.item).content["boxes"] else TEXT
             if (reader, place.item) == ("Dr Ben", unread):
-                readings.put(Answer(reader, place.item, "cannot_read", "black"), next(key))
+                readings.put(ReaderAnswer(reader, place.item, "cannot_read", "black"), next(key))
                 continue
-            readings.put(Answer(reader, place.item, "scored", "", scores), next(key))
+            readings.put(ReaderAnswer(reader, place.item, "scored", "", scores), next(key))
     first = readings.places("Dr Ada")[0].item
     changed = dict.fromkeys(CRITERIA if readings.item(first).content["boxes"] else CRITERIA[:4], 5)
-    readings.put(Answer("Dr Ada", first, "scored", "", changed), next(key))
+    readings.put(ReaderAnswer("Dr Ada", first, "scored", "", changed), next(key))
     out = tmp_path / "ratings.csv"
     assert export_answers(readings, out) == 23
     lines = list(csv.DictReader(io.StringIO(out.read_text(encoding="utf-8"))))

@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.readers.store import Answer, NotOnListError, Readings
-from reveal_leaderboard.readers.upkeep import export_answers, export_assignments, hand_on, progress
+from reveal_leaderboard.readers.store import NotOnListError, ReaderAnswer, Readings
+from reveal_leaderboard.readers.upkeep import export_answers, export_assignments, progress, reassign_items
 
 from reveal_bench.curation.folder import CurationError, CurationFolder
 from reveal_bench.curation.tables import Assignment, Vote, read_table
@@ -23,7 +23,7 @@ COMMENT = 'not "small", larger;\nsee left, =1+1'
 
 
 def put(readings: Readings, reader: str, item: str, answer: str, comment: str = "", details: object = None) -> None:
-    readings.put(Answer(reader, item, answer, comment, details), f"{next(NUMBERS):032x}")
+    readings.put(ReaderAnswer(reader, item, answer, comment, details), f"{next(NUMBERS):032x}")
 
 
 def read_all(readings: Readings, *, but: tuple[str, ...] = ()) -> None:
@@ -84,7 +84,7 @@ def test_who_stops_leaves_the_rest_to_others(readings: Readings, pool: Pool, tmp
     put(readings, READERS[2], mine[2], "cannot_read")
     readings.mark(READERS[2], "stop")
     more = dict.fromkeys(READERS, 8) | {"Reader Eve": 8}
-    done = hand_on(readings, more)
+    done = reassign_items(readings, more)
     assert (done.version, done.n_moved >= 4, done.missing) == (1, True, ())
     assert [place.item for place in readings.places(READERS[2])] == mine[:2]
     per_study = Counter(item for _, _, item in readings.listed())
@@ -103,14 +103,14 @@ def test_who_stops_leaves_the_rest_to_others(readings: Readings, pool: Pool, tmp
 
 def test_there_must_be_something_to_hand_on_and_room(readings: Readings) -> None:
     with pytest.raises(ValueError, match="no reader has stopped"):
-        hand_on(readings, dict.fromkeys(READERS, 8))
+        reassign_items(readings, dict.fromkeys(READERS, 8))
     readings.mark(READERS[0], "stop")
     with pytest.raises(ValueError, match="must have every reader who continues"):
-        hand_on(readings, {READERS[1]: 8})
+        reassign_items(readings, {READERS[1]: 8})
     with pytest.raises(ValueError, match="6 readings find no reader with room"):
-        hand_on(readings, dict.fromkeys(READERS, 6))
+        reassign_items(readings, dict.fromkeys(READERS, 6))
     assert (readings.version(), len(readings.listed())) == (0, 24)
-    done = hand_on(readings, dict.fromkeys(READERS, 6), allow_missing=True)
+    done = reassign_items(readings, dict.fromkeys(READERS, 6), allow_missing=True)
     assert (readings.version(), len(done.missing), len(readings.listed())) == (1, 6, 18)
 
 
@@ -119,7 +119,7 @@ def test_the_same_answers_are_handed_on_in_the_same_way(pool: Pool, tmp_path: Pa
     for name in ("a", "b"):
         readings = prepared(pool, tmp_path / name)
         readings.mark(READERS[3], "stop")
-        hand_on(readings, dict.fromkeys(READERS, 8))
+        reassign_items(readings, dict.fromkeys(READERS, 8))
         lists.append(readings.listed())
     assert lists[0] == lists[1]
 

@@ -94,13 +94,13 @@ class BoardHandlers(Handlers):
 
     def show(self, *choices: str | None) -> tuple[Any, ...]:
         """The same board, seen otherwise."""
-        return _but_search(self._answer(str(choices[0]), choices[1], _view(*choices[2:])))
+        return _keep_search(self._answer(str(choices[0]), choices[1], _view(*choices[2:])))
 
     def sort(self, event: gr.EventData, *choices: str | None) -> tuple[Any, ...]:
         """The same rows in another order."""
         view = _view(*choices[2:])
         column = Click.of(event).subject[:100]
-        return _but_search(self._answer(str(choices[0]), choices[1], view.sorted_by(column) if column else view))
+        return _keep_search(self._answer(str(choices[0]), choices[1], view.sorted_by(column) if column else view))
 
     def _answer(self, benchmark: str, version: str | None, view: View) -> tuple[Any, ...]:
         try:
@@ -165,8 +165,8 @@ def _instead(answer: tuple[Any, ...], asked: str) -> tuple[Any, ...]:
     return (*answer[:BOARD], told + answer[BOARD], *answer[BOARD + 1 :])
 
 
-def _but_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The answer without the text of the search: whoever types is ahead of the server."""
+def _keep_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return `answer` without the search text, since the user may have typed on."""
     return (*answer[:SEARCH], gr.skip(), *answer[SEARCH + 1 :])
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.store.blobs import Room
+from reveal_leaderboard.store.blobs import DiskSpace
 from reveal_leaderboard.store.database import moment, size_of
 from reveal_leaderboard.store.queue import WorkerRow
 from reveal_leaderboard.store.tables import deliveries, flags, jobs, submissions
@@ -95,7 +95,7 @@ def _workers(alive: Sequence[WorkerRow], catalogue: Catalogue) -> HealthPart:
     return HealthPart("Workers", "good", value, "Every board is scored, and files of submitters are opened confined.")
 
 
-def _uploads(connection: sa.Connection, room: Room | None) -> HealthPart:
+def _uploads(connection: sa.Connection, room: DiskSpace | None) -> HealthPart:
     once = sa.select(submissions.c.sha256, sa.func.max(submissions.c.size).label("size"))
     files = once.group_by(submissions.c.sha256).subquery()
     query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(files.c.size), 0)).select_from(files)

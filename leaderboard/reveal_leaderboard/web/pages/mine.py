@@ -20,7 +20,7 @@ from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership,
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import moment
-from reveal_leaderboard.store.queue import Waiting
+from reveal_leaderboard.store.queue import QueuePosition
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
@@ -370,7 +370,7 @@ def _closed(team: Team) -> str:
 def submissions_view(
     submissions: Sequence[Submission],
     *,
-    waiting: Mapping[str, Waiting],
+    waiting: Mapping[str, QueuePosition],
     reasons: Mapping[str, str],
     held: Collection[str] = (),
     may_change: bool,
@@ -397,7 +397,7 @@ def submissions_view(
     return draw(PAGE, "submissions", rows)
 
 
-def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool) -> tuple[str, str]:
+def _status(one: Submission, waiting: QueuePosition | None, why: str, *, is_held: bool) -> tuple[str, str]:
     """The word for the state of a submission, and what is known besides."""
     if one.hidden_at is not None:
         return "hidden", f"by the maintainers: {one.hidden_why or ''}"

@@ -10,8 +10,8 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.standings import Entry
 from reveal_leaderboard.release.release import ReleasedScore
-from reveal_leaderboard.store.queue import Waiting
-from reveal_leaderboard.store.quota import Balance, LedgerRow
+from reveal_leaderboard.store.queue import QueuePosition
+from reveal_leaderboard.store.quota import LedgerEntry, QuotaBalance
 from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.board_notes import authors, rounding
 from reveal_leaderboard.web.pages.drawing import draw, message
@@ -115,7 +115,7 @@ STEPS = ("queued", "scoring", "scored")
 
 def progress_view(
     submission: Submission,
-    waiting: Waiting | None,
+    waiting: QueuePosition | None,
     score: Score | None,
     why: str = "",
     place: tuple[Entry, int] | None = None,
@@ -151,7 +151,7 @@ def steps(status: str) -> str:
     return draw(PAGE, "steps", items)
 
 
-def _state(submission: Submission, waiting: Waiting | None, why: str, place: tuple[Entry, int] | None) -> str:
+def _state(submission: Submission, waiting: QueuePosition | None, why: str, place: tuple[Entry, int] | None) -> str:
     if submission.status in ("received", "linted", "queued"):
         told = ("busy", _place(waiting), _expected(waiting))
     elif submission.status == "scoring":
@@ -175,13 +175,13 @@ def rank_in_words(row: Entry, n_rows: int) -> str:
     return f"Rank {row.place.replace('-', '–')} of {n_rows}, tier {row.tier}."
 
 
-def _place(waiting: Waiting | None) -> str:
+def _place(waiting: QueuePosition | None) -> str:
     if waiting is None or waiting.position is None:
         return "In the queue."
     return f"In the queue, position {waiting.position}."
 
 
-def _expected(waiting: Waiting | None, what: str = "It should start") -> str:
+def _expected(waiting: QueuePosition | None, what: str = "It should start") -> str:
     if waiting is None or waiting.expected_seconds is None:
         return "The start time is not known yet." if what.endswith("start") else ""
     return f"{what} {duration(waiting.expected_seconds)}."
@@ -201,13 +201,13 @@ def duration(seconds: float) -> str:
 MEANING = {"reserved": "set aside", "charged": "charged", "refunded": "given back", "granted": "granted"}
 
 
-def balance_view(balance: Balance, team: str) -> str:
+def balance_view(balance: QuotaBalance, team: str) -> str:
     """What is left, shown before anything is sent: as figures, as a row of boxes, and as a sentence."""
     boxes = ["used"] * balance.charged + ["pending"] * balance.pending + ["left"] * balance.left
     return draw(PAGE, "balance", balance, team, boxes[:40])
 
 
-def ledger_view(rows: Sequence[LedgerRow], balance: Balance) -> str:
+def ledger_view(rows: Sequence[LedgerEntry], balance: QuotaBalance) -> str:
     """Every line, the newest first, with the balance after it."""
     if not rows:
         return message("info", "Nothing has been spent yet.", balance.why)

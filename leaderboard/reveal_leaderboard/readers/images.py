@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A :class:`Picture` holds unsigned 16-bit `values`; ``slope * value + intercept`` is what the window is about (of DICOM
+A :class:`GreyImage` holds unsigned 16-bit `values`; ``slope * value + intercept`` is what the window is about (of DICOM
 the modality value). A modality table is applied here, since it is not linear. The reader starts with the file's own
 window or VOI table; without one with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from reveal_leaderboard.readers.store import Film
+from reveal_leaderboard.readers.store import ItemImage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,19 +37,19 @@ MAX_PIXELS = 100_000_000
 UNTURNED = (None, 1)
 
 
-class FilmError(ValueError):
+class ImageError(ValueError):
     """A picture that cannot be shown; the message is the reason, without a path."""
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class GreyImage:
     """A picture as the module's conventions say; `facts` is what the browser is told of it."""
 
     values: npt.NDArray[np.uint16] = field(repr=False)
     facts: dict[str, Any]
 
 
-def read_picture(data: bytes) -> Picture:
+def read_image(data: bytes) -> GreyImage:
     """Read a DICOM, PNG or JPEG file.
 
     Raises
@@ -65,7 +65,7 @@ def read_picture(data: bytes) -> Picture:
         return _of_dicom(data)
     except DicomError as error:
         what = str(error) if is_dicom(data[:132]) else "no DICOM, PNG or JPEG file"
-        raise FilmError(what) from None
+        raise ImageError(what) from None
 
 
 def packed(values: npt.NDArray[np.uint16]) -> bytes:
@@ -89,11 +89,11 @@ class ImageCache:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
-        self._kept: OrderedDict[Film, tuple[dict[str, Any], bytes]] = OrderedDict()
+        self._kept: OrderedDict[ItemImage, tuple[dict[str, Any], bytes]] = OrderedDict()
         self._lock = Lock()
         self._n_bytes = 0
 
-    def get(self, film: Film) -> tuple[dict[str, Any], bytes]:
+    def get(self, film: ItemImage) -> tuple[dict[str, Any], bytes]:
         """Facts and packed values of a picture.
 
         Raises
@@ -105,7 +105,7 @@ class ImageCache:
             if film in self._kept:
                 self._kept.move_to_end(film)
                 return self._kept[film]
-        picture = read_picture(self._read(film))
+        picture = read_image(self._read(film))
         found = picture.facts, packed(picture.values)
         with self._lock:
             if film not in self._kept:
@@ -116,19 +116,19 @@ class ImageCache:
                 self._n_bytes -= len(old)
         return found
 
-    def _read(self, film: Film) -> bytes:
+    def _read(self, film: ItemImage) -> bytes:
         from reveal_bench.dicom.files import DicomError, DicomFile
 
         path = (self.root / film.file).resolve()
         if not path.is_relative_to(self.root):
-            raise FilmError("the file lies outside the folder of the pictures")
+            raise ImageError("the file lies outside the folder of the pictures")
         try:
             return DicomFile(path, film.member).read()
         except DicomError as error:
-            raise FilmError(str(error)) from None
+            raise ImageError(str(error)) from None
 
 
-def _of_dicom(data: bytes) -> Picture:
+def _of_dicom(data: bytes) -> GreyImage:
     from reveal_bench.dicom import decode as decoding
     from reveal_bench.dicom import display
     from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
@@ -145,7 +145,7 @@ def _of_dicom(data: bytes) -> Picture:
         patterns, _ = decoding.decode(dataset, transfer_syntax(dataset), size)
     values, slope, intercept = _values(patterns, shown)
     facts = {"height": size[0], "width": size[1], "slope": slope, "intercept": intercept, "invert": shown.invert}
-    return Picture(values, facts | _start(shown))
+    return GreyImage(values, facts | _start(shown))
 
 
 def _values(patterns: npt.NDArray[Any], shown: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
@@ -200,25 +200,25 @@ def _table(shown: DisplaySettings, voi: Any) -> str:
     return base64.b64encode(greys.tobytes()).decode("ascii")
 
 
-def _of_picture_file(data: bytes) -> Picture:
+def _of_picture_file(data: bytes) -> GreyImage:
     import numpy as np
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise FilmError(f"{image.height} x {image.width} pixels; at most {MAX_PIXELS:,} are read")
+                raise ImageError(f"{image.height} x {image.width} pixels; at most {MAX_PIXELS:,} are read")
             if image.getexif().get(0x0112) not in UNTURNED:
-                raise FilmError("the file's metadata say that it lies on its side: turn its pixels first")
+                raise ImageError("the file's metadata say that it lies on its side: turn its pixels first")
             is_deep = image.mode in ("I;16", "I;16B", "I")
             values = np.asarray(image if is_deep else image.convert("L"))
-    except FilmError:
+    except ImageError:
         raise
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise FilmError(f"the picture cannot be read: {type(error).__name__}") from None
+        raise ImageError(f"the picture cannot be read: {type(error).__name__}") from None
     if values.min(initial=0) < 0 or values.max(initial=0) > 65_535:
-        raise FilmError("values must be from 0 to 65,535")
+        raise ImageError("values must be from 0 to 65,535")
     high = 65_535.0 if is_deep else 255.0
     facts = {"height": values.shape[0], "width": values.shape[1], "slope": 1.0, "intercept": 0.0, "invert": False}
     window = {"center": high / 2, "width": high, "function": "LINEAR_EXACT"}
-    return Picture(values.astype(np.uint16), facts | {"window": window, "range": [0.0, high], "table": None})
+    return GreyImage(values.astype(np.uint16), facts | {"window": window, "range": [0.0, high], "table": None})

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
-from reveal_leaderboard.readers.films import FilmError, ImageCache, packed, read_picture
-from reveal_leaderboard.readers.store import Film
+from reveal_leaderboard.readers.images import ImageCache, ImageError, packed, read_image
+from reveal_leaderboard.readers.store import ItemImage
 
 from reveal_bench.dicom import develop_dicom
 from tests.leaderboard.readers.reading_world import Pool
@@ -43,7 +43,7 @@ def test_every_film_starts_as_the_pixel_pipeline_develops_it(pool: Pool) -> None
     depths = set()
     for study in pool.truth:
         for path in pool.files_of(study):
-            picture = read_picture(path.read_bytes())
+            picture = read_image(path.read_bytes())
             with Image.open(io.BytesIO(develop_dicom(path).data)) as image:
                 developed = np.asarray(image).astype(float)
             assert np.abs(as_a_browser_shows(picture.values, picture.facts) - developed).max() <= 1
@@ -61,12 +61,12 @@ def test_plain_pictures_keep_their_depth_and_lose_their_metadata() -> None:
     deep = (np.arange(12, dtype=np.uint16) * 5000).reshape(3, 4)
     file = io.BytesIO()
     Image.fromarray(deep).save(file, "PNG")
-    picture = read_picture(file.getvalue())
+    picture = read_image(file.getvalue())
     assert (picture.values == deep).all()
     assert picture.facts["window"] == {"center": 32767.5, "width": 65535.0, "function": "LINEAR_EXACT"}
     colour = io.BytesIO()
     Image.new("RGB", (2, 2), (255, 0, 0)).save(colour, "JPEG", comment=b"Jane Doe", quality=95)
-    red = read_picture(colour.getvalue())
+    red = read_image(colour.getvalue())
     assert abs(int(red.values[0, 0]) - 76) <= 2  # 0.299 x 255, ITU-R 601
     assert b"Jane" not in gzip.decompress(packed(red.values))
     assert "Jane" not in str(red.facts)
@@ -91,14 +91,14 @@ BAD = {
 @pytest.mark.parametrize("what", sorted(BAD))
 def test_what_is_no_picture_is_said_to_be_none(what: str) -> None:
     data, said = BAD[what]
-    with pytest.raises(FilmError, match=said):
-        read_picture(data)
+    with pytest.raises(ImageError, match=said):
+        read_image(data)
 
 
 def test_a_cut_dicom_file_is_refused(pool: Pool) -> None:
     whole = next(path for study in pool.truth for path in pool.files_of(study)).read_bytes()
-    with pytest.raises(FilmError, match=r"truncated|cut off|no integer pixel|cannot be"):
-        read_picture(whole[: len(whole) // 2])
+    with pytest.raises(ImageError, match=r"truncated|cut off|no integer pixel|cannot be"):
+        read_image(whole[: len(whole) // 2])
 
 
 def test_nothing_outside_the_root_is_opened(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_nothing_outside_the_root_is_opened(tmp_path: Path) -> None:
     (tmp_path / "root" / "link.png").symlink_to(tmp_path / "secret.png")
     images = ImageCache(tmp_path / "root")
     for name in ("../secret.png", "link.png"):
-        with pytest.raises(FilmError, match="outside"):
-            images.get(Film(name, None, "PA"))
-    with pytest.raises(FilmError, match="no such file"):
-        images.get(Film("none.png", None, "PA"))
+        with pytest.raises(ImageError, match="outside"):
+            images.get(ItemImage(name, None, "PA"))
+    with pytest.raises(ImageError, match="no such file"):
+        images.get(ItemImage("none.png", None, "PA"))
