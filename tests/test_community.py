@@ -29,6 +29,7 @@ def test_hooks_use_programs_of_the_environment() -> None:
     [
         ("tests/a.dcm", True), ("board/leaderboard.sqlite", True), ("vault/receipt-key.json", True),
         ("vault/salt", True), ("vault/INC-0A1B2C3D.txt", True), ("server.env", True), ("wheels/x.whl", True),
+        ("data/patient1.jpg", True), ("tests/a.PNG", True), ("leaderboard/board.png", False),
         ("docs/cases.jpg", False), ("reveal_bench/models/keys.py", False), ("docs/salt.md", False),
     ],
 )  # fmt: skip

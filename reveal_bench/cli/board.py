@@ -242,7 +242,10 @@ def verify_receipt(
     file: Annotated[Path, typer.Argument(help="Receipt, as the leaderboard gave it (JSON).", show_default=False)],
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY|FILE", help="Public key that the leaderboard published, or a file that holds it."),
+        typer.Option(
+            metavar="KEY|FILE",
+            help="Public key that the leaderboard published, or a file with it or with the answer of /api/v1/keys.",
+        ),
     ] = None,
     previous: Annotated[Path | None, typer.Option(help="The receipt before it in the chain.")] = None,
     predictions: Annotated[Path | None, typer.Option("--file", help="The prediction file that was scored.")] = None,
@@ -252,7 +255,7 @@ def verify_receipt(
 
     verified = receipts.verify_receipt(
         receipts.read_receipt(file),
-        None if key is None else read_key(key),
+        None if key is None else read_key(key, file),
         previous=None if previous is None else receipts.read_receipt(previous),
         file_sha256=None if predictions is None else file_sha256(predictions),
     )
@@ -283,18 +286,30 @@ def _plain(text: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
-def read_key(text: str) -> str:
-    """A public key as an option has it: the key, or a file that holds it and nothing else.
+def read_key(text: str, receipt: Path) -> str:
+    """Return the public key that ``--key`` gives: the key, or a file with it or with the answer of ``/api/v1/keys``.
+
+    Among several keys it is the one that signed the `receipt`, or else the newest.
 
     Raises
     ------
     ValueError
-        If the file holds something else.
+        If the file holds neither.
     """
+    from reveal_bench.evaluation.receipts import read_receipt
+
     path = Path(text)
     if not path.is_file():
         return text
-    words = path.read_text(encoding="utf-8").split()
-    if len(words) != 1:
-        raise ValueError(f"{path} must hold one public key and nothing else, got {len(words)} words")
-    return words[0]
+    content = path.read_text(encoding="utf-8")
+    try:
+        keys = [str(key["public_key"]) for key in json.loads(content)["keys"]]
+    except (ValueError, KeyError, TypeError):
+        keys = content.split()
+        if len(keys) > 1:
+            keys = []
+    if not keys:
+        raise ValueError(f"{path} must hold one public key, or the answer of /api/v1/keys, and nothing else")
+    signed = read_receipt(receipt).get("receipt")
+    signer = signed.get("public_key") if isinstance(signed, dict) else None
+    return signer if signer in keys else keys[-1]

@@ -131,7 +131,10 @@ def export(
     metric: Annotated[str | None, typer.Option(help="Metric to show; by default the one that ranks.")] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY|FILE", help="Public key that the leaderboard published, or a file that holds it."),
+        typer.Option(
+            metavar="KEY|FILE",
+            help="Public key that the leaderboard published, or a file with it or the answer of /api/v1/keys.",
+        ),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Hub repository of the dataset, organization/name.")] = None,
     revision: Annotated[str | None, typer.Option(help="Commit of that repository (eval-results).")] = None,
@@ -164,7 +167,7 @@ def export(
     if predictions is not None and (folder is None or out is None):
         raise typer.BadParameter("--predictions needs --folder and --out")
 
-    result = read_result(file, model=model, trusted_key=None if key is None else read_key(key))
+    result = read_result(file, model=model, trusted_key=None if key is None else read_key(key, file))
     if result.receipt is not None and key is None:
         terminal.warn(["the signature holds, by the key inside the receipt: give --key, one that the board published"])
     match to:

@@ -218,9 +218,10 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
         path = Path(file)
         name = name or path.stem
         path = path / RUN_FILE if path.is_dir() else path
-        if not path.is_file() or name in files:
-            rule = "must be NAME=FILE of a prediction file or run folder, each name once"
-            raise ArgumentError("predictions", rule, repr(text))
+        if not path.is_file():
+            raise ArgumentError("predictions", "must be a prediction file or run folder, no such file", repr(file))
+        if name in files:
+            raise ArgumentError("predictions", "must have a name of its own each: give NAME=FILE", repr(name))
         files[name] = path
     return files
 

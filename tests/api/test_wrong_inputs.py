@@ -101,7 +101,7 @@ PLACES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], bytes], tuple[str,
         lambda lines: jsonl([*lines, lines[0]]),
         ("already predicted in line 1", "several points go in `points`"),
     ),
-    "some left out": ("a.jsonl", lambda lines: jsonl(lines[2:]), ("2 of", "have no prediction", "`allow_missing`")),
+    "some left out": ("a.jsonl", lambda lines: jsonl(lines[2:]), ("2 of", "have no prediction", "`--allow-missing`")),
 }
 
 

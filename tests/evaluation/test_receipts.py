@@ -279,6 +279,10 @@ def test_the_command_refuses_what_does_not_hold(folder: Path) -> None:
     done = run(folder / "2.json", "--key", public(STRANGER))
     assert isinstance(done.exception, ReceiptError)
     (folder / "key.txt").write_text("two words")
+    (folder / "keys.json").write_text(
+        json.dumps({"keys": [{"public_key": public(KEY)}, {"public_key": public(STRANGER)}]})
+    )
+    assert run(folder / "2.json", "--key", folder / "keys.json").exit_code == 0
     assert "must hold one public key" in str(run(folder / "1.json", "--key", folder / "key.txt").exception)
 
 

@@ -84,7 +84,7 @@ def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
     said = call("view", shown.public, f"Net={shown.files['Right']}").stdout
     assert re.search(rf"^{len(shown.records)} cases: http://127\.0\.0\.1:\d+/gallery", said)
     assert "is withheld" in call("view", world.folder, expect=1).stderr
-    assert "NAME=FILE" in call("view", shown.public, "none.jsonl", expect=1).stderr
+    assert "no such file" in call("view", shown.public, "none.jsonl", expect=1).stderr
 
 
 def test_the_server_of_view_answers_to_its_own_address_alone(shown: Shown) -> None:

@@ -237,7 +237,11 @@ def _note_missing(found: Collection[str], manifest: StudyManifest, allow_missing
         if allow_missing:
             log.warning("missing-studies", message, hint="they count as negative for every label")
         else:
-            log.error("missing-studies", message, hint="`allow_missing` has missing studies count as negative")
+            log.error(
+                "missing-studies",
+                message,
+                hint="`--allow-missing` (`allow_missing=True`) counts missing studies as negative",
+            )
     return missing
 
 

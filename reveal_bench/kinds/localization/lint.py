@@ -370,7 +370,11 @@ def _note_missing(missing: Sequence[Pair], manifest: Manifest, allow_missing: bo
     if allow_missing:
         log.warning("missing-pairs", message, hint="they are scored as misses")
     else:
-        log.error("missing-pairs", message, hint="`allow_missing` has missing predictions scored as misses")
+        log.error(
+            "missing-pairs",
+            message,
+            hint="`--allow-missing` (`allow_missing=True`) scores missing predictions as misses",
+        )
 
 
 def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:

@@ -257,7 +257,11 @@ def _note_missing(found: Collection[str], manifest: TaskManifest, allow_missing:
         if allow_missing:
             log.warning("missing-tasks", message, hint="they get the lowest score of the rubric, 1")
         else:
-            log.error("missing-tasks", message, hint="`allow_missing` has missing tasks scored 1, the lowest")
+            log.error(
+                "missing-tasks",
+                message,
+                hint="`--allow-missing` (`allow_missing=True`) scores missing tasks 1, the lowest",
+            )
     return missing
 
 
