@@ -7,7 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -211,6 +211,38 @@ def test_names_say_something() -> None:
     for path in modules().values():
         assert path.stem not in SAY_NOTHING, path
         assert not METAPHORS.search(path.read_text(encoding="utf-8")), path
+
+
+WITH_INTERVAL = {
+    "Estimate": "reveal_bench.metrics.intervals",
+    "ReleasedEstimate": "reveal_leaderboard.release.release",  # rounded, with a band of cases
+    "Figure": "reveal_bench.exchange.facts",  # exact decimals, as a receipt or a score document has them
+}
+"""Classes with a value and the bounds of its interval; every other class holds one of these."""
+SHARED_CLASS_NAMES = Path(__file__).with_name("shared_class_names.txt")
+"""Names that several classes still have, one per line and sorted: none may be added."""
+
+
+def classes_with_modules() -> list[tuple[ast.ClassDef, str]]:
+    return [
+        (n, name) for name, path in modules().items() for n in ast.walk(tree_of(path)) if isinstance(n, ast.ClassDef)
+    ]
+
+
+def test_numbers_with_an_interval_are_estimates() -> None:
+    found = {
+        node.name: module
+        for node, module in classes_with_modules()
+        if {"value", "low", "high"} <= {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
+    }
+    assert found == WITH_INTERVAL
+
+
+def test_class_names_are_unique() -> None:
+    counts = Counter(node.name for node, _ in classes_with_modules())
+    allowed = SHARED_CLASS_NAMES.read_text(encoding="utf-8").split()
+    assert allowed == sorted(allowed)
+    assert {name for name, n in counts.items() if n > 1} <= set(allowed)
 
 
 def test_every_file_says_what_it_is_and_is_as_long_as_its_subject() -> None:

@@ -23,7 +23,7 @@ from reveal_leaderboard.custody import BOARD_LIMITS, Custody, Lint, Parsed
 from reveal_leaderboard.custody.arrays import stamp_of, write_canonical
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
@@ -138,7 +138,9 @@ class World:
 
 def released(value: float) -> ReleasedScore:
     """A released score of one macro figure."""
-    figure = Figure("point_hit", "macro", value, round(value - 0.1, 2), round(value + 0.1, 2), "9", "point_hit|v:1")
+    figure = ReleasedEstimate(
+        "point_hit", "macro", value, round(value - 0.1, 2), round(value + 0.1, 2), "9", "point_hit|v:1"
+    )
     return ReleasedScore(
         (figure,), ("Edema",), ("Pneumothorax",), "Fewer than 30 cases: Pneumothorax.", {"min_cell": 30}
     )

@@ -23,7 +23,7 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.blobs import Blobs
@@ -41,10 +41,10 @@ WHO = "worker:test"
 
 def released(value: float) -> ReleasedScore:
     figures = (
-        Figure(
+        ReleasedEstimate(
             "point_hit", "macro", value, round(value - 0.05, 2), round(value + 0.05, 2), "4 findings", "point_hit|v:1"
         ),
-        Figure("point_hit", "Edema", value, None, None, "60-119", "point_hit|v:1"),
+        ReleasedEstimate("point_hit", "Edema", value, None, None, "60-119", "point_hit|v:1"),
     )
     return ReleasedScore(figures, ("Edema",), ("Pneumothorax",), "hidden: Pneumothorax", {"resolution": 0.01})
 

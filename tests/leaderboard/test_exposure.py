@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, exposure, label_bits
 from reveal_leaderboard.release.fingerprints import fingerprint
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
 
@@ -27,7 +27,10 @@ MANIFEST = StudyManifest(BENCHMARK, VERSION, "holdout", ("Edema", "Mass"), tuple
 
 def shown(*figures: tuple[str, str, str]) -> ReleasedScore:
     """A score of figures (metric, finding, band), with a macro that is not counted."""
-    made = [Figure(metric, finding, 0.5, 0.4, 0.6, n, "") for metric, finding, n in (*figures, ("f1", "macro", "2"))]
+    made = [
+        ReleasedEstimate(metric, finding, 0.5, 0.4, 0.6, n, "")
+        for metric, finding, n in (*figures, ("f1", "macro", "2"))
+    ]
     return ReleasedScore(tuple(made), ("Edema", "Mass"), (), "", asdict(ReleasePolicy()))
 
 
@@ -93,10 +96,10 @@ def read(rows: Rows, settings: str = "") -> Exposure:
 
 
 def test_bits_of_answers_by_hand() -> None:
-    few = Figure("f1", "Edema", 0.5, None, None, "30-59", "")
-    many = Figure("point_hit", "Edema", 0.5, None, None, "120+", "")
-    area = Figure("mask_iou_all", "Edema", 0.5, None, None, "120+", "")
-    again = Figure("recall", "Edema", 0.5, None, None, "30-59", "")
+    few = ReleasedEstimate("f1", "Edema", 0.5, None, None, "30-59", "")
+    many = ReleasedEstimate("point_hit", "Edema", 0.5, None, None, "120+", "")
+    area = ReleasedEstimate("mask_iou_all", "Edema", 0.5, None, None, "120+", "")
+    again = ReleasedEstimate("recall", "Edema", 0.5, None, None, "30-59", "")
     assert answer_bits([few], 668) == pytest.approx(math.log2(11))  # 0.0, 0.1 ... 1.0
     assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59 of them: the same count again
     fine = ReleasePolicy(band_resolution=(0.01, 0.01, 0.01))
@@ -111,21 +114,25 @@ def test_bits_of_answers_by_hand() -> None:
 
 
 def test_bits_in_labels_by_hand() -> None:
-    few = Figure("f1", "Edema", 0.5, None, None, "30-59", "")
+    few = ReleasedEstimate("f1", "Edema", 0.5, None, None, "30-59", "")
     assert label_bits([few], 100) == pytest.approx(math.log2(math.comb(100, 30)))  # fewer than of 50, or of 59
     assert label_bits([few], 668) == pytest.approx(math.log2(math.comb(668, 30)))
     assert label_bits([few], None) == pytest.approx(math.log2(math.comb(60, 30)))
-    point = Figure("point_hit", "Edema", 0.5, None, None, "60-119", "")
-    box = Figure("box_iou", "Edema", 0.5, None, None, "60-119", "")
+    point = ReleasedEstimate("point_hit", "Edema", 0.5, None, None, "60-119", "")
+    box = ReleasedEstimate("box_iou", "Edema", 0.5, None, None, "60-119", "")
     assert label_bits([point], 668) == 60  # whether a known place is right
     assert label_bits([point, box], 668) == 75  # overlap needs 2.5 times the 30 cases that a hit rate does
-    assert label_bits([Figure("box_iou", "Edema", 0.5, None, None, "30-59", "")], 668) == 30  # shown by an earlier rule
-    assert label_bits([Figure("point_hit", "Edema", 0.5, None, None, "30-59", "")], 668) == 50  # fewer have no figure
+    assert (
+        label_bits([ReleasedEstimate("box_iou", "Edema", 0.5, None, None, "30-59", "")], 668) == 30
+    )  # shown by an earlier rule
+    assert (
+        label_bits([ReleasedEstimate("point_hit", "Edema", 0.5, None, None, "30-59", "")], 668) == 50
+    )  # fewer have no figure
     assert label_bits([], 668) == 30
 
 
 def of_places(*figures: tuple[str, str, str], **policy: int) -> ReleasedScore:
-    made = [Figure(metric, finding, 0.5, 0.4, 0.6, n, "") for metric, finding, n in figures]
+    made = [ReleasedEstimate(metric, finding, 0.5, 0.4, 0.6, n, "") for metric, finding, n in figures]
     return ReleasedScore(tuple(made), ("Edema", "Mass"), (), "", policy)
 
 
@@ -300,7 +307,7 @@ def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Row
 
 def test_macros_of_detections_count_against_the_smallest_finding(rows: Rows) -> None:
     """Of 300 images 30 have it; of two findings, a macro in steps of .01 is for one as a figure in steps of .02."""
-    macros = [Figure(metric, "macro", 0.5, 0.4, 0.6, "2", "") for metric in ("ap_50", "cpm")]
+    macros = [ReleasedEstimate(metric, "macro", 0.5, 0.4, 0.6, "2", "") for metric in ("ap_50", "cpm")]
     rows.version({"n_images": 300})
     rows.score("a", score=ReleasedScore(tuple(macros), ("Edema", "Mass"), (), "", asdict(ReleasePolicy())))
     found = read(rows)

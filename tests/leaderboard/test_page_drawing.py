@@ -61,7 +61,7 @@ def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
     faults = (LintProblem("error", "f", 3, "a", "r", "m", "m", "h"),)
     plain = shown(LintReport("f", "jsonl", 1, faults, (), (), {"a": {"b": 1}}))
     assert names(lint_view(report)) == names(lint_view(plain)) or not hostile
-    mark = PlotRow(hostile, 0.5, 0.4, 0.6, note=hostile, key=hostile)
+    mark = PlotRow(hostile, 0.5, (0.4, 0.6), note=hostile, key=hostile)
     row = HeatRow(hostile, hostile, {hostile: mark}, key=hostile)
     days = [Day(f"2026-01-0{k}", hostile, 0.5) for k in (1, 2)]
     for markup in (
@@ -119,7 +119,7 @@ def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
 
 
 def test_a_forest_has_a_row_of_text_per_mark() -> None:
-    marks = [PlotRow("Net", 0.78, 0.73, 0.82), PlotRow("Readers", 0.9, kind="human")]
+    marks = [PlotRow("Net", 0.78, (0.73, 0.82)), PlotRow("Readers", 0.9, kind="human")]
     markup = plots.forest(marks, metric="f1", title="Macro")
     assert markup.count("<li ") == 2
     assert "78<small>73 to 82</small>" in markup
@@ -127,14 +127,14 @@ def test_a_forest_has_a_row_of_text_per_mark() -> None:
     assert 'svg x="90.0%"' in markup
     assert markup.count("<circle") == 1  # shape tells a submission from readers, not colour alone
     assert markup.count("<rect") == 1
-    kappa = plots.forest([PlotRow("Net", -0.1, -0.2, 0.05)], metric="cohen_kappa", title="Kappa")
+    kappa = plots.forest([PlotRow("Net", -0.1, (-0.2, 0.05))], metric="cohen_kappa", title="Kappa")
     assert "−10<small>−20 to 5</small>" in kappa
     assert 'x1="40.0%" x2="52.5%"' in kappa  # of a scale from -100 to 100 %
     assert texts_in(kappa, "text") == ["−100", "−50", "0", "50", "100 %"]
 
 
 def test_a_heat_map_has_a_figure_and_its_interval_in_every_cell() -> None:
-    edema, mass = PlotRow("Net", 0.78, 0.73, 0.82), PlotRow("Net", 0.1)
+    edema, mass = PlotRow("Net", 0.78, (0.73, 0.82)), PlotRow("Net", 0.1)
     rows = [
         HeatRow("Net", "North", {"Edema": edema, "Mass": mass}),
         HeatRow("Chance", "reference", {"Edema": PlotRow("Chance", 0.13)}, "chance"),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from reveal_leaderboard.release.exposure import answer_bits, label_bits
-from reveal_leaderboard.release.release import Figure, release
+from reveal_leaderboard.release.release import ReleasedEstimate, release
 from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import load_settings
 from scipy.stats import norm
@@ -245,7 +245,7 @@ def test_the_meter_warns_when_five_teams_have_spent_their_answers(n_cases: int) 
     """It says "watch" then, and "close" only after more answers."""
     least = {"point_hit": PLACE_CELL, "mask_iou_all": FOR_OVERLAP * MIN_CELL}
     names = [name for name, n in least.items() if n_cases >= n]
-    figures = [Figure(name, "x", 0.5, None, None, ROUNDING.band(n_cases), "") for name in names]
+    figures = [ReleasedEstimate(name, "x", 0.5, None, None, ROUNDING.band(n_cases), "") for name in names]
     averages = {"point_hit", "grid_hit"}.difference(names)
     told = answer_bits(figures, None, n_averages=len(averages))
     share = TEAMS * answers_of([n_cases]) * told / label_bits(figures, None)

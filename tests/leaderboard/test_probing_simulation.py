@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reveal_leaderboard.release.exposure import answer_bits, label_bits
-from reveal_leaderboard.release.release import Figure, ReleasedScore, climb, release
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, climb, release
 from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from scipy.special import expit, logit
@@ -186,7 +186,8 @@ def answers_until_watch(world: World) -> int:
     rising = []
     for n_cases in world.present.sum(axis=0)[RARE + 1 :].tolist():
         figures = [
-            Figure(metric, "x", 0.5, None, None, Rounding(policy).band(n_cases), "") for metric in RELEASED_PER_LABEL
+            ReleasedEstimate(metric, "x", 0.5, None, None, Rounding(policy).band(n_cases), "")
+            for metric in RELEASED_PER_LABEL
         ]
         share = answer_bits(figures, n_studies, policy) / label_bits(figures, n_studies)
         rising.append(math.ceil(SETTINGS.exposure.watch_bits / share))

@@ -97,7 +97,7 @@ def test_a_system_between_two_tiers_widens_the_ranks_of_its_own() -> None:
     # 0 is told apart from 2 alone. 1 joins the tier of 0; 2 does not, but may be as good as 1: ranks 2 to 3.
     apart = np.zeros((3, 3), bool)
     apart[0, 2] = apart[2, 0] = True
-    places = tiers.places(np.array([0.9, 0.8, 0.7]), apart)
+    places = tiers.ranks(np.array([0.9, 0.8, 0.7]), apart)
     assert [(p["tier"], p["rank"], p["rank_low"], p["rank_high"]) for p in places] == [
         ("A", 1, 1, 3),  # 0 alone would be 1-2, 1 alone 1-3
         ("A", 1, 1, 3),
@@ -284,7 +284,7 @@ def test_places_of_an_open_board_follow_from_rounded_macros() -> None:
     rng = np.random.default_rng(0)
     macros = np.stack([level + rng.normal(0, 0.002, 200) for level in (0.5, 0.5, 0.5)])
     is_tested = ~np.eye(3, dtype=bool)
-    apart = tiers.told_apart(np.array([0.5, 0.505, 0.53]), macros, is_tested, 1000, paired=False)
+    apart = tiers.significantly_different(np.array([0.5, 0.505, 0.53]), macros, is_tested, 1000, paired=False)
     # spreads of .002 count as .005: a difference needs 2.4 (Bonferroni, three pairs) x .0071 = .017
     assert apart.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
 

@@ -16,7 +16,7 @@ from reveal_leaderboard.boards.standings import (
     sorted_by,
     standings,
 )
-from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
+from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.store import Store
@@ -32,7 +32,9 @@ OLD, NEW = "1.0.0", "1.1.0"
 def score(value: float | None, *, metrics: tuple[str, ...] = ("point_hit", "grid_hit")) -> ReleasedScore:
     """A score with a macro and one finding per metric; 0.1 less for the finding."""
     figures = [
-        Figure(metric, finding, round(value - less, 2), round(value - less - 0.05, 2), None, n, f"{metric}|b:1000|v:1")
+        ReleasedEstimate(
+            metric, finding, round(value - less, 2), round(value - less - 0.05, 2), None, n, f"{metric}|b:1000|v:1"
+        )
         for metric in metrics
         for finding, less, n in (("macro", 0.0, "9"), ("Edema", 0.1, "30-59"))
         if value is not None

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import BenchmarkSettings, QuotaPolicy, ReleasePolicy, Settings, load_settings
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.queue import Job, Queue
@@ -58,7 +58,9 @@ class FixedSettings(Settings):
 
 def released(value: float | None) -> ReleasedScore:
     """A score whose primary macro is `value`; none is shown for None."""
-    figures = () if value is None else (Figure("point_hit", "macro", value, None, None, "3", "point_hit|v:1"),)
+    figures = (
+        () if value is None else (ReleasedEstimate("point_hit", "macro", value, None, None, "3", "point_hit|v:1"),)
+    )
     return ReleasedScore(figures, ("Edema",), (), "", {})
 
 

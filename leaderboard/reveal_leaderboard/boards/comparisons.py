@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any
 
 from reveal_bench.evaluation.compare import ALPHA, holm
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 
 SAME = 1e-9
 """Numbers that differ by less are one number."""
@@ -30,17 +30,6 @@ NOTE = (
     "the two were scored on different patients; they are mostly wider than those of paired differences. Significant: p "
     "at most 0.05 after Holm's correction over all {n} of them."
 )
-
-
-class _Difference(NamedTuple):
-    """A - B of one figure; without both intervals the difference alone."""
-
-    a: Figure
-    b: Figure
-    value: float
-    low: float | None
-    high: float | None
-    p: float | None
 
 
 def compare_released(
@@ -61,39 +50,46 @@ def compare_released(
         difference ``value``, the ends of its 95 % interval (None where a figure has none) and ``told_apart``: whether
         Holm's correction over all rows of the document leaves it.
     """
-    differences = list(_differences(a, b, kind))
-    p_of = {id(one): one.p for one in differences if one.p is not None}
-    corrected = holm(list(p_of.values())).tolist() if p_of else []
-    told = {key for key, p in zip(p_of, corrected, strict=True) if p <= ALPHA}
+    compared = list(_compared(a, b, kind))
+    differences = [_difference(own, other) for own, other in compared]
+    tested = [i for i, (_, p) in enumerate(differences) if p is not None]
+    corrected = holm([p for _, p in differences if p is not None]).tolist()
+    significant = {i for i, p in zip(tested, corrected, strict=True) if p <= ALPHA}
     rows = [
-        {
-            "metric": one.a.metric, "finding": one.a.finding, "a": one.a.value, "b": one.b.value,
-            "value": one.value, "low": one.low, "high": one.high, "told_apart": id(one) in told,
-        }
-        for one in differences
-    ]  # fmt: skip
-    note = NOTE.format(n=len(p_of)) if rows else "They have no released figure in common, so nothing can be compared."
+        {"metric": own.metric, "finding": own.finding, "a": own.value, "b": other.value}
+        | difference
+        | {"told_apart": i in significant}
+        for i, ((own, other), (difference, _)) in enumerate(zip(compared, differences, strict=True))
+    ]
+    note = NOTE.format(n=len(tested)) if rows else "They have no released figure in common, so nothing can be compared."
     return {"schema": 2, "kind": kind, "a": ids[0], "b": ids[1], "rows": rows, "note": note}
 
 
-def _differences(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[_Difference]:
+def _compared(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[tuple[ReleasedEstimate, ReleasedEstimate]]:
+    """Yield the estimates of metrics with a better direction that are released of both."""
     of = KINDS[kind]
     compared = of.release.metrics if of.scoring.can_be_probed else (of.release.primary,)
     for own in a.figures:
         other = b.figure(own.metric, own.finding)
         if other is not None and own.metric in compared and METRICS[own.metric].better != "neither":
-            yield _difference(own, other)
+            yield own, other
 
 
-def _difference(own: Figure, other: Figure) -> _Difference:
+def _difference(own: ReleasedEstimate, other: ReleasedEstimate) -> tuple[dict[str, float | None], float | None]:
+    """Return value, low and high of a difference, and its p; without both intervals the value alone."""
     value = round(own.value - other.value, 6) + 0.0  # no -0.0
-    if own.low is None or own.high is None or other.low is None or other.high is None:
-        return _Difference(own, other, value, None, None, None)
-    below = math.hypot(own.value - own.low, other.high - other.value)
-    above = math.hypot(own.high - own.value, other.value - other.low)
-    low, high = math.floor((value - below) * 100 + SAME) / 100, math.ceil((value + above) * 100 - SAME) / 100
+    if own.interval is None or other.interval is None:
+        return {"value": value, "low": None, "high": None}, None
+    (low, high), (other_low, other_high) = own.interval, other.interval
+    below = math.hypot(own.value - low, other_high - other.value)
+    above = math.hypot(high - own.value, other.value - other_low)
+    difference: dict[str, float | None] = {
+        "value": value,
+        "low": math.floor((value - below) * 100 + SAME) / 100,
+        "high": math.ceil((value + above) * 100 - SAME) / 100,
+    }
     towards_none = below if value > 0 else above
     if abs(value) < SAME or towards_none < SAME:
-        return _Difference(own, other, value, low, high, float(abs(value) < SAME))
+        return difference, float(abs(value) < SAME)
     z = NormalDist().inv_cdf(1 - ALPHA / 2) * abs(value) / towards_none
-    return _Difference(own, other, value, low, high, math.erfc(z / math.sqrt(2)))
+    return difference, math.erfc(z / math.sqrt(2))

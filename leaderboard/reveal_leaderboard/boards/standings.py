@@ -30,7 +30,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.catalogue import Published
-from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, primary_figure
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.database import iso_time
@@ -84,7 +84,7 @@ class Entry:
     tier: str | None = None
     is_new: bool = False
 
-    def figure(self, metric: str, finding: str = MACRO) -> Figure | None:
+    def figure(self, metric: str, finding: str = MACRO) -> ReleasedEstimate | None:
         """One released figure, if it is shown."""
         return self.score.figure(metric, finding)
 

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.predictions.report import verdict_of
-from reveal_leaderboard.release.release import ReleasedScore
+from reveal_leaderboard.release.release import ReleasedScore, Short
 from reveal_leaderboard.settings import ReleasePolicy
 
-Short = Annotated[str, Field(max_length=200)]
 _STEPS = (0.02, 0.05, 0.1, 0.25)  # coarser than a policy's own, to which its macros may be rounded
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -97,24 +96,6 @@ class Parsed(_StrictModel):
     signs: Annotated[list[Annotated[str, Field(max_length=20_000)]], Field(max_length=50)]
 
 
-class _Figure(_StrictModel):
-    metric: Short
-    finding: Short
-    value: Finite
-    low: Finite | None
-    high: Finite | None
-    n: Short
-    signature: Annotated[str, Field(max_length=500)]
-
-
-class _Released(_StrictModel):
-    figures: Annotated[list[_Figure], Field(max_length=1000)]
-    shown: Annotated[list[Short], Field(max_length=200)]
-    hidden: Annotated[list[Short], Field(max_length=200)]
-    note: Annotated[str, Field(max_length=20_000)]
-    policy: dict[Short, Any]
-
-
 class _Fingerprint(_StrictModel):
     content: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     sketch: Annotated[list[int], Field(max_length=10_000)]
@@ -123,8 +104,8 @@ class _Fingerprint(_StrictModel):
 class ScoreAnswer(_StrictModel):
     """What a score child says."""
 
-    released: _Released
-    final: _Released | None
+    released: ReleasedScore
+    final: ReleasedScore | None
     reference_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     fingerprint: _Fingerprint
 
@@ -151,17 +132,16 @@ class RankAnswer(_StrictModel):
     chance: dict[Short, Annotated[int, Field(ge=0, le=100)]]
 
 
-def check_released(answer: _Released, policy: ReleasePolicy) -> ReleasedScore:
-    """The score, if it is of this policy: figures rounded, and only of what is shown.
+def check_released(score: ReleasedScore, policy: ReleasePolicy) -> ReleasedScore:
+    """Return a score that is of this policy, rounded as it says, and only of findings that are shown.
 
     Raises
     ------
     ValueError
         If it is not.
     """
-    raw = answer.model_dump(mode="json")
-    score = replace(ReleasedScore.from_json(raw), policy=asdict(policy))
-    if json.loads(json.dumps(score.to_json())) != raw:
+    settings = asdict(policy)
+    if dict(score.policy) != json.loads(json.dumps(settings)):
         raise ValueError("the released score must be one of this policy, and nothing else")
     steps = [policy.resolution, *(step for step in (*policy.band_resolution, *_STEPS) if step > policy.resolution)]
     for figure in score.figures:
@@ -170,4 +150,4 @@ def check_released(answer: _Released, policy: ReleasePolicy) -> ReleasedScore:
                 raise ValueError("released figures must be rounded as the policy says")
         if figure.finding != MACRO and figure.finding not in score.shown:
             raise ValueError("released figures must be of findings that are shown")
-    return score
+    return replace(score, policy=settings)

@@ -54,7 +54,7 @@ from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.localization.disclosure import FOR_OVERLAP, HITS, OVERLAPS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text, percent_text
-from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
+from reveal_leaderboard.release.release import POLICY, ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.release.rounding import Rounding, is_of_places
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
@@ -133,7 +133,7 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
 
 
 def answer_bits(
-    figures: Iterable[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY, *, n_averages: int = 0
+    figures: Iterable[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY, *, n_averages: int = 0
 ) -> float:
     """Most bits that the figures of one finding tell together.
 
@@ -146,7 +146,7 @@ def answer_bits(
 
     Examples
     --------
-    >>> figure = Figure("f1", "Edema", 0.61, 0.5, 0.7, "30-59", "")
+    >>> figure = ReleasedEstimate("f1", "Edema", 0.61, 0.5, 0.7, "30-59", "")
     >>> answer_bits([figure], 668) == math.log2(11)  # 0.0, 0.1 ... 1.0
     True
     """
@@ -174,7 +174,7 @@ def answer_bits(
     return bits + calls
 
 
-def label_bits(figures: Sequence[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
+def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
     """Fewest bits that the labels of one finding hold, by the band of its figures and by which are shown.
 
     Parameters
@@ -299,11 +299,11 @@ def _together(finding: str, told: Sequence[tuple[float, float, Group]], colludin
 def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:
     """Bits let out by `rows` about each finding, and bits that its labels hold."""
     out: dict[str, float] = defaultdict(float)
-    seen: dict[str, dict[str, Figure]] = defaultdict(dict)
+    seen: dict[str, dict[str, ReleasedEstimate]] = defaultdict(dict)
     # Scores of before there was the setting show findings with fewer cases
     shown_from = min(row.score.policy.get("place_cell", 0) for row in rows)
     for row in rows:
-        by_finding: dict[str, list[Figure]] = defaultdict(list)
+        by_finding: dict[str, list[ReleasedEstimate]] = defaultdict(list)
         for figure in row.score.figures:
             if figure.finding != MACRO and figure.metric in TELLING:
                 by_finding[figure.finding].append(figure)
@@ -322,7 +322,7 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
     return {finding: (bits, held[finding]) for finding, bits in out.items()}
 
 
-def _macro_bits(macro: Figure, policy: ReleasePolicy) -> float:
+def _macro_bits(macro: ReleasedEstimate, policy: ReleasePolicy) -> float:
     """Most bits that a macro tells of one of its findings."""
     return math.log2(1 / (int(macro.n) * policy.resolution) + 1)
 

@@ -40,6 +40,7 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.evaluation.compare import ALPHA, side_by_side
+from reveal_bench.evaluation.tiers import find_tiers, rank_bounds
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.scored import Rows
@@ -56,33 +57,33 @@ OPEN_STEP = 0.005
 _PRODUCTS = 1 << 22  # pairs x replicates at a time: some 32 MB
 
 
-def told_apart(
+def significantly_different(
     values: FloatArray, macros: FloatArray, is_tested: BoolArray, n_patients: int, *, paired: bool
 ) -> BoolArray:
-    """Pairs (n_systems, n_systems) that the joint test tells apart.
+    """Return the pairs (n_systems, n_systems) that differ by the joint test.
 
     Parameters
     ----------
     values : (n_systems,), the macros
     macros : (n_systems, n_resamples), the same in replicates of the patients
-    is_tested : (n_systems, n_systems), pairs to test; the others are not told apart
+    is_tested : (n_systems, n_systems), pairs to test; the others do not differ
     n_patients : behind the replicates
     paired : whether the spread of a difference is its own, or that of two independent systems
     """
-    apart = np.zeros(is_tested.shape, bool)
+    differs = np.zeros(is_tested.shape, bool)
     i, j = np.nonzero(np.triu(is_tested, 1))
     macros = macros[:, ~np.isnan(macros).any(axis=0)]
     if not len(i) or not macros.shape[1] or n_patients < 2:
-        return apart
+        return differs
     differences = values[i] - values[j]
     if paired:
         spreads, limit = _paired_spreads(macros, i, j, differences)
     else:
         alone = np.maximum(np.round(macros.std(axis=1) / OPEN_STEP), 1) * OPEN_STEP
         spreads, limit = np.hypot(alone[i], alone[j]), NormalDist().inv_cdf(1 - ALPHA / (2 * len(i)))
-    found = np.abs(differences) > _for_few(limit, n_patients) * spreads + SAME
-    apart[i[found], j[found]] = apart[j[found], i[found]] = True
-    return apart
+    exceeds = np.abs(differences) > _for_few(limit, n_patients) * spreads + SAME
+    differs[i[exceeds], j[exceeds]] = differs[j[exceeds], i[exceeds]] = True
+    return differs
 
 
 def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: FloatArray) -> tuple[FloatArray, float]:
@@ -111,28 +112,19 @@ def _for_few(limit: float, n: int) -> float:
     return z + first / freedom + second / freedom**2
 
 
-def places(values: FloatArray, apart: BoolArray) -> list[dict[str, Any]]:
-    """Rank, interval and tier of each system; members of a tier share all three."""
-    better = values[None, :] > values[:, None]
-    low = 1 + (apart & better).sum(axis=1)
-    high = len(values) - (apart & ~better).sum(axis=1)
-    tiers: list[list[int]] = []
-    for i in np.argsort(-values, kind="stable").tolist():
-        if not tiers or apart[i, tiers[-1]].any():
-            tiers.append([])
-        tiers[-1].append(i)
-    found: dict[int, dict[str, Any]] = {}
-    n_before = 0
-    for number, members in enumerate(tiers):
-        place = {
-            "rank": n_before + 1,
+def ranks(values: FloatArray, differs: BoolArray) -> list[dict[str, Any]]:
+    """Return rank, rank interval and tier of each system; members of a tier share all three."""
+    low, high = rank_bounds(values[None, :] > values[:, None], differs)
+    by_system: dict[int, dict[str, Any]] = {}
+    for number, members in enumerate(find_tiers(np.argsort(-values, kind="stable").tolist(), differs)):
+        rank = {
+            "rank": len(by_system) + 1,
             "rank_low": int(low[members].min()),
             "rank_high": int(high[members].max()),
             "tier": _letters(number),
         }
-        found |= {i: dict(place) for i in members}
-        n_before += len(members)
-    return [found[i] for i in range(len(values))]
+        by_system |= {i: dict(rank) for i in members}
+    return [by_system[i] for i in range(len(values))]
 
 
 def _letters(number: int) -> str:
@@ -203,11 +195,10 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     else:
         is_tested = _differing(list(placed.values()), metric, score.shown) >= FEWEST_DIFFERING
     n_patients = len(first.patients())
-    apart = told_apart(values, macros, is_tested, n_patients, paired=paired)
-    found = places(values, apart)
+    differs = significantly_different(values, macros, is_tested, n_patients, paired=paired)
     return document | {
         "findings": list(score.shown),
-        "entries": dict(zip(placed, found, strict=True)),
+        "entries": dict(zip(placed, ranks(values, differs), strict=True)),
         "n_patients": n_patients,
         "chance": _chance(list(placed.values()), score.shown),
     }

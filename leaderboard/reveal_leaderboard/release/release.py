@@ -32,7 +32,9 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.scored import Disclosure, Rows
@@ -47,39 +49,48 @@ SHOWN_RECIPE = "{metric}|unit:patient|i:shown|v:{version}"
 """Signature of a figure whose interval is made of its shown value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A released number: rounded value and interval, and behind it a band of cases (findings for a macro)."""
+Short = Annotated[str, Field(max_length=200)]
+Fraction = Annotated[float, Field(allow_inf_nan=False, examples=[0.47])]
 
-    metric: str
-    finding: str
-    value: float
-    low: float | None
-    high: float | None
-    n: str
-    signature: str
+
+@dataclass(frozen=True, slots=True)
+class ReleasedEstimate:
+    """A released number: value and 95 % interval as fractions, and the band of cases behind it."""
+
+    metric: Annotated[Short, Field(examples=["point_hit"])]
+    finding: Annotated[Short, Field(examples=["macro"])]
+    value: Fraction
+    low: Fraction | None
+    high: Fraction | None
+    n: Annotated[Short, Field(examples=["60-119"])]
+    signature: Annotated[str, Field(max_length=500)]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both bounds of the interval; None without one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
 class ReleasedScore:
-    """All that is shown of a score.
+    """The released part of a score: in the answer of a score child, in the database, on pages and in the API.
 
     Attributes
     ----------
     figures : macros and findings, by metric
     shown, hidden : findings, in the order of the vocabulary
-    note : what is not shown and why, for people
+    note : the hidden findings and the reason, for people
     policy : its settings
     """
 
-    figures: tuple[Figure, ...]
-    shown: tuple[str, ...]
-    hidden: tuple[str, ...]
-    note: str
-    policy: Mapping[str, Any]
+    figures: Annotated[tuple[ReleasedEstimate, ...], Field(max_length=1000)]
+    shown: Annotated[tuple[Short, ...], Field(max_length=200)]
+    hidden: Annotated[tuple[Short, ...], Field(max_length=200)]
+    note: Annotated[str, Field(max_length=20_000)]
+    policy: Mapping[Short, Any]
 
-    def figure(self, metric: str, finding: str = MACRO) -> Figure | None:
-        """One figure, if it is shown."""
+    def figure(self, metric: str, finding: str = MACRO) -> ReleasedEstimate | None:
+        """Return one estimate, if it is released."""
         return next((f for f in self.figures if (f.metric, f.finding) == (metric, finding)), None)
 
     @property
@@ -94,7 +105,7 @@ class ReleasedScore:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> ReleasedScore:
         """Back from :meth:`to_json`."""
-        figures = tuple(Figure(**figure) for figure in raw["figures"])
+        figures = tuple(ReleasedEstimate(**figure) for figure in raw["figures"])
         return cls(figures, tuple(raw["shown"]), tuple(raw["hidden"]), raw["note"], raw["policy"])
 
 
@@ -117,7 +128,7 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     return ReleasedScore(figures, found.shown, found.hidden, note, asdict(policy))
 
 
-def primary_figure(score: ReleasedScore) -> Figure | None:
+def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
     """The macro that ranks and climbs: that of its kind's primary metric, or of what stands in for it."""
     ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
     found = (score.figure(metric) for metric in ranking)
@@ -165,7 +176,7 @@ def _is_in_average_only(estimate: Estimate, policy: ReleasePolicy) -> bool:
     return is_of_finding and is_of_places(estimate.metric) and estimate.n < policy.place_cell
 
 
-def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[Figure]:
+def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
     """Rounded figures; of small cells more coarsely where `is_coarse`."""
     rounding = Rounding(policy)
     of_findings = [e for e in found.estimates if e.finding != MACRO] if is_coarse else []
@@ -192,7 +203,8 @@ def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> It
             low, high = _within(e.metric, rounding.around(value, e.value - e.low, e.high - e.value, step))
         else:
             low, high = rounding.round_outwards(e.low, e.high, step)
-        yield Figure(e.metric, e.finding, value, low, high, str(e.n) if is_macro else rounding.band(e.n), recipe)
+        n = str(e.n) if is_macro else rounding.band(e.n)
+        yield ReleasedEstimate(e.metric, e.finding, value, low, high, n, recipe)
 
 
 def _within(metric: str, ends: tuple[float | None, float | None]) -> tuple[float | None, float | None]:

@@ -14,7 +14,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import with_interval
 from reveal_leaderboard.boards.standings import Standings
-from reveal_leaderboard.release.release import Figure
+from reveal_leaderboard.release.release import ReleasedEstimate
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words, percent
 from reveal_leaderboard.web.shared_result import Comparator, SharedResult, is_percent
@@ -74,7 +74,9 @@ def card(result: SharedResult) -> VectorImage:
     return drawn
 
 
-def _card_scale(figure: Figure, comparators: Sequence[Comparator], wide: float) -> list[Box | Line | Dot | Words]:
+def _card_scale(
+    figure: ReleasedEstimate, comparators: Sequence[Comparator], wide: float
+) -> list[Box | Line | Dot | Words]:
     axis = _axis(figure)
 
     def at(value: float) -> float:
@@ -87,8 +89,9 @@ def _card_scale(figure: Figure, comparators: Sequence[Comparator], wide: float) 
     for other in comparators:
         shapes += [Dot(at(other.value), 430, 11, INK, is_hollow=True)]
         shapes += [Words(at(other.value), 404, other.name, 22, SOFT, "middle")]
-    if figure.low is not None and figure.high is not None:
-        shapes.append(Line(at(figure.low), 430, at(figure.high), 430, BAR, 16))
+    if figure.interval is not None:
+        low, high = figure.interval
+        shapes.append(Line(at(low), 430, at(high), 430, BAR, 16))
     return [*shapes, Dot(at(figure.value), 430, 15, TEAL)]
 
 
@@ -96,8 +99,7 @@ def _card_scale(figure: Figure, comparators: Sequence[Comparator], wide: float) 
 class _FigureRow:
     name: str
     value: float
-    low: float | None
-    high: float | None
+    interval: tuple[float, float] | None
     words: str
     is_published: bool = False
 
@@ -118,7 +120,7 @@ class _Axis:
         return f"{100 * tick:.0f} %" if self.unit else f"{tick:g}".replace("-", "−")
 
 
-def _axis(figure: Figure) -> _Axis:
+def _axis(figure: ReleasedEstimate) -> _Axis:
     if is_percent(figure):
         return _Axis(0, 1, (0, 0.25, 0.5, 0.75, 1), "%")
     if figure.metric == RATING:
@@ -165,14 +167,14 @@ def board_figure(board: Standings) -> VectorImage | None:
     return _plot(f"{board.title} {board.version}: macro {board.primary.in_words}", rows, _axis(shown), recipe)
 
 
-def _row(name: str, figure: Figure) -> _FigureRow:
+def _row(name: str, figure: ReleasedEstimate) -> _FigureRow:
     shown = in_words(figure)
     words = with_interval(shown.value, shown.interval)
-    return _FigureRow(name, figure.value, figure.low, figure.high, words)
+    return _FigureRow(name, figure.value, figure.interval, words)
 
 
 def _published(other: Comparator) -> _FigureRow:
-    return _FigureRow(other.name.lower(), other.value, None, None, percent(other.value), is_published=True)
+    return _FigureRow(other.name.lower(), other.value, None, percent(other.value), is_published=True)
 
 
 WIDE, LEFT, MOST_LEFT, RIGHT, STEP, TOP = 960, 300, 520, 130, 30, 64
@@ -195,8 +197,9 @@ def _plot(title: str, rows: Sequence[_FigureRow], axis: _Axis, recipe: Mapping[s
         put(Words(at(tick), bottom + 18, axis.say(tick), 12, SOFT, "middle"))
     for k, row in enumerate(rows):
         y = TOP + STEP * k + 8
-        if row.low is not None and row.high is not None:
-            put(Line(at(row.low), y, at(row.high), y, BAR, 6))
+        if row.interval is not None:
+            low, high = row.interval
+            put(Line(at(low), y, at(high), y, BAR, 6))
         colour = INK if row.is_published else TEAL
         put(Dot(at(row.value), y, 5, colour, is_hollow=row.is_published, hint=f"{row.name}: {row.words}"))
         put(Words(left - 16, y + 5, fitted(row.name, 14, left - 32), 14, INK, "end"))
@@ -210,7 +213,7 @@ def _end(k: int, n: int) -> Any:
     return "start" if k == 0 else "end" if k == n - 1 else "middle"
 
 
-def _recipe(result: SharedResult, drawn: str, figure: Figure | None = None) -> dict[str, Any]:
+def _recipe(result: SharedResult, drawn: str, figure: ReleasedEstimate | None = None) -> dict[str, Any]:
     shown = figure or result.figure
     return {
         "benchmark": result.benchmark,

@@ -18,7 +18,7 @@ from reveal_bench.printed_tables import escape_latex, escape_markdown
 from reveal_bench.words import with_interval
 from reveal_leaderboard.boards.standings import Entry, Standings, standings
 from reveal_leaderboard.release.receipts import receipt_file
-from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, primary_figure
 from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import in_words, query_text
@@ -68,7 +68,7 @@ class SharedResult:
     receipt: str = ""
 
     @property
-    def figure(self) -> Figure | None:
+    def figure(self) -> ReleasedEstimate | None:
         """The macro that ranks."""
         return primary_figure(self.score)
 
@@ -170,7 +170,7 @@ def _bibtex(text: str) -> str:
     return escape_latex(text).replace(r"\{", r"{\textbraceleft}").replace(r"\}", r"{\textbraceright}")
 
 
-def is_percent(figure: Figure) -> bool:
+def is_percent(figure: ReleasedEstimate) -> bool:
     """Whether the figure is shown in percent."""
     return METRICS[figure.metric].low == 0 and METRICS[figure.metric].high == 1
 
@@ -206,7 +206,7 @@ def _n_ranked(entries: tuple[Entry, ...]) -> int:
     return sum(entry.rank_low is not None for entry in entries)
 
 
-def _comparators(board: Standings, figure: Figure | None) -> tuple[Comparator, ...]:
+def _comparators(board: Standings, figure: ReleasedEstimate | None) -> tuple[Comparator, ...]:
     """What chance has in the same macro, and what human readers reach (or chance, elsewhere), where a paper says so."""
     if figure is None:
         return ()

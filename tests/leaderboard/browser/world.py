@@ -17,7 +17,7 @@ from reveal_leaderboard.boards.catalogue import Catalogue, Published
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
@@ -65,7 +65,7 @@ def released(name: str, value: float, *, spread: float = 0.05, metrics: tuple[st
             at = round(min(max(value - 0.15 * m + 0.04 * ((i * 7) % 5 - 2) * (i > 0), 0.0), 1.0), 2)
             low, high = (round(min(max(at + d, 0.0), 1.0), 2) for d in (-spread - 0.01 * i, spread + 0.01 * i))
             n = str(len(shown)) if finding == "macro" else ("30-59", "60-119", "120+")[i % 3]
-            figures.append(Figure(metric, finding, at, low, high, n, f"{metric}|v:1"))
+            figures.append(ReleasedEstimate(metric, finding, at, low, high, n, f"{metric}|v:1"))
     note = f"Fewer than 30 cases, not shown and not in any macro: {', '.join(hidden)}."
     return ReleasedScore(tuple(figures), shown, hidden, note, {"min_cell": 30})
 

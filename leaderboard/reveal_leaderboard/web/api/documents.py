@@ -18,6 +18,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.predictions.report import escape
 from reveal_leaderboard.accounts.credentials import MAX_TOKEN_DAYS, TOKEN_DAYS
 from reveal_leaderboard.custody import Lint
+from reveal_leaderboard.release.release import ReleasedEstimate
 from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import Links, Model
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
@@ -36,7 +37,6 @@ Moment = Annotated[
     str, BeforeValidator(_text_of), Field(json_schema_extra={"format": "date-time"}, examples=["2026-11-21T23:05:00Z"])
 ]
 Id = Annotated[str, Field(examples=["9f86d081884c7d659a2feaa0"])]
-Fraction = Annotated[float, Field(examples=[0.47])]
 
 
 def one_of(*words: str, means: str | None = None) -> Any:
@@ -141,20 +141,6 @@ class EventDocument(Document):
         return cls(at=event.at, who=who, from_status=event.from_status, to_status=event.to_status, why=event.why)
 
 
-class FigureDocument(BaseModel):
-    """A released number: value and 95 % interval as fractions, and the band of cases behind it."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    metric: Annotated[str, Field(examples=["point_hit"])]
-    finding: Annotated[str, Field(examples=["macro"])]
-    value: Fraction
-    low: Fraction | None
-    high: Fraction | None
-    n: Annotated[str, Field(examples=["60-119"])]
-    signature: str
-
-
 class ScoreDocument(BaseModel):
     """All that is shown of a score on one version of the benchmark.
 
@@ -167,7 +153,7 @@ class ScoreDocument(BaseModel):
     part: Literal["public", "final"]
     is_held: bool
     shown_of: Id
-    figures: list[FigureDocument]
+    figures: list[ReleasedEstimate]
     shown: list[str]
     hidden: list[str]
     note: str
@@ -322,7 +308,7 @@ class EntryDocument(Document):
     tier: Annotated[str | None, Field(examples=["A"])]
     is_new: Annotated[bool, Field(description="scored since the ranks were computed, and being placed")]
     place: Annotated[str, Field(examples=["2-5"])]
-    figures: list[FigureDocument]
+    figures: list[ReleasedEstimate]
     hidden: list[str]
 
 

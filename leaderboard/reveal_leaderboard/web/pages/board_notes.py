@@ -182,7 +182,7 @@ def _entry_mark(entry: Entry, metric: str, finding: str) -> PlotRow | None:
     figure = entry.figure(metric, finding)
     if figure is None:
         return None
-    return PlotRow(entry.model, figure.value, figure.low, figure.high, note=entry.team, key=entry.submission_id)
+    return PlotRow(entry.model, figure.value, figure.interval, note=entry.team, key=entry.submission_id)
 
 
 def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> PlotRow | None:

@@ -18,7 +18,7 @@ from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
-from reveal_leaderboard.release.release import Figure
+from reveal_leaderboard.release.release import ReleasedEstimate
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.drawing import draw, message, percent, places
@@ -214,7 +214,7 @@ def _figure_head(column: _Column, view: View) -> _Head:
     return _head(column.key, f"{column.title},{NO_BREAK}%", view, direction=column.explained)
 
 
-_Cell = tuple[Figure | None, str, str, str, float | None]
+_Cell = tuple[ReleasedEstimate | None, str, str, str, float | None]
 
 
 def _entry_cell(entry: Entry, column: _Column, board: Standings) -> _Cell:

@@ -13,7 +13,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.standings import Entry, standings
-from reveal_leaderboard.release.release import Figure, primary_figure
+from reveal_leaderboard.release.release import ReleasedEstimate, primary_figure
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import (
     PRIVATE,
@@ -213,7 +213,7 @@ def _rated_points(difference: float) -> str:
 def _shown(
     row: Mapping[str, Any],
     name: str,
-    cells: Sequence[tuple[Figure | None, float | None]],
+    cells: Sequence[tuple[ReleasedEstimate | None, float | None]],
     words: Callable[[float], str],
     reach: float,
     no_interval: str,

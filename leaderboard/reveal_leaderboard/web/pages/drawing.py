@@ -27,7 +27,7 @@ from reveal_leaderboard.store.database import iso_time
 from reveal_leaderboard.store.metadata import versioned
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.release.release import Figure
+    from reveal_leaderboard.release.release import ReleasedEstimate
 
 RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
 """Metrics of readers' ratings, which are shown on their own scales."""
@@ -120,10 +120,9 @@ class ShownFigure:
     line: tuple[float | None, ...] = ()
 
 
-def in_words(figure: Figure) -> ShownFigure:
+def in_words(figure: ReleasedEstimate) -> ShownFigure:
     """A figure on the scale of its metric: ratings from 1 to 5, agreement as a coefficient, all others in percent."""
-    ends = () if figure.low is None or figure.high is None else (figure.low, figure.high)
-    numbers = (figure.value, *ends)
+    numbers = (figure.value, *(figure.interval or ()))
     if figure.metric == AGREEMENT:
         return _shown(numbers, rating, ())
     line = places(figure.metric, *numbers)

@@ -25,30 +25,30 @@ class PlotRow:
     Attributes
     ----------
     name, note : what the row is called, and a second line in small print
-    value, low, high : fractions; the interval may be missing
+    value, interval : fractions; the interval may be missing
     kind : "submission", "reference" or "human"
     key : what all marks of one row share, so that pointing at one of them lights up all
     """
 
     name: str
     value: float
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
     kind: str = "submission"
     note: str = ""
     key: str = ""
 
     @property
     def has_interval(self) -> bool:
-        """Whether both ends are known, and are two."""
-        return self.low is not None and self.high is not None and self.low < self.high
+        """True if both bounds are known and differ."""
+        return self.interval is not None and self.interval[0] < self.interval[1]
 
     @property
     def spoken(self) -> str:
         """Value and interval in words."""
-        if not self.has_interval or self.low is None or self.high is None:
+        if self.interval is None or not self.has_interval:
             return f"{percent(self.value)} %"
-        return f"{percent(self.value)} %, {percent(self.low)} to {percent(self.high)} %"
+        low, high = self.interval
+        return f"{percent(self.value)} %, {percent(low)} to {percent(high)} %"
 
 
 def forest(marks: Sequence[PlotRow], *, metric: str, title: str, note: str = "") -> str:

@@ -15,7 +15,7 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.ordinal import CONTENT, REPORTED
 from reveal_leaderboard.boards.reading import ReadingProgress
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered
-from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.ratings import StoredAnswer
 from reveal_leaderboard.store.rubric import QUESTIONS
@@ -42,7 +42,7 @@ LEGEND = (
 )
 HEAD = ["Criterion", "Answers", "Mean score, 1 to 5", "Completely correct", "Readers’ agreement, κ"]
 
-Cell = tuple[Figure | None, str, str]
+Cell = tuple[ReleasedEstimate | None, str, str]
 """A figure, or what stands for one that is missing and why."""
 
 
@@ -51,7 +51,7 @@ def is_rubric(score: ReleasedScore) -> bool:
     return any(figure.metric == RATING for figure in score.figures) or CONTENT in (*score.shown, *score.hidden)
 
 
-def _cell(figure: Figure | None, why: str = "too few scored answers: not shown") -> Cell:
+def _cell(figure: ReleasedEstimate | None, why: str = "too few scored answers: not shown") -> Cell:
     return figure, "–", why
 
 

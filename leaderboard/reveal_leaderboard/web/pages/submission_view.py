@@ -90,7 +90,7 @@ def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: Refere
         if figure is None:
             continue
         name = "Macro" if finding == MACRO else finding
-        marks.append(PlotRow(name, figure.value, figure.low, figure.high))
+        marks.append(PlotRow(name, figure.value, figure.interval))
         values = {} if human is None else human.figures.get(metric, {})
         if finding in values:
             marks.append(PlotRow("human readers", values[finding], kind="human"))
