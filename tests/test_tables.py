@@ -33,7 +33,7 @@ from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
-from reveal_bench.reports.beside_readers import read_curves
+from reveal_bench.reports.curves import read_curves
 from reveal_bench.reports.misses import read_reviews
 from reveal_bench.sources.boxes import Faults, read_table
 from reveal_bench.sources.chexlocalize_files import parse_labels

@@ -118,9 +118,9 @@ class Confidence(TablesResult):
 
     def drawn(self) -> Sequence[Illustration]:
         """The figures of the tables."""
-        from reveal_bench.reports.confidence import figures_of
+        from reveal_bench.reports.curves import confidence_figures
 
-        return figures_of(self.judged)
+        return confidence_figures(self.judged)
 
 
 def confidence(
@@ -217,9 +217,9 @@ class DetectorCurves(TablesResult):
 
     def drawn(self) -> Sequence[Illustration]:
         """The figures of the tables."""
-        from reveal_bench.reports.detection import figures_of
+        from reveal_bench.reports.curves import detection_figures
 
-        return figures_of({self.name: self.curves, **self.beside})
+        return detection_figures({self.name: self.curves, **self.beside})
 
 
 def _sensitivity_record(row: Any) -> dict[str, Any]:

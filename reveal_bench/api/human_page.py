@@ -28,14 +28,13 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import value_text
 from reveal_bench.reports.beside_readers import (
     choose_cases,
-    figure_of_curves,
+    figure_beside_auroc,
     figure_of_shapes,
     figures_of_both,
     figures_of_decreases,
     films_of,
-    read_curves,
 )
-from reveal_bench.reports.confidence import figure_beside_auroc
+from reveal_bench.reports.curves import figure_of_curves, read_curves
 from reveal_bench.reports.page import (
     Csv,
     Page,

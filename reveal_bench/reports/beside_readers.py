@@ -9,17 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.drawings import FindingDrawing
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.relative_decrease import excludes_zero, in_printed_order
 from reveal_bench.evaluation.shapes import FEATURES, Shape
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.metrics import METRICS, Metric
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate
-from reveal_bench.reports.figures import Point, dots, in_percent, panels
+from reveal_bench.reports.figures import ForestRow, forest
 from reveal_bench.reports.films import Example, Shown, legend_of, make_film
 from reveal_bench.reports.page import Custom
 from reveal_bench.reports.style import (
@@ -34,11 +33,9 @@ from reveal_bench.reports.style import (
     style,
     width_of,
 )
-from reveal_bench.tables import read_table
 from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _KINDS = ("interval leaves out 0", "interval holds 0", "too few cases for an interval")
@@ -56,7 +53,7 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
     drawn = []
     for metric in dict.fromkeys(one.metric for one in comparisons):
         rows = [_row(one) for one in in_printed_order(comparisons) if one.metric == metric]
-        kinds = _KINDS[: 1 + max(points[0].kind for _, points in rows)]
+        kinds = _KINDS[: 1 + max(own[0][0] for _, own in rows)]
         title = METRICS[metric].title
         axis = f"Relative decrease of the {METRICS[metric].in_words} (%)"
         drawn.append(
@@ -65,7 +62,7 @@ def figures_of_decreases(comparisons: Sequence[Comparison], model: str, referenc
                 f"{title}: decrease from {reference} to {model}",
                 f"Relative decrease of {model} from {reference} with 95 % intervals; below 0, {model} is better.",
                 f"Per finding, the relative decrease of {METRICS[metric].in_words} from {reference} to {model}.",
-                partial(dots, rows, axis=axis, kinds=kinds, rule=(0.0, "no difference")),
+                partial(forest, rows, axis=axis, scale=100, kinds=kinds, rule=(0.0, "no difference")),
             )
         )
     return drawn
@@ -92,7 +89,7 @@ def figures_of_both(
             own = [figures[k, metric, one.finding] for k in range(len(kinds)) if one.metric == metric]
             if own:
                 beside = f" (AUROC{NBSP}{aurocs[one.finding]:.2f})" if one.finding in aurocs else ""
-                rows.append((_name(one) + beside, [in_percent(e, k) for k, e in enumerate(own)]))
+                rows.append((_name(one) + beside, list(enumerate(own))))
         title = METRICS[metric].title
         drawn.append(
             Illustration(
@@ -100,7 +97,7 @@ def figures_of_both(
                 f"{title} of {' and '.join(kinds)}",
                 "Figures of both systems with 95 % intervals; findings in the order of their relative decrease.",
                 f"Per finding, the {METRICS[metric].in_words} of {' and '.join(kinds)}.",
-                partial(dots, rows, axis=f"{title} (%)", kinds=kinds, ends=(0.0, 100.0)),
+                partial(forest, rows, axis=f"{title} (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
             )
         )
     return drawn
@@ -110,10 +107,47 @@ def _name(one: Comparison) -> str:
     return "Mean over findings" if one.finding == MACRO else one.finding
 
 
-def _row(one: Comparison) -> tuple[str, list[Point]]:
+def _row(one: Comparison) -> ForestRow:
     figures = "" if math.isnan(one.estimate.value) else f" ({100 * one.b:.1f}{NBSP}→{NBSP}{100 * one.a:.1f})"
     kind = 0 if excludes_zero(one) else 1 if one.estimate.has_interval else 2
-    return _name(one) + figures, [in_percent(one.estimate, kind)]
+    return _name(one) + figures, [(kind, one.estimate)]
+
+
+_BESIDE_AUROC = ("auroc", "point_hit", "mask_iou")
+
+
+def figure_beside_auroc(estimates: Sequence[Estimate], system: str) -> Illustration:
+    """Per finding the AUROC of the scores, the hit rate and the IoU of true positives; best told findings first.
+
+    Parameters
+    ----------
+    estimates : of the three metrics
+    system : whose they are
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    check_extra("matplotlib")
+    figures = {(e.metric, e.finding): e for e in estimates if e.finding != MACRO and not math.isnan(e.value)}
+    aurocs = [e for (metric, _), e in figures.items() if metric == "auroc"]
+    rows = []
+    for auroc in sorted(aurocs, key=lambda e: (-e.value, e.finding)):
+        own = [(kind, figures.get((metric, auroc.finding))) for kind, metric in enumerate(_BESIDE_AUROC)]
+        hits = figures.get(("point_hit", auroc.finding))
+        n = f" (n{NBSP}={NBSP}{hits.n})" if hits is not None else ""
+        points = [(kind, e) for kind, e in own if e is not None]
+        rows.append((auroc.finding + n, points))
+    kinds = [METRICS[metric].title for metric in _BESIDE_AUROC]
+    return Illustration(
+        "auroc",
+        "Recognizing a finding and locating it",
+        f"AUROC of the scores of {system}, hit rate and IoU of its maps, with 95 % intervals; the findings that it "
+        "recognizes best come first, with the number of images that have them.",
+        "Per finding, AUROC, hit rate and IoU.",
+        partial(forest, rows, axis="AUROC, hit rate and IoU (%)", scale=100, kinds=kinds, ends=(0.0, 100.0)),
+    )
 
 
 _TITLES = {
@@ -176,99 +210,6 @@ def _draw_shapes(names: Sequence[str], values: dict[str, list[list[float]]], wid
             plain_axes(axes, across="x")
             axes.tick_params(axis="y", length=0)
     return figure
-
-
-_COLUMNS = ("finding", "threshold", "metric", "value", "low", "high", "n_cases", "is_best")
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A metric of a finding at each threshold, both from 0 to 1, with 95 % intervals; the threshold chosen, if any."""
-
-    metric: str
-    thresholds: Sequence[float]
-    values: Sequence[float]
-    lows: Sequence[float]
-    highs: Sequence[float]
-    best: float | None
-    n_cases: int
-
-
-def read_curves(path: Path) -> dict[str, Curve]:
-    """Finding -> its curve, of a file that ``reveal-bench saliency`` writes with a threshold or gate that is tuned.
-
-    Raises
-    ------
-    TableError
-        If the file has other columns.
-    ArgumentError
-        If a finding has several best thresholds, or a field is not a number.
-    """
-    rows = read_table(path, columns=_COLUMNS).rows
-    curves = {}
-    for finding in dict.fromkeys(row["finding"] for row in rows):
-        own = [row for row in rows if row["finding"] == finding]
-        try:
-            chosen = [float(row["threshold"]) for row in own if row["is_best"] == "1"]
-            if len(chosen) > 1:
-                raise ValueError(chosen)
-            tried, *figures = (
-                [float(row[name] or "nan") for row in own] for name in ("threshold", "value", "low", "high")
-            )
-            values, lows, highs = figures
-            curves[finding] = Curve(
-                own[0]["metric"], tried, values, lows, highs, next(iter(chosen), None), int(own[0]["n_cases"])
-            )
-        except ValueError:
-            rule = "must have numbers, and one best threshold per finding at most"
-            raise ArgumentError("tuning", rule, f"others for {finding!r} in {path.name}") from None
-    return curves
-
-
-def figure_of_curves(curves: Mapping[str, Curve], name: str, words: str, axis: str) -> Illustration:
-    """The metric over what was tried, with its 95 % interval; a cross at what was chosen.
-
-    Parameters
-    ----------
-    name : of the file
-    words : what was tuned, as in "thresholds"
-    axis : what the axis below measures
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib.
-    """
-    check_extra("matplotlib")
-    metric = METRICS[next(iter(curves.values())).metric]
-    return Illustration(
-        name,
-        words.capitalize(),
-        f"{metric.title} with 95 % intervals on the split that {words} were tuned on; a cross marks what was chosen.",
-        f"Per finding, the {metric.in_words} over {words} that were tried, with the best marked.",
-        partial(_draw_curves, curves, axis, metric),
-    )
-
-
-def _draw_curves(curves: Mapping[str, Curve], x: str, metric: Metric, width: float) -> Figure:
-    is_share = metric.high < math.inf
-    factor, y = (100, f"{metric.title} (%)") if is_share else (1, f"{metric.title} (pixels, or mm)")
-    drawn = [value for one in curves.values() for value in (*one.values, *one.highs) if not math.isnan(value)]
-    top = 1.05 * factor * max(drawn, default=1.0)
-
-    def draw(axes: Axes, curve: Curve) -> None:
-        tried = [100 * number for number in curve.thresholds]
-        values, lows, highs = ([factor * one for one in own] for own in (curve.values, curve.lows, curve.highs))
-        paint = paints(1)[0].colour
-        axes.fill_between(tried, lows, highs, color=paint, alpha=0.2, linewidth=0)
-        axes.plot(tried, values, color=paint, linewidth=1.4)
-        if curve.best is not None:
-            best = values[curve.thresholds.index(curve.best)]
-            axes.plot(100 * curve.best, best, "X", color=INK, markersize=6, clip_on=False)
-        axes.set_ylim(0, top)
-
-    titles = {f"{name} (n{NBSP}={NBSP}{curve.n_cases})": curve for name, curve in curves.items()}
-    return panels(list(titles), width, lambda axes, title: draw(axes, titles[title]), x, y)
 
 
 Pair = tuple[str, str]

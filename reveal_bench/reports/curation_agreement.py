@@ -14,13 +14,13 @@ import numpy as np
 
 from reveal_bench.kinds.tasks.records import Rating, rating_array
 from reveal_bench.metrics.estimates import POOLED
+from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.reports.curation_data import Curated
-from reveal_bench.reports.figures import Point, dots
+from reveal_bench.reports.figures import ForestRow, forest
 from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, Text, section
 from reveal_bench.reports.rubric import agreement_table, compare_readers
 from reveal_bench.reports.style import Illustration, interval, number, percent
 
-Estimate = Mapping[str, Any]
 SOURCE = "Section 4.2, Tables S3 and S4 of paper 004; words after Landis and Koch (1977)"
 WAYS = {
     "two_categories": "“agree all” or not, majority of all readers (as in the paper)",
@@ -105,17 +105,18 @@ def forest_of_labels(
     """Kappa, and AC1 if wanted, of every label with intervals."""
     rows = []
     for one in labels:
-        points = [_point(one["kappa"], 0)] + ([_point(one["ac1"], 1)] if with_ac1 else [])
-        rows.append(("All labels" if one["label"] == POOLED else str(one["label"]), points))
+        own = [one[name] for name in ("kappa", "ac1")[: 1 + with_ac1]]
+        label = "All labels" if one["label"] == POOLED else str(one["label"])
+        rows.append((label, list(enumerate(map(_estimate, own)))))
     kinds = ("Cohen’s kappa", "Gwet’s AC1") if with_ac1 else ("Cohen’s kappa",)
     n = next((one["kappa"]["n"] for one in labels if one["label"] != POOLED), 0)
-    said = "; ".join(f"{row}: {', '.join(number(point.value) for point in points)}" for row, points in rows)
+    said = "; ".join(f"{row}: {', '.join(number(e.value) for _, e in own)}" for row, own in rows)
     return Illustration(
         name,
         f"Agreement on each label, {n:,} lists of readers",
         "Lines: 95 % intervals.",
         f"{' and '.join(kinds)} per label with 95 % intervals. {said}.",
-        lambda width: dots(rows, width, axis=f"{' or '.join(kinds)} (no unit)", kinds=kinds, ends=_scale(rows)),
+        lambda width: forest(rows, width, axis=f"{' or '.join(kinds)} (no unit)", kinds=kinds, ends=_scale(rows)),
     )
 
 
@@ -149,16 +150,16 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part]:
         for one in ordered
     ]
     heads = ("Reader", "Studies read", "Agreed to all", "Kappa with the others’ majority")
-    marks = [(str(one["reader"]), [_point(one["kappa"], 0)]) for one in ordered]
+    marks = [(str(one["reader"]), [(0, _estimate(one["kappa"]))]) for one in ordered]
     total = sum(one["n_studies"] for one in ordered)
     drawing = Illustration(
         "agreement_readers",
         f"Each reader and the majority of the others, {len(ordered):,} readers, {total:,} readings",
         "Lines: 95 % intervals.",
         "Kappa per reader with 95 % intervals. "
-        + "; ".join(f"{reader}: {number(points[0].value)}" for reader, points in marks)
+        + "; ".join(f"{reader}: {number(own[0][1].value)}" for reader, own in marks)
         + ".",
-        lambda width: dots(marks, width, axis="Cohen’s kappa (no unit)", ends=_scale(marks)),
+        lambda width: forest(marks, width, axis="Cohen’s kappa (no unit)", ends=_scale(marks)),
     )
     file = Csv.of(
         "agreement_readers",
@@ -182,15 +183,15 @@ def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))
 
 
-def _scale(rows: Sequence[tuple[str, Sequence[Point]]]) -> tuple[float, float]:
-    """From 0, or what is below it, to 1."""
-    marks = (p for _, points in rows for p in points)
-    lowest = min([0.0, *(end for p in marks for end in (p.value, *(p.interval or ())) if end is not None)])
+def _scale(rows: Sequence[ForestRow]) -> tuple[float, float]:
+    """Return bounds from 0, or a round number below the lowest, to 1."""
+    lowest = min([0.0, *(end for _, own in rows for _, e in own for end in (e.value, e.low) if not np.isnan(end))])
     return next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0), 1.0
 
 
-def _point(one: Estimate, kind: int) -> Point:
-    return Point(one["value"], None if one["low"] is None else (one["low"], one["high"]), kind)
+def _estimate(one: Mapping[str, Any]) -> Estimate:
+    value, low, high = (np.nan if one[name] is None else float(one[name]) for name in ("value", "low", "high"))
+    return Estimate(value, low, high)
 
 
 def draw_rubric(ratings: Sequence[Rating]) -> Section:

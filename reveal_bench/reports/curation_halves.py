@@ -8,8 +8,9 @@ from typing import Any
 
 from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 from reveal_bench.reports.curation_data import Curated
-from reveal_bench.reports.figures import Bar, Point, bars, dots
+from reveal_bench.reports.figures import Bar, bars, forest
 from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, TableBlock, Text, section
 from reveal_bench.reports.style import Illustration, number, share
 from reveal_bench.sources.mapping import VOCABULARIES
@@ -239,15 +240,15 @@ def _rule(rule: Mapping[str, Any]) -> list[Part]:
 def _draws(values: Sequence[float | None], taken: int, shown: str) -> Illustration:
     """The criterion in every draw, on one scale."""
     rows = [
-        ("All draws", [Point(value, kind=1) for value in values if value is not None]),
-        ("Taken", [Point(values[taken - 1])]),
+        ("All draws", [(1, _estimate(value)) for value in values if value is not None]),
+        ("Taken", [(0, _estimate(values[taken - 1]))]),
     ]
     return Illustration(
         "draws",
         f"The criterion in all {len(values):,} draws",
         f"Number {taken:,} was taken.",
         f"A mark per draw; number {taken} was taken. Values in order: {shown}.",
-        lambda width: dots(rows, width, axis="Largest absolute standardized difference (no unit)"),
+        lambda width: forest(rows, width, axis="Largest absolute standardized difference (no unit)"),
     )
 
 
@@ -272,19 +273,20 @@ def _love(found: Mapping[str, Any]) -> Illustration:
 
     facts, labels = (sorted(found[part], key=size, reverse=True) for part in ("facts", "labels"))
     names = {"n_labels": "Number of findings", "n_agree_all": "Readers who agreed to all"}
-    rows = [(column_name(one["name"]), [Point(largest_difference(one), kind=0)]) for one in facts]
-    rows += [(names.get(one["name"], one["name"]), [Point(largest_difference(one), kind=1)]) for one in labels]
+    rows = [(column_name(one["name"]), [(0, _estimate(largest_difference(one)))]) for one in facts]
+    rows += [(names.get(one["name"], one["name"]), [(1, _estimate(largest_difference(one)))]) for one in labels]
     finite = [size(one) for one in [*facts, *labels] if math.isfinite(size(one))]
     step = 0.1 if max(finite, default=0) <= 1 else 0.5
     end = max(math.ceil(max(finite, default=0) / step + 0.2), 3) * step
     n = found["counts"]["studies"]
-    said = "; ".join(f"{row}: {'infinite' if p[0].value == math.inf else number(p[0].value)}" for row, p in rows)
+    sizes = ((row, own[0][1].value) for row, own in rows)
+    listed = "; ".join(f"{row}: {'infinite' if value == math.inf else number(value)}" for row, value in sizes)
     return Illustration(
         "balance",
         f"Balance of the two halves, {n:,} studies",
         f"Differences below {USUAL} are usually called small.",
-        f"Absolute standardized difference per characteristic and finding. {said}.",
-        lambda width: dots(
+        f"Absolute standardized difference per characteristic and finding. {listed}.",
+        lambda width: forest(
             rows,
             width,
             axis="Absolute standardized difference (no unit)",
@@ -316,6 +318,10 @@ def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> PageTable:
     sizes = [f"{counts[half]['studies']:,}" for half in HALVES]
     heads = ("Value", f"Released ({sizes[0]})", f"Holdout ({sizes[1]})", "Std. diff.")
     return PageTable(heads, rows, caption=caption)
+
+
+def _estimate(value: float | None) -> Estimate:
+    return UNDEFINED if value is None else Estimate(value)
 
 
 def _plain(value: float | None) -> object:

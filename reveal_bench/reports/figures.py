@@ -47,28 +47,8 @@ class Bar:
     interval: tuple[float, float] = (math.nan, math.nan)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A value with its interval; a value of None is undefined, an infinite one is drawn at the end of the scale.
-
-    `kind` is the index of its series.
-    """
-
-    value: float | None
-    interval: tuple[float, float] | None = None
-    kind: int = 0
-
-
-def in_percent(share: Estimate, kind: int) -> Point:
-    """Return the point of a proportion with its interval.
-
-    Examples
-    --------
-    >>> in_percent(Estimate(0.5, 0.25, 0.75), 1), in_percent(Estimate(0.5), 0)
-    (Point(value=50.0, interval=(25.0, 75.0), kind=1), Point(value=50.0, interval=None, kind=0))
-    """
-    interval = (100 * share.low, 100 * share.high) if share.has_interval else None
-    return Point(None if math.isnan(share.value) else 100 * share.value, interval, kind)
+ForestRow = tuple[str, Sequence[tuple[int, Estimate]]]
+"""A name, and estimates with the index of their series. NaN is undefined; infinity is drawn at the end of the axis."""
 
 
 def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, kinds: Sequence[str] = ()) -> Figure:
@@ -110,65 +90,74 @@ def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, 
     return figure
 
 
-def dots(
-    rows: Sequence[tuple[str, Sequence[Point]]],
+def forest(
+    rows: Sequence[ForestRow],
     width: float,
     *,
     axis: str,
+    scale: float = 1.0,
     kinds: Sequence[str] = (),
     ends: tuple[float, float] | None = None,
     rule: tuple[float, str] | None = None,
 ) -> Figure:
-    """A row per name, in it a mark with its interval per point: a forest plot, or a plot of balance.
+    """Draw a forest plot: a row per name, in it a mark with its interval per estimate.
 
     Parameters
     ----------
+    axis : quantity and unit of the axis
+    scale : factor from estimates to the axis, 100 for percent
     kinds : names of the series
-    ends : of the scale; by default those of the values
-    rule : place of a dashed line, and what it is
+    ends : bounds of the axis; by default those of the estimates
+    rule : position of a dashed line on the axis, and its name
     """
-    n_abreast = [len({point.kind for point in points}) for _, points in rows]
-    n_most = max(n_abreast, default=1)
+    scaled = [(name, [(kind, estimate.times(scale)) for kind, estimate in own]) for name, own in rows]
+    n_most = max((len({kind for kind, _ in own}) for _, own in rows), default=1)
     names, left = row_names([name for name, _ in rows], width, 1 + n_most // 2)
     looks = paints(len(MARKERS))
     with style():
-        from matplotlib.lines import Line2D
-
         line = max(3.6 * n_most + 2.6, LINE * (1 + max((name.count("\n") for name in names), default=0)) + 1)
-        words = [*kinds, *([rule[1]] if rule else [])]
-        top = legend_height(words, width)
+        top = legend_height([*kinds, *([rule[1]] if rule else [])], width)
         label = wrap(axis, width - left - 6)
         foot = 7 + LINE * (label.count("\n") + 1)
         figure = new_figure(top + line * len(rows) + foot + 2, width)
         axes = place_axes(figure, left, foot, width - left - 6, max(line * len(rows), 0.1))
-        low, high = ends or _ends(rows)
-        for row, (_, points) in enumerate(rows):
-            here = sorted({point.kind for point in points})
-            for point in points:
-                look, place = looks[point.kind], row + (here.index(point.kind) - (len(here) - 1) / 2) * 3.6 / line
-                if point.value is None or math.isnan(point.value):
-                    axes.text(low, place, " undefined", va="center", color=SOFT)
-                    continue
-                if point.interval is not None:
-                    axes.plot(point.interval, [place] * 2, color=INK, linewidth=1.0)
-                axes.plot(
-                    [min(max(point.value, low), high)], [place], MARKERS[point.kind], color=look.colour, markersize=5,
-                    markeredgecolor=INK, markeredgewidth=0.5, clip_on=False,
-                )  # fmt: skip
-        handles: list[Any] = [
-            Line2D([], [], linestyle="", marker=MARKERS[k], color=looks[k].colour, markeredgecolor=INK,
-                   markeredgewidth=0.5, markersize=5, label=cut(name, width - 16))
-            for k, name in enumerate(kinds)
-        ]  # fmt: skip
+        low, high = ends or _ends(scaled)
+        axes.set_xlim(low, high)
+        for row, (_, own) in enumerate(scaled):
+            abreast = sorted({kind for kind, _ in own})
+            for kind, estimate in own:
+                y = row + (abreast.index(kind) - (len(abreast) - 1) / 2) * 3.6 / line
+                _draw_mark(axes, estimate, y, MARKERS[kind], looks[kind])
+        handles = [_mark_handle(cut(name, width - 16), MARKERS[k], looks[k]) for k, name in enumerate(kinds)]
         if rule:
             axes.axvline(rule[0], color=INK, linewidth=1.0, linestyle=DASHED)
             handles.append(dashed_line(rule[1]))
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlim(low, high)
         _measure(axes, label)
         legend(figure, handles)
     return figure
+
+
+def _draw_mark(axes: Axes, estimate: Estimate, y: float, marker: str, look: Paint) -> None:
+    low, high = axes.get_xlim()
+    if math.isnan(estimate.value):
+        axes.text(low, y, " undefined", va="center", color=SOFT)
+        return
+    if estimate.has_interval:
+        axes.plot([estimate.low, estimate.high], [y] * 2, color=INK, linewidth=1.0)
+    axes.plot(
+        [min(max(estimate.value, low), high)], [y], marker, color=look.colour, markersize=5, markeredgecolor=INK,
+        markeredgewidth=0.5, clip_on=False,
+    )  # fmt: skip
+
+
+def _mark_handle(label: str, marker: str, look: Paint) -> Any:
+    """Return the handle of a series of marks in a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="", marker=marker, color=look.colour, markeredgecolor=INK, markeredgewidth=0.5,
+                  markersize=5, label=label)  # fmt: skip
 
 
 def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str], float]:
@@ -177,10 +166,9 @@ def row_names(names: Sequence[str], width: float, most: int) -> tuple[list[str],
     return lines, 5 + max((width_of(line) for name in lines for line in name.split("\n")), default=0.0)
 
 
-def _ends(rows: Sequence[tuple[str, Sequence[Point]]]) -> tuple[float, float]:
-    """A scale from 0, or what is below it, to what is highest."""
-    ends = [end for _, points in rows for p in points for end in (p.value, *(p.interval or ())) if end is not None]
-    finite = [end for end in ends if math.isfinite(end)]
+def _ends(rows: Sequence[ForestRow]) -> tuple[float, float]:
+    """Return bounds from 0, or the lowest number below it, to the highest number."""
+    finite = [end for _, own in rows for _, e in own for end in (e.value, e.low, e.high) if math.isfinite(end)]
     return min([0.0, *finite]) * 1.05, max([1e-9, *finite]) * 1.08
 
 

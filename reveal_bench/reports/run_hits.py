@@ -30,7 +30,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, BootstrapMeans, estimates_from
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
-from reveal_bench.reports.figures import BarGroup, Point, dashed_line, dots, in_percent, legend, legend_height, patch
+from reveal_bench.reports.figures import BarGroup, dashed_line, forest, legend, legend_height, patch
 from reveal_bench.reports.page import Csv, PageTable, leading
 from reveal_bench.reports.runs import ReportRun, World, short_names
 from reveal_bench.reports.style import (
@@ -388,11 +388,11 @@ def draw_grids(scores: Scores, order: Sequence[str], pairs: Sequence[Sequence[in
 def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     """The mean hit rates of models that were asked in several styles."""
     styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in shown))
-    rows: dict[str, list[Point]] = {}
+    rows: dict[str, list[tuple[int, Estimate]]] = {}
     for i in shown:
         macro, run = scores.estimates(i)[MACRO], scores.runs[i]
         kind = styles.index(run.style or "no prompt")
-        rows.setdefault(run.model, []).append(in_percent(macro, kind))
+        rows.setdefault(run.model, []).append((kind, macro))
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
@@ -400,7 +400,7 @@ def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     )
     alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
     draw = partial(
-        dots, list(rows.items()), axis="Mean hit rate over pathologies (%)", kinds=styles,
+        forest, list(rows.items()), axis="Mean hit rate over pathologies (%)", scale=100, kinds=styles,
         rule=(100 * chance, "chance level"),
     )  # fmt: skip
     return Illustration("prompts", "Hit rate by prompt style", caption, alt, draw)

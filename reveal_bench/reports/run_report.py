@@ -37,13 +37,13 @@ from reveal_bench.evaluation.published import (
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.intervals import Resampling
+from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.run_folder import Exchange, Run
 from reveal_bench.reports.anatomy import Regions
-from reveal_bench.reports.figures import Point, dots, in_percent
+from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.runs import ReportRun, World, load_controls
@@ -448,24 +448,19 @@ def _plain(one: Controlled) -> tuple[Any, ...]:
 
 def draw_controls(found: Sequence[Controlled], resampling: Resampling) -> Illustration | None:
     """The differences by control and run; None if there is none."""
-    scored = [one for one in found if one.difference is not None]
+    scored = [(one.label, one.control, one.difference.estimate) for one in found if one.difference is not None]
     if not scored:
         return None
-    labels = list(dict.fromkeys(one.label for one in scored))
-    names = [name for name in CONTROLS if any(one.control == name for one in scored)]
-    rows = [
-        (name, [_point(one.difference, labels.index(one.label)) for one in scored if one.control == name])
-        for name in names
-    ]
+    labels = list(dict.fromkeys(label for label, *_ in scored))
+    rows: dict[str, list[tuple[int, Estimate]]] = {name: [] for name in CONTROLS}
+    for label, control, change in scored:
+        rows[control].append((labels.index(label), change))
+    drawn_rows = [(name, own) for name, own in rows.items() if own]
     return Illustration(
         "controls",
         "Score under each control, less that on the film",
         f"Lines: {intervals_text(resampling)}. First the controls under which the score of a model that looks falls, "
         "then those that should not matter to it.",
-        "; ".join(f"{one.label}, {one.control}: {one.says}" for one in scored),
-        partial(dots, rows, axis="Difference (points)", kinds=labels, rule=(0.0, "as on the film")),
+        "; ".join(f"{one.label}, {one.control}: {one.says}" for one in found if one.difference is not None),
+        partial(forest, drawn_rows, axis="Difference (points)", scale=100, kinds=labels, rule=(0.0, "as on the film")),
     )
-
-
-def _point(found: Comparison | None, kind: int) -> Point:
-    return Point(None, kind=kind) if found is None else in_percent(found.estimate, kind)

@@ -22,8 +22,8 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
-from reveal_bench.reports.detection import figures_of
-from reveal_bench.reports.figures import dots, in_percent
+from reveal_bench.reports.curves import detection_figures
+from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Lines, Note, PageTable, Part, Section, Text, leading
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
@@ -137,7 +137,7 @@ class ScoreReport(RunReport):
             found = self.world.kind.scoring.curves(rows, self.options.resampling)
             if found is not None and found.bands:
                 drawn[name] = found
-        return figures_of(drawn) if drawn else []
+        return detection_figures(drawn) if drawn else []
 
     @property
     def _main(self) -> str:
@@ -200,7 +200,7 @@ class ScoreReport(RunReport):
         rows = [
             (
                 "Mean" if group == MACRO else group,
-                [in_percent(score, i) for i, score in ((i, of_run[group]) for i, of_run in of_runs.items())],
+                [(i, of_run[group]) for i, of_run in of_runs.items()],
             )
             for group in self._shown(metric)
         ]
@@ -210,7 +210,7 @@ class ScoreReport(RunReport):
             f"{metric_name(metric)} by finding",
             f"Lines: {self._intervals()}.",
             f"{metric_name(metric)} by finding and run. Mean: {told}.",
-            partial(dots, rows, axis=f"{metric_name(metric)} (%)", kinds=names),
+            partial(forest, rows, axis=f"{metric_name(metric)} (%)", scale=100, kinds=names),
         )
 
     def _differences(self) -> PageTable:

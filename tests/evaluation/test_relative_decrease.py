@@ -27,7 +27,8 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, read
 from reveal_bench.masks import Rle
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.phantom import LAYOUTS
-from reveal_bench.reports.beside_readers import choose_cases, figure_of_curves, read_curves
+from reveal_bench.reports.beside_readers import choose_cases
+from reveal_bench.reports.curves import figure_of_curves, read_curves
 from reveal_bench.reports.style import Illustration
 from reveal_bench.saliency_maps.tuning import Tuned
 from tests.cli.test_score import call

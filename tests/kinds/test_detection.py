@@ -31,7 +31,7 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.detection_matching import CENTRE
 from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.predictions.limits import Limits
-from reveal_bench.reports.detection import figures_of
+from reveal_bench.reports.curves import detection_figures
 from tests.cli.test_score import call
 from tests.leaderboard.api_app import api_world
 from tests.leaderboard.conftest import Board
@@ -419,7 +419,7 @@ def test_froc_is_drawn_where_it_is_told_and_no_hit_is_drawn_too() -> None:
     ends = np.array([0.0, 1.0]), np.array([0.0, 0.8])
     nothing = np.zeros(0), np.zeros(0)
     bands = [Band("Mass", rate, Estimate(0.8 * min(rate, 1), 0, 1)) for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)]
-    froc, precision, *_ = figures_of({"flat": Curves({"Mass": ends}, bands, {"Mass": nothing}, {}, [], 0.5)})
+    froc, precision, *_ = detection_figures({"flat": Curves({"Mass": ends}, bands, {"Mass": nothing}, {}, [], 0.5)})
     (panel,) = froc.draw(170).axes
     measured, beyond = panel.lines
     assert panel.get_xlim() == (1 / 8, 8)
@@ -435,7 +435,7 @@ def test_figures_begin_where_good_detectors_rise_and_average_over_findings() -> 
     precision = {"Mass": (found, np.ones(4)), "Nodule": (found[:2], np.array([0.5, 0.8]))}
     bands = [Band(name, rate, Estimate(1, 1, 1)) for name in (MACRO, *froc) for rate in (0.125, 8)]
     curves = Curves(froc, bands, precision, {MACRO: (1 + 0.8 * 51 / 101) / 2}, [], 0.5)
-    of_froc, of_precision, *_ = figures_of({"good": curves})
+    of_froc, of_precision, *_ = detection_figures({"good": curves})
     panel = of_froc.draw(170).axes[0]
     assert panel.get_xlim() == (2**-9, 8)
     assert [text.get_text() for text in panel.get_xticklabels()] == ["8", "1/2", "1/32", "1/512"]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import ImageColor
 
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 from reveal_bench.reports import style
-from reveal_bench.reports.figures import Bar, BarGroup, Point, bars, dots
+from reveal_bench.reports.figures import Bar, BarGroup, bars, forest
 from reveal_bench.reports.run_errors import CATEGORY_PAINTS, ErrorShares, draw_errors, error_bars
 from reveal_bench.reports.run_hits import BarSeries, grouped_bars
 from reveal_bench.reports.run_places import HeatColumn, heat_maps
@@ -92,12 +93,15 @@ def test_shares_are_stacked_end_to_end() -> None:
 
 
 def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
-    rows = [("m", [Point(40, (30, 60)), Point(50, (45, 55), 1)]), ("n", [Point(None), Point(math.inf, kind=1)])]
-    axes = dots(rows, WIDE, axis="Rate (%)", kinds=("a", "b"), ends=(0, 80), rule=(10, "chance level")).axes[0]
+    rows = [
+        ("m", [(0, Estimate(0.4, 0.3, 0.6)), (1, Estimate(0.5, 0.45, 0.55))]),
+        ("n", [(0, UNDEFINED), (1, Estimate(math.inf))]),
+    ]
+    axes = forest(rows, WIDE, axis="Rate", scale=100, kinds=("a", "b"), ends=(0, 80), rule=(10, "chance")).axes[0]
     lines = [(np.asarray(line.get_xdata()).tolist(), float(np.asarray(line.get_ydata())[0])) for line in axes.lines]
     marks = [(xs[0], round(y)) for xs, y in lines if len(xs) == 1]
     assert marks == [(40, 0), (50, 0), (80, 1)]  # what is infinite stands at the end of the scale
-    assert [xs for xs, _ in lines if len(xs) == 2] == [[30, 60], [45, 55], [10, 10]]
+    assert np.allclose([xs for xs, _ in lines if len(xs) == 2], [[30, 60], [45, 55], [10, 10]])
     assert [text.get_text().strip() for text in axes.texts] == ["undefined"]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["m", "n"]
 
@@ -252,8 +256,8 @@ def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
     check_texts(grouped_bars(groups, given, width))
     shares = {label: {name: {"full_hit": 0.5, "anatomy": 0.5} for name in FINDINGS} for label in LABELS}
     check_texts(error_bars(groups, shares, width))
-    rows = [(name, [Point(0.5, (0.4, 0.6)), Point(None, kind=1)]) for name in (*FINDINGS, *HOSTILE)]
-    check_texts(dots(rows, width, axis="a long name of an axis " * 3, kinds=LABELS[:2], ends=(-0.2, 1)))
+    rows = [(name, [(0, Estimate(0.5, 0.4, 0.6)), (1, UNDEFINED)]) for name in (*FINDINGS, *HOSTILE)]
+    check_texts(forest(rows, width, axis="a long name of an axis " * 3, kinds=LABELS[:2], ends=(-0.2, 1)))
     counts = [(name, [Bar(1234.0, "1,234 · 28.0 %"), Bar(None, "fewer than 10")]) for name in (*FINDINGS, *HOSTILE)]
     check_texts(bars(counts, width, axis="Studies", kinds=("Released, n = 60", "Holdout, n = 60")))
 

@@ -76,4 +76,4 @@ def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[s
         estimate = scores.estimates(i, chance=is_chance)[finding]
         assert estimate.value == pytest.approx(value)
         assert scores.deviations(i, chance=is_chance)[finding] == pytest.approx(np.nanstd(draws, ddof=1))
-    assert scores.difference(0, 1)[0] == pytest.approx(macros[0][0] - macros[1][0])
+    assert scores.difference(0, 1).value == pytest.approx(macros[0][0] - macros[1][0])

@@ -25,7 +25,7 @@ from reveal_bench.metrics.heat_maps import at_size, largest_point, mask_above, o
 from reveal_bench.metrics.localization import mask_iou
 from reveal_bench.metrics.mask_agreement import boundary_iou, dice, hausdorff_95, surface_distance
 from reveal_bench.metrics.pixelwise import sensitivity, specificity
-from reveal_bench.reports.beside_readers import read_curves
+from reveal_bench.reports.curves import read_curves
 from reveal_bench.saliency_maps.maps import MapFile, find_maps, read_map
 from reveal_bench.saliency_maps.tuning import TUNING_METRICS, curve_of_map
 from tests.cli.test_score import call

@@ -1,28 +1,147 @@
-"""Figures of a detector: FROC curves with their bands, precision against recall, sensitivity by size of lesions."""
+"""Figures of curves, a panel per finding: confidence, detection, and thresholds that were tuned."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.confidence import POOLED, CalibrationResult, NetBenefit
 from reveal_bench.kinds.scored import Curve, Curves
+from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.figures import panels
-from reveal_bench.reports.style import DASHED, INK, Illustration, Paint, check_extra, paints
+from reveal_bench.reports.style import (
+    DASHED,
+    INK,
+    RULE,
+    SOFT,
+    Illustration,
+    Paint,
+    check_extra,
+    paints,
+)
+from reveal_bench.tables import read_table
+from reveal_bench.words import NBSP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_LARGEST = 7.0  # diameter in points of the bin with most cases
+
+
+def confidence_figures(judged: CalibrationResult) -> list[Illustration]:
+    """Reliability, risk and coverage and, where it is defined, net benefit.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    check_extra("matplotlib")
+    event = judged.confidences.event
+    drawn = [
+        Illustration(
+            "reliability",
+            "Reliability",
+            f"Rate of {event} against the probability that was said; marks are bins, larger ones with more cases.",
+            f"Per finding, the rate of {event} in bins of the stated probability; the diagonal is perfect calibration.",
+            lambda width: _reliability(judged, width),
+        ),
+        Illustration(
+            "coverage",
+            "Risk and coverage",
+            "Share of wrong answers if only the most confident cases are answered; dashed: all answered.",
+            "Per finding, the share of wrong answers over the share of cases that are answered.",
+            lambda width: _coverage(judged, width),
+        ),
+    ]
+    if judged.benefits:
+        drawn.append(
+            Illustration(
+                "net_benefit",
+                "Net benefit",
+                "Net benefit of acting from a probability on, with 95 % intervals; dashed: acting always; 0: never.",
+                "Per finding, the net benefit of the system and of acting always, over the threshold.",
+                lambda width: _benefit(judged, width),
+            )
+        )
+    return drawn
+
+
+def _reliability(judged: CalibrationResult, width: float) -> Figure:
+    event = judged.confidences.event
+
+    def draw(axes: Axes, name: str) -> None:
+        bins = judged.bins[name]
+        most = max(one.n for one in bins)
+        axes.plot([0, 100], [0, 100], color=SOFT, linewidth=0.8, linestyle=DASHED)
+        axes.plot([100 * one.said for one in bins], [100 * one.rate for one in bins], color=RULE, linewidth=0.8)
+        for one in bins:
+            size = _LARGEST * max(math.sqrt(one.n / most), 0.3)
+            axes.plot(
+                100 * one.said, 100 * one.rate, "o", color=paints(1)[0].colour, markersize=size, clip_on=False,
+                markeredgecolor="white", markeredgewidth=0.4,
+            )  # fmt: skip
+        axes.set_ylim(0, 100)
+
+    return panels(list(judged.bins), width, draw, "Predicted probability (%)", f"Rate of {event} (%)")
+
+
+def _coverage(judged: CalibrationResult, width: float) -> Figure:
+    highest = max(max(risk) for _, risk in judged.curves.values())
+
+    def draw(axes: Axes, name: str) -> None:
+        coverage, risk = judged.curves[name]
+        axes.plot(100 * coverage, 100 * risk, color=paints(1)[0].colour, linewidth=1.4)
+        axes.axhline(100 * risk[-1], color=SOFT, linewidth=0.8, linestyle=DASHED)
+        axes.set_ylim(0, 105 * max(highest, 0.01))
+
+    names = [name for name in judged.curves if name != POOLED or len(judged.curves) > 2]
+    return panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)")
+
+
+def _benefit(judged: CalibrationResult, width: float) -> Figure:
+    of_finding: dict[str, list[NetBenefit]] = {}
+    for row in judged.benefits:
+        of_finding.setdefault(row.finding, []).append(row)
+    return panels(
+        list(of_finding),
+        width,
+        partial(_draw_benefit, of_finding),
+        "Acting from a probability of (%)",
+        "Net benefit per 100 cases",
+    )
+
+
+def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str) -> None:
+    rows = of_finding[name]
+    places = [100 * row.threshold for row in rows]
+    colour = paints(1)[0].colour
+    known = [row.system.has_interval for row in rows]
+    low, high = [100 * row.system.low for row in rows], [100 * row.system.high for row in rows]
+    axes.fill_between(places, low, high, where=known, color=paints(3)[2].colour, alpha=0.5, linewidth=0)
+    axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)
+    axes.plot(places, [100 * row.act_always for row in rows], color=SOFT, linewidth=0.8, linestyle=DASHED)
+    axes.axhline(0, color=INK, linewidth=0.6)
+    # Acting always falls without end: the scale is that of what can be gained
+    best = max(max(row.system.value for row in rows), rows[0].act_always, 0.01)
+    axes.set_ylim(-40 * best, 115 * best)
+
+
 _LEAST, _MOST = 1 / 8, 8.0  # false alarms per image between which FROC is drawn, as LUNA16 does, if few are made
 _FEWEST = 5  # lesions with an interval
 
 
-def figures_of(systems: Mapping[str, Curves]) -> list[Illustration]:
+def detection_figures(systems: Mapping[str, Curves]) -> list[Illustration]:
     """FROC, precision and recall, and sensitivity by size of one system or several, by name.
 
     Raises
@@ -201,3 +320,96 @@ def _short(size: str) -> str:
 
 def _by_size(size: str) -> tuple[int, str]:
     return (0 if size.startswith("below") else 2 if size.endswith("or more") else 1, size)
+
+
+_COLUMNS = ("finding", "threshold", "metric", "value", "low", "high", "n_cases", "is_best")
+
+
+@dataclass(frozen=True)
+class TuningCurve:
+    """A metric of a finding at each threshold, both from 0 to 1, with 95 % intervals; the threshold chosen, if any."""
+
+    metric: str
+    thresholds: Sequence[float]
+    values: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+    best: float | None
+    n_cases: int
+
+
+def read_curves(path: Path) -> dict[str, TuningCurve]:
+    """Finding -> its curve, of a file that ``reveal-bench saliency`` writes with a threshold or gate that is tuned.
+
+    Raises
+    ------
+    TableError
+        If the file has other columns.
+    ArgumentError
+        If a finding has several best thresholds, or a field is not a number.
+    """
+    rows = read_table(path, columns=_COLUMNS).rows
+    curves = {}
+    for finding in dict.fromkeys(row["finding"] for row in rows):
+        own = [row for row in rows if row["finding"] == finding]
+        try:
+            chosen = [float(row["threshold"]) for row in own if row["is_best"] == "1"]
+            if len(chosen) > 1:
+                raise ValueError(chosen)
+            tried, *figures = (
+                [float(row[name] or "nan") for row in own] for name in ("threshold", "value", "low", "high")
+            )
+            values, lows, highs = figures
+            curves[finding] = TuningCurve(
+                own[0]["metric"], tried, values, lows, highs, next(iter(chosen), None), int(own[0]["n_cases"])
+            )
+        except ValueError:
+            rule = "must have numbers, and one best threshold per finding at most"
+            raise ArgumentError("tuning", rule, f"others for {finding!r} in {path.name}") from None
+    return curves
+
+
+def figure_of_curves(curves: Mapping[str, TuningCurve], name: str, words: str, axis: str) -> Illustration:
+    """The metric over what was tried, with its 95 % interval; a cross at what was chosen.
+
+    Parameters
+    ----------
+    name : of the file
+    words : what was tuned, as in "thresholds"
+    axis : what the axis below measures
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    check_extra("matplotlib")
+    metric = METRICS[next(iter(curves.values())).metric]
+    return Illustration(
+        name,
+        words.capitalize(),
+        f"{metric.title} with 95 % intervals on the split that {words} were tuned on; a cross marks what was chosen.",
+        f"Per finding, the {metric.in_words} over {words} that were tried, with the best marked.",
+        partial(_draw_curves, curves, axis, metric),
+    )
+
+
+def _draw_curves(curves: Mapping[str, TuningCurve], x: str, metric: Metric, width: float) -> Figure:
+    is_share = metric.high < math.inf
+    factor, y = (100, f"{metric.title} (%)") if is_share else (1, f"{metric.title} (pixels, or mm)")
+    drawn = [value for one in curves.values() for value in (*one.values, *one.highs) if not math.isnan(value)]
+    top = 1.05 * factor * max(drawn, default=1.0)
+
+    def draw(axes: Axes, curve: TuningCurve) -> None:
+        tried = [100 * number for number in curve.thresholds]
+        values, lows, highs = ([factor * one for one in own] for own in (curve.values, curve.lows, curve.highs))
+        paint = paints(1)[0].colour
+        axes.fill_between(tried, lows, highs, color=paint, alpha=0.2, linewidth=0)
+        axes.plot(tried, values, color=paint, linewidth=1.4)
+        if curve.best is not None:
+            best = values[curve.thresholds.index(curve.best)]
+            axes.plot(100 * curve.best, best, "X", color=INK, markersize=6, clip_on=False)
+        axes.set_ylim(0, top)
+
+    titles = {f"{name} (n{NBSP}={NBSP}{curve.n_cases})": curve for name, curve in curves.items()}
+    return panels(list(titles), width, lambda axes, title: draw(axes, titles[title]), x, y)
