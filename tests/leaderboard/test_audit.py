@@ -106,7 +106,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
         "has no recorded end",
     ),
     "score-raised": (swap_scores, "scores", "`released` is not what its receipt says"),
-    "score-removed": (lambda c: c.execute(scores.delete()), "scores", "there is a receipt without a score"),
+    "score-removed": (lambda c: c.execute(scores.delete()), "scores", "its receipt has no score"),
     "status": (
         lambda c: c.execute(submissions.update().where(submissions.c.status == "queued").values(status="scored")),
         "submissions",
@@ -179,7 +179,7 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
         "uploads",
         "`sha256` must be 64 hexadecimal digits",
     ),
-    "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must hold its sendings from 1 on, it holds"),
+    "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must be numbered from 1, got"),
 }
 
 
@@ -310,7 +310,7 @@ def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> N
         told = [problem.text for problem in audit(connection, kept=other).problems]
     assert told == [
         f"number {kept['events'][0]} has a different hash from the one that was kept: the chain was rewritten",
-        "the chain ends before number 99, whose hash was kept: what was there is lost",
+        "the chain ends before number 99, whose hash was kept: later entries are lost",
     ]
     with pytest.raises(ValueError, match="must be a report as `audit --json` prints it"):
         read_heads('{"heads": []}')
@@ -337,7 +337,7 @@ def test_what_a_damaged_log_lost_is_found_by_what_was_kept(filled: FilledBoard, 
         assert audit(connection).ok  # by itself it looks whole
     own.store.engine.dispose()
     assert {problem.area for problem in found.problems} == {"events", "receipts"}
-    assert all("whose hash was kept: what was there is lost" in problem.text for problem in found.problems)
+    assert all("whose hash was kept: later entries are lost" in problem.text for problem in found.problems)
 
 
 def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:

@@ -168,7 +168,7 @@ def test_a_backup_is_private_and_holds_no_secret(filled: FilledBoard, tmp_path: 
 @ON_SQLITE
 def test_nothing_is_written_over(filled: FilledBoard, tmp_path: Path) -> None:
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
-    with pytest.raises(BackupError, match="`target` must not exist yet"):
+    with pytest.raises(BackupError, match="`target` must not exist"):
         backup(url_of(filled), filled.blobs.url, made.folder)
     url, blobs = empty_place(filled, tmp_path)
     with pytest.raises(BackupError, match="the place for uploads must be empty"):
@@ -182,7 +182,7 @@ def test_a_postgresql_database_with_tables_is_not_written_over(filled: FilledBoa
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
     with pytest.raises(BackupError, match="the database must be empty"):
         restore(made.folder, url_of(filled), tmp_path / "other")
-    with pytest.raises(BackupError, match="a backup of postgresql cannot be put into sqlite"):
+    with pytest.raises(BackupError, match="a backup of postgresql cannot be restored into sqlite"):
         restore(made.folder, f"sqlite:///{tmp_path / 'x.sqlite'}", tmp_path / "other")
 
 
@@ -229,6 +229,6 @@ def test_a_board_that_lost_an_upload_is_not_backed_up_quietly(filled: FilledBoar
 
 
 def test_an_absent_database_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(BackupError, match="there is no board at"):
+    with pytest.raises(BackupError, match="no board at"):
         backup(f"sqlite:///{tmp_path / 'none.sqlite'}", tmp_path / "blobs", tmp_path / "copy")
     assert not (tmp_path / "none.sqlite").exists()

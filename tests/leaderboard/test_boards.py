@@ -72,7 +72,7 @@ def test_the_first_version_opens_its_board_and_later_ones_wait(world: World) -> 
     assert (register(world).version, register(world).state) == ("1.0", "open")  # and twice is once
     with world.store.read() as connection:
         assert [row.version for row in boards.list_versions(connection, BENCHMARK)] == ["1.0"]
-        both = boards.list_versions(connection, BENCHMARK, shown=False)
+        both = boards.list_versions(connection, BENCHMARK, shown_only=False)
         assert [(row.version, row.shown_at is None, row.facts) for row in both] == [
             ("1.0", False, {"n_images": 60}),
             ("2.0", True, {"n_images": 70}),
@@ -90,7 +90,7 @@ def test_states_are_changed_with_a_reason_and_an_event(world: World) -> None:
         assert (row.state, row.why) == ("paused", "holiday")
         with pytest.raises(ValueError, match="`state` must be one of open, paused, closed, got 'shut'"):
             boards.set_state(connection, BENCHMARK, "shut", who=ADMIN, why="")
-        with pytest.raises(LookupError, match="there is no board of other"):
+        with pytest.raises(LookupError, match="no board of other"):
             boards.set_state(connection, "other", "open", who=ADMIN, why="")
         [_, event] = history(connection, f"board:{BENCHMARK}")
     assert (event.from_status, event.to_status, event.why, event.who) == ("open", "paused", "holiday", ADMIN)

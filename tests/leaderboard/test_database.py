@@ -259,5 +259,5 @@ def test_a_database_of_another_that_all_can_read_is_refused(tmp_path: Path, monk
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "chmod", refused)
-    with pytest.raises(ValueError, match=r"must be readable by its owner alone, .*board\.sqlite is not"):
+    with pytest.raises(ValueError, match=r"board\.sqlite must be readable by its owner only"):
         keep_private(f"sqlite:///{file}")

@@ -103,11 +103,11 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str]] = {
     ),
     "score-removed": (
         lambda c: c.execute(scores.delete().where(scores.c.part == "final")),
-        "final part: there is a receipt without a score",
+        "final part: its receipt has no score",
     ),
     "receipt-removed": (
         lambda c: c.execute(table.delete().where(table.c.part == "final")),
-        "final part: there is a score without a receipt",
+        "final part: its score has no receipt",
     ),
     "receipt-moved": (
         lambda c: c.execute(table.update().where(table.c.part == "final").values(version="0.9.0")),
@@ -129,7 +129,7 @@ def test_an_audit_checks_final_figures_before_anybody_sees_them(filled: FilledBo
 def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
     done = without_final_receipts(filled)
     assert problems(filled) == [
-        f"submission {done} on {VERSION}, final part: there is a score without a receipt",
+        f"submission {done} on {VERSION}, final part: its score has no receipt",
     ]
     with filled.store.write() as connection:
         assert receipts.append_missing(connection, {(BENCHMARK, "0.9.0"): filled.signer}) == 0  # another version's key

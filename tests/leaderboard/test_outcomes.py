@@ -170,7 +170,7 @@ def test_hiding_takes_off_the_board_and_restoring_puts_back(world: World) -> Non
     assert shown(world) == [submission.id]
     world.store.restore(submission.id, who="user:admin", why="again")
     assert world.path(submission)[-2:] == ["hidden", "restored"]
-    with pytest.raises(ValueError, match="`why` must say why"):
+    with pytest.raises(ValueError, match="`why` must contain the reason"):
         world.store.hide(submission.id, who="user:admin", why=" ")
 
 

@@ -223,7 +223,7 @@ def test_a_board_that_is_not_open_takes_nothing_new_but_knows_what_it_has(world:
 def test_another_version_and_an_unknown_board_take_nothing(world: World) -> None:
     with pytest.raises(BoardClosedError, match=r"takes submissions to version 1\.0, not 2\.0"):
         world.add(version="2.0")
-    with pytest.raises(BoardClosedError, match="there is no board of other"):
+    with pytest.raises(BoardClosedError, match="no board of other"):
         world.add(benchmark="other")
 
 
@@ -247,7 +247,7 @@ def test_an_unknown_submission_is_said_to_be_unknown(world: World) -> None:
     assert world.store.get("nobody") is None
     assert (world.store.events_of("nobody"), world.store.scores_of("nobody")) == ([], [])
     for act in (world.store.withdraw, world.store.choose):
-        with pytest.raises(UnknownSubmissionError, match="there is no submission 'nobody'"):
+        with pytest.raises(UnknownSubmissionError, match="no submission 'nobody'"):
             act("nobody", who=WHO)
 
 

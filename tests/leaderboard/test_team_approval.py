@@ -21,7 +21,7 @@ from tests.leaderboard.people_world import accounts, engine, me, person, steps, 
 
 __all__ = ["accounts", "engine", "kept_world", "world"]
 
-WAITS = "Example Lab waits for the maintainers’ approval and may submit once they have given it"
+WAITS = "Example Lab awaits the maintainers’ approval and may submit once approved"
 
 
 def actor_of(accounts: Accounts, user: User) -> Actor:

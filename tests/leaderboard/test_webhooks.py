@@ -184,7 +184,7 @@ def test_attempts_come_later_and_later_and_end(filled: FilledBoard, receiver: Re
     filled.score_next(0.2)
     all_sent(chat)
     assert {row.kind for row in rows(filled.store)} == {"scored"}  # what ended so long ago is forgotten
-    with pytest.raises(LookupError, match="there is no delivery 'x'"):
+    with pytest.raises(LookupError, match="no delivery 'x'"):
         outbox.retry("x")
 
 
@@ -329,7 +329,7 @@ def test_operators_list_test_and_repeat(
         ["chat", "test", "-"]
     ] * 2
     assert "is sent again" in run("retry", receiver.ids[0])
-    assert "there is no delivery 'x'" in run("retry", "x", code=1)
+    assert "no delivery 'x'" in run("retry", "x", code=1)
     assert {message["type"] for message in receiver.messages} == {"test"}
 
 

@@ -213,8 +213,8 @@ class Accounts(Credentials):
         try:
             return self.create_team(organization, owner=actor.user, who=actor.name)
         except TeamNameError:  # made by another request in between, or not a name at all
-            found = (m.team for m in self.teams_of(actor.user) if team_key(m.team.name) == key)
-            team = next(found, None)
+            matches = (m.team for m in self.teams_of(actor.user) if team_key(m.team.name) == key)
+            team = next(matches, None)
             if team is None:
                 raise
             return team

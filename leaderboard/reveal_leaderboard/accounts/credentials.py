@@ -237,8 +237,8 @@ def is_admin(connection: sa.Connection, user_id: str) -> bool:
 def revoke(connection: sa.Connection, where: Sequence[sa.ColumnElement[bool]], who: str, why: str) -> int:
     """End the live tokens that `where` selects; answers how many."""
     table = tables.tokens
-    found = sa.select(table.c.id).where(*where, table.c.revoked_at.is_(None)).order_by(table.c.id)
-    ids = connection.execute(locked(found)).scalars().all()
+    query = sa.select(table.c.id).where(*where, table.c.revoked_at.is_(None)).order_by(table.c.id)
+    ids = connection.execute(locked(query)).scalars().all()
     for token_id in ids:
         connection.execute(table.update().where(table.c.id == token_id).values(revoked_at=moment(connection)))
         events.append(connection, subject=f"token:{token_id}", who=who, to_status="revoked", why=why)

@@ -178,15 +178,15 @@ def _is_member(connection: sa.Connection, team: Team, user: User) -> bool:
 
 def _listed(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Invitation]:
     rows = connection.execute(_open(moment(connection)).where(*where).order_by(tables.invitations.c.created_at)).all()
-    asked = {row.user_id for row in rows} | {row.who.removeprefix("user:") for row in rows}
-    found = connection.execute(sa.select(tables.users).where(tables.users.c.id.in_(asked))).all()
-    people = {row.id: User(row.id, row.issuer, row.subject, row.name, row.is_admin, row.disabled_at) for row in found}
+    ids = {row.user_id for row in rows} | {row.who.removeprefix("user:") for row in rows}
+    users = connection.execute(sa.select(tables.users).where(tables.users.c.id.in_(ids))).all()
+    people = {row.id: User(row.id, row.issuer, row.subject, row.name, row.is_admin, row.disabled_at) for row in users}
     listed = []
     for row in rows:
         inviter = people.get(row.who.removeprefix("user:"))
-        told = inviter.name if inviter is not None else "the board's operator"
+        inviter_name = inviter.name if inviter is not None else "the board's operator"
         user = people[row.user_id]
-        listed.append(Invitation(row.id, _team(row), user, row.role, told, row.created_at, row.expires_at))
+        listed.append(Invitation(row.id, _team(row), user, row.role, inviter_name, row.created_at, row.expires_at))
     return listed
 
 

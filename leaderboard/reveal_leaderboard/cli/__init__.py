@@ -237,12 +237,12 @@ def make_gallery(
     from reveal_bench.viewer.gallery import named_files
     from reveal_leaderboard.boards.galleries import prepare_board_gallery
 
-    told = "preparing"
+    step = "preparing"
     try:
-        with progress(told) as bar:
+        with progress(step) as bar:
             n = prepare_board_gallery(
                 benchmark, dataset, split, named_files(predictions or []), out, max_side=max_side, most=most,
-                progress=lambda done, total: bar(told, done, total),
+                progress=lambda done, total: bar(step, done, total),
             )  # fmt: skip
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

@@ -45,12 +45,12 @@ def _store(data: Path, database: str | None, settings: Path | None = None) -> It
     try:
         yield resolve_paths(data, database, None, settings).open_store(is_new=False)
     except (ValueError, LookupError, PermissionError) as error:
-        said = error.args[0] if error.args else error
+        message = error.args[0] if error.args else error
     except DatabaseError as error:  # such as a full disk
-        said = f"the database refused, nothing was changed: {error.orig}"
+        message = f"the database refused, nothing was changed: {error.orig}"
     else:
         return
-    typer.secho(f"error: {said}", fg="red", err=True)
+    typer.secho(f"error: {message}", fg="red", err=True)
     raise typer.Exit(1)
 
 
@@ -197,9 +197,9 @@ def add_team(name: str, owner: str, data: Data, database: Database = None) -> No
 def approve_team(team: str, data: Data, database: Database = None) -> None:
     """Approve a team, so that it can submit (TEAM: its name). To refuse it, close it with `set-team`."""
     with _accounts(data, database) as accounts:
-        found = _team(accounts, team)
-        done = accounts.approve_team(found, _who())
-    typer.echo(f"{found.name} {'may submit now' if done else 'has already been approved'}")
+        match = _team(accounts, team)
+        done = accounts.approve_team(match, _who())
+    typer.echo(f"{match.name} {'may submit now' if done else 'has already been approved'}")
 
 
 @admin.command(name="set-team")
@@ -326,11 +326,11 @@ def grant(
     from reveal_leaderboard.store import quota
 
     with _store(data, database) as store:
-        found = _team(Accounts(store.engine), team)
+        match = _team(Accounts(store.engine), team)
         with store.write() as connection:
             board = board_queries.board_row(connection, benchmark)
-            quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
-    typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
+            quota.grant(connection, match.id, benchmark, board.version, n, who=_who(), why=why)
+    typer.echo(f"{match.name} may have {n} more submissions scored on {benchmark} {board.version}")
 
 
 @admin.command()
@@ -414,17 +414,17 @@ def _accounts(data: Path, database: str | None) -> Iterator[Accounts]:
 
 
 def _person(accounts: Accounts, person_id: str) -> User:
-    found = accounts.user(person_id)
-    if found is None:
+    user = accounts.user(person_id)
+    if user is None:
         raise LookupError(f"there is no person {person_id}; `admin people` lists them")
-    return found
+    return user
 
 
 def _team(accounts: Accounts, name: str) -> Team:
-    found = next((team for team in accounts.teams() if team.name.casefold() == name.casefold()), None)
-    if found is None:
+    match = next((team for team in accounts.teams() if team.name.casefold() == name.casefold()), None)
+    if match is None:
         raise LookupError(f"there is no team {name!r}; `admin people` lists them")
-    return found
+    return match
 
 
 def backup(

@@ -327,10 +327,10 @@ def show_board(url: str, benchmark: str, echo: Echo) -> None:
     echo(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
-        shown = "not shown" if figure is None else (
+        text = "not shown" if figure is None else (
             f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
         )  # fmt: skip
-        echo(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {shown}")
+        echo(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {text}")
 
 
 def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
@@ -412,28 +412,29 @@ DRAWS = 20
 
 def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     """Go through every step with what :func:`reveal_bench.phantom.write_curation_world` wrote; where the mapping is."""
-    found = extract(folder, ReportTable(pool / "reports.csv", ReportColumns("study", "patient", "report"))).counts
-    echo(
-        f"     extract    {found['studies']} reports of {found['patients']} patients, {found['quarantined']} set apart"
-    )
-    strata = {n: max(round(share * found["studies"]), 1) for n, share in STRATA.items()}
+    counts = extract(folder, ReportTable(pool / "reports.csv", ReportColumns("study", "patient", "report"))).counts
+    from_reports = f"{counts['studies']} reports of {counts['patients']} patients"
+    echo(f"     extract    {from_reports}, {counts['quarantined']} quarantined")
+    strata = {n: max(round(share * counts["studies"]), 1) for n, share in STRATA.items()}
     sampled = sample(folder, strata=strata, fill=True).counts
     echo(f"     sample     {sampled['sampled']} studies, one per patient, {sampled['set_aside']} further ones left out")
-    given = assign(folder, pool / "readers.csv").counts
+    assigned = assign(folder, pool / "readers.csv").counts
     assignments = read_table(folder.path("assignments.parquet"), Assignment)
     readings = [(one.study_id, one.reader) for one in assignments]
     suggested = {one.study_id: one.labels for one in read_table(folder.path("sample.parquet"), Sampled)}
     truth = _truth(pool)
     write_votes(pool / "votes.csv", cast(readings, suggested, truth, folder.seed))
     import_votes(folder, pool / "votes.csv")
-    echo(f"     read       {given['places']} readings by {given['readers']} simulated readers, three of each study")
+    echo(
+        f"     read       {assigned['places']} readings by {assigned['readers']} simulated readers, three of each study"
+    )
     consensus(folder)
     agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
     kappa = agreement["answers"]["two_categories"]
     expected = expected_agreement([(suggested[study], truth[study]) for study in suggested]).kappa
     interval = f"{kappa['low']:.2f} to {kappa['high']:.2f}"
     echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); the simulated error rates make it {expected:.2f}")
-    selected = select(folder, target=max(round(TARGET * found["studies"]), 2)).counts
+    selected = select(folder, target=max(round(TARGET * counts["studies"]), 2)).counts
     echo(f"     select     {selected['selected']} studies that two readers agreed to, less common findings first")
     halves = split(folder, pool / "facts.csv", best_of=DRAWS).counts
     sizes = f"{halves['released']['studies']} released, {halves['holdout']['studies']} held out"

@@ -182,7 +182,7 @@ def _open(folder: Path) -> int:
 def _is_at(folder: Path, handle: int) -> bool:
     """Whether `folder` is what was opened, and still there."""
     try:
-        found = os.stat(folder, follow_symlinks=False)
+        status = os.stat(folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return os.path.samestat(found, os.fstat(handle))
+    return os.path.samestat(status, os.fstat(handle))

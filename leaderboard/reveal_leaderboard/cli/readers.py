@@ -167,15 +167,15 @@ def readers_status(data: Data) -> None:
     """Show how far every reader is, and how many studies have how many votes; no answers."""
     from reveal_leaderboard.readers.upkeep import progress
 
-    found = progress(_open(data))
+    room = progress(_open(data))
     typer.echo(f"{'reader':<24}{'list':>7}{'done':>7}{'left':>7}{'not readable':>14}  state")
-    for one in found.readers:
+    for one in room.readers:
         counts = f"{one.assigned:>7}{one.answered:>7}{one.left:>7}{one.not_readable:>14}"
         typer.echo(f"{one.reader:<24}{counts}  {one.state}")
-    for n_votes, n_items in found.items_by_votes.items():
+    for n_votes, n_items in room.items_by_votes.items():
         typer.echo(f"{n_items:,} with {count_text(n_votes, 'vote')}")
-    if found.version:
-        typer.echo(f"lists changed {count_text(found.version, 'time')}: export with --reassigned")
+    if room.version:
+        typer.echo(f"lists changed {count_text(room.version, 'time')}: export with --reassigned")
 
 
 def readers_close(
@@ -230,11 +230,11 @@ def readers_export(
         typer.secho("lists have changed: import-votes needs --reassigned, too", fg="yellow")
 
 
-def _prepare_in_a_child(given: Mapping[str, object]) -> None:
+def _prepare_in_a_child(arguments: Mapping[str, object]) -> None:
     """Prepare in a process of its own: this one is to have one thread, and no business with what is read there."""
     from reveal_leaderboard.worker.supervisor import own_command
 
-    words = [str(word) for name, value in given.items() if value is not None for word in (name, value)]
+    words = [str(word) for name, value in arguments.items() if value is not None for word in (name, value)]
     if done := subprocess.run(own_command("readers-prepare", *words)).returncode:
         raise typer.Exit(done)
 
@@ -243,10 +243,10 @@ def _prepared_votes(data: Path, curation: Path, images: Path, pictures: Path | N
     from reveal_bench.cli import output as terminal
     from reveal_leaderboard.readers.preparation import prepare_votes
 
-    told = "looking for pictures"
-    with terminal.progress(told) as bar:
+    step = "looking for pictures"
+    with terminal.progress(step) as bar:
         return prepare_votes(
-            data, curation, images, pictures=pictures, progress=lambda done, total: bar(told, done, total)
+            data, curation, images, pictures=pictures, progress=lambda done, total: bar(step, done, total)
         )
 
 
@@ -262,8 +262,8 @@ def _stored_root(data: Path) -> Path:
 
     path = data / "readings.sqlite"
     if not path.is_file():
-        told = "there is nothing to read yet: give --curation, --misses or --answers"
-        raise typer.BadParameter(told, param_hint="--data")
+        message = "there is nothing to read yet: give --curation, --misses or --answers"
+        raise typer.BadParameter(message, param_hint="--data")
     connection = sqlite3.connect(path)
     try:
         return Path(connection.execute("SELECT value FROM facts WHERE name = 'root'").fetchone()[0])

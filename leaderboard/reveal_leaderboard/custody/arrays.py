@@ -159,13 +159,15 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, dtype: str, 
     stream = io.BytesIO(data)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError(f"array {member.filename!r} must be of .npy version 1.0")
-    shape, is_fortran, found = np.lib.format.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
-    if found != np.dtype(dtype) or len(shape) != n_axes or (is_fortran and n_axes > 1):
-        raise ValueError(f"array {member.filename!r} must be of {dtype} with {n_axes} axes, got {found}, shape {shape}")
+    shape, is_fortran, stored_dtype = np.lib.format.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
+    if stored_dtype != np.dtype(dtype) or len(shape) != n_axes or (is_fortran and n_axes > 1):
+        raise ValueError(
+            f"array {member.filename!r} must be of {dtype} with {n_axes} axes, got {stored_dtype}, shape {shape}"
+        )
     n_items = 1
     for side in shape:
         n_items *= side
-    if min(shape, default=0) < 0 or n_items * found.itemsize != len(data) - stream.tell():
+    if min(shape, default=0) < 0 or n_items * stored_dtype.itemsize != len(data) - stream.tell():
         raise ValueError(f"array {member.filename!r} must fill its place in the archive, got shape {shape}")
-    array: npt.NDArray[Any] = np.frombuffer(data, found, offset=stream.tell()).reshape(shape)
+    array: npt.NDArray[Any] = np.frombuffer(data, stored_dtype, offset=stream.tell()).reshape(shape)
     return array

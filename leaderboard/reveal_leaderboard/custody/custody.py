@@ -242,17 +242,17 @@ class Custody:
         request = JobRequest("score", arguments, service.limits, places=(str(holdout),))
         with _opened(canonical) as arrays, self._outputs(vault, 2) as outputs:
             handles = [arrays, *(output.fileno() for output in outputs)]
-            said = _answered(service, request, handles, ScoreAnswer)
+            answer = _answered(service, request, handles, ScoreAnswer)
             try:
-                released = check_released(said.released, policy)
-                final = None if said.final is None else check_released(said.final, policy)
+                released = check_released(answer.released, policy)
+                final = None if answer.final is None else check_released(answer.final, policy)
             except ValueError as error:
                 raise ScoreFailed("crashed", f"the child's answer: {error}") from None
             _keep(outputs[0], cases_file(vault, submission_id, version))
             if final is not None:
                 _keep(outputs[1], cases_file(vault, submission_id, version, "final"))
-        print_of = Fingerprint(said.fingerprint.content, tuple(said.fingerprint.sketch))
-        return ScoredOutcome(released, final, said.reference_hash, print_of)
+        print_of = Fingerprint(answer.fingerprint.content, tuple(answer.fingerprint.sketch))
+        return ScoredOutcome(released, final, answer.reference_hash, print_of)
 
     def rank(
         self,
@@ -280,10 +280,10 @@ class Custody:
                 handles = [stack.enter_context(_opened(cases_file(vault, one, version))) for one in submissions]
             except OSError as error:
                 raise ScoreFailed("crashed", f"rows of a submission cannot be opened: {error}") from None
-            said = _answered(service, request, handles, RankAnswer)
-        if not set(said.entries) <= set(submissions):
+            answer = _answered(service, request, handles, RankAnswer)
+        if not set(answer.entries) <= set(submissions):
             raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
-        return said.model_dump(by_alias=True)
+        return answer.model_dump(by_alias=True)
 
     def _scorer(self, holdout: Path | None) -> TemplateService:
         """The template of a holdout; bubblewrap must be told its folder at the start. None: that of rows alone."""
@@ -351,8 +351,8 @@ def _answered(service: TemplateService, request: JobRequest, files: Sequence[int
     except TemplateError as error:
         raise ScoreFailed("crashed", str(error)) from None
     if ended.code != 0 or answer is None:
-        said = b"" if answer is None else answer
-        raise ScoreFailed(_failure(ended), f"{_how(ended)}\n{said.decode('utf-8', 'replace')}")
+        output = b"" if answer is None else answer
+        raise ScoreFailed(_failure(ended), f"{_how(ended)}\n{output.decode('utf-8', 'replace')}")
     try:
         return model.model_validate_json(answer)
     except ValidationError as error:

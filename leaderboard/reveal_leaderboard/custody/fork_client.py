@@ -247,14 +247,14 @@ class TemplateService:
         command = [sys.executable, "-I", "-c", _BOOT, self._module, str(theirs.fileno()), str(len(packages)), *places]
         if self._is_wrapped:
             command = wrap(command, read=[*self._read, *self._paths])
-        with tempfile.TemporaryFile(dir=self._scratch) as said:
+        with tempfile.TemporaryFile(dir=self._scratch) as errors:
             self._process = subprocess.Popen(
                 command,
                 env=_environment(),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=errors,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -268,8 +268,8 @@ class TemplateService:
             if not hello:
                 self._process.kill()
                 self._drop(self._process)
-                said.seek(0)
-                end = said.read()[-2000:].decode("utf-8", "replace")
+                errors.seek(0)
+                end = errors.read()[-2000:].decode("utf-8", "replace")
                 raise TemplateError(f"the template of {self._module} does not start: {end}")
         ours.settimeout(_GRACE_SECONDS)
         suffix = "bubblewrap" if self._is_wrapped else "no bubblewrap"

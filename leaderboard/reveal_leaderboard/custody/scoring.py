@@ -50,8 +50,8 @@ def read_cases(file: BinaryIO) -> Any:
         If the file is damaged or something else.
     """
     codecs = [kind.predictions.codec() for kind in KINDS.values()]
-    found = set(list_arrays(file))
-    codec = next((codec for codec in codecs if set(codec.rows) == found), codecs[0])
+    names = set(list_arrays(file))
+    codec = next((codec for codec in codecs if set(codec.rows) == names), codecs[0])
     return codec.rows_from(read_arrays(file, codec.rows))
 
 

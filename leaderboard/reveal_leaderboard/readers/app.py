@@ -150,9 +150,9 @@ class ReadingService:
         """What is asked of an item, its pictures' facts, and the reader's own answer."""
         item = self.readings.item(session.item(token))
         own = self.readings.answer(session.reader, item.item)
-        given = None if own is None else {"answer": own.answer, "comment": own.comment, "details": own.details}
+        own_answer = None if own is None else {"answer": own.answer, "comment": own.comment, "details": own.details}
         pictures = [{"view": film.view, **self._facts(item, n)} for n, film in enumerate(item.films)]
-        return {"token": token, "panel": self.form.panel(item.content), "films": pictures, "own": given}
+        return {"token": token, "panel": self.form.panel(item.content), "films": pictures, "own": own_answer}
 
     def film(self, session: Session, token: str, number: int) -> Response:
         """Packed values of a picture."""

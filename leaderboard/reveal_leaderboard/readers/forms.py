@@ -84,10 +84,10 @@ class _Votes:
         }
 
     def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> CheckedAnswer:
-        said = _comment(comment)
+        text = _comment(comment)
         _one_of(answer, (*ANSWERS, CANNOT_READ))
         if details is None:
-            return answer, said, None
+            return answer, text, None
         if not isinstance(details, list) or not all(isinstance(label, str) for label in details):
             raise ReaderAnswerError("`details` must be a list of labels, or null")
         unknown = [label for label in details if label not in REVEAL_LABELS]
@@ -100,7 +100,7 @@ class _Votes:
             raise ReaderAnswerError("labels must not be given for a study that cannot be read")
         if answer == "agree_all" and labels != list(content["labels"]):
             raise ReaderAnswerError("you agree to all labels, but ticked others")
-        return answer, said, labels
+        return answer, text, labels
 
 
 def outline(rects: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -201,12 +201,12 @@ def _one_of(answer: str, known: Sequence[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    said = text.strip()
-    if len(said) > MAX_COMMENT:
-        raise ReaderAnswerError(f"a comment must have at most {MAX_COMMENT} characters, got {len(said)}")
-    if any(not (letter.isprintable() or letter in LINE_BREAKS) for letter in said):
+    stripped = text.strip()
+    if len(stripped) > MAX_COMMENT:
+        raise ReaderAnswerError(f"a comment must have at most {MAX_COMMENT} characters, got {len(stripped)}")
+    if any(not (letter.isprintable() or letter in LINE_BREAKS) for letter in stripped):
         raise ReaderAnswerError("a comment must have no control characters")
-    return said
+    return stripped
 
 
 FORMS: dict[str, ReaderForm] = {"votes": _Votes(), "errors": _Errors(), "rubric": _Rubric()}

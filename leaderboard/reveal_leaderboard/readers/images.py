@@ -106,15 +106,15 @@ class ImageCache:
                 self._kept.move_to_end(film)
                 return self._kept[film]
         picture = read_image(self._read(film))
-        found = picture.facts, packed(picture.values)
+        packed_image = picture.facts, packed(picture.values)
         with self._lock:
             if film not in self._kept:
-                self._kept[film] = found
-                self._n_bytes += len(found[1])
+                self._kept[film] = packed_image
+                self._n_bytes += len(packed_image[1])
             while self._n_bytes > MAX_KEPT_BYTES and len(self._kept) > 1:
                 _, (_, old) = self._kept.popitem(last=False)
                 self._n_bytes -= len(old)
-        return found
+        return packed_image
 
     def _read(self, film: ItemImage) -> bytes:
         from reveal_bench.dicom.files import DicomError, DicomFile
@@ -141,60 +141,60 @@ def _of_dicom(data: bytes) -> GreyImage:
         if not isinstance(stored, bytes) or not stored:
             raise DicomError("no integer pixel data, or cut off within them")
         size = decoding.frame_size(dataset)
-        shown = display.plan_display(dataset).display
+        settings = display.plan_display(dataset).display
         patterns, _ = decoding.decode(dataset, transfer_syntax(dataset), size)
-    values, slope, intercept = _values(patterns, shown)
-    facts = {"height": size[0], "width": size[1], "slope": slope, "intercept": intercept, "invert": shown.invert}
-    return GreyImage(values, facts | _start(shown))
+    values, slope, intercept = _values(patterns, settings)
+    facts = {"height": size[0], "width": size[1], "slope": slope, "intercept": intercept, "invert": settings.invert}
+    return GreyImage(values, facts | _start(settings))
 
 
-def _values(patterns: npt.NDArray[Any], shown: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
+def _values(patterns: npt.NDArray[Any], settings: DisplaySettings) -> tuple[npt.NDArray[np.uint16], float, float]:
     """Bit patterns -> unsigned values, and the line from them to modality values."""
     import numpy as np
 
     from reveal_bench.dicom.display import Lut, Rescale
 
-    low = shown.stored_range[0]
-    mask = (1 << shown.bits_stored) - 1
+    low = settings.stored_range[0]
+    mask = (1 << settings.bits_stored) - 1
     # Two's complement plus half of its range is the pattern with its highest bit turned.
-    unsigned = ((patterns & mask) ^ (-low if shown.is_signed else 0)).astype(np.uint16)
-    if isinstance(shown.modality, Lut):
-        table = shown.modality
+    unsigned = ((patterns & mask) ^ (-low if settings.is_signed else 0)).astype(np.uint16)
+    if isinstance(settings.modality, Lut):
+        table = settings.modality
         index = np.clip(unsigned.astype(np.int64) + low - table.first, 0, len(table.entries) - 1)
         return table.entries[index].astype(np.uint16), 1.0, 0.0
     slope, intercept = (
-        (shown.modality.slope, shown.modality.intercept) if isinstance(shown.modality, Rescale) else (1, 0)
+        (settings.modality.slope, settings.modality.intercept) if isinstance(settings.modality, Rescale) else (1, 0)
     )
     return unsigned, float(slope), float(intercept + slope * low)
 
 
-def _start(shown: DisplaySettings) -> dict[str, Any]:
+def _start(settings: DisplaySettings) -> dict[str, Any]:
     """How the file is shown first: a window, or a table of 8-bit greys by value and the window that goes on from it."""
     from reveal_bench.dicom.display import Lut, Window
 
-    low, high = shown.modality_range
-    if isinstance(shown.voi, Window):
-        window = {"center": shown.voi.center, "width": shown.voi.width, "function": shown.voi.function}
-    elif isinstance(shown.voi, Lut):
-        n = len(shown.voi.entries)
-        window = {"center": shown.voi.first + (n - 1) / 2, "width": float(max(n - 1, 1)), "function": "LINEAR_EXACT"}
-        return {"window": window, "range": [low, high], "table": _table(shown, shown.voi)}
+    low, high = settings.modality_range
+    if isinstance(settings.voi, Window):
+        window = {"center": settings.voi.center, "width": settings.voi.width, "function": settings.voi.function}
+    elif isinstance(settings.voi, Lut):
+        n = len(settings.voi.entries)
+        window = {"center": settings.voi.first + (n - 1) / 2, "width": float(max(n - 1, 1)), "function": "LINEAR_EXACT"}
+        return {"window": window, "range": [low, high], "table": _table(settings, settings.voi)}
     else:
         window = {"center": (low + high) / 2, "width": high - low, "function": "LINEAR_EXACT"}
     return {"window": window, "range": [low, high], "table": None}
 
 
-def _table(shown: DisplaySettings, voi: Any) -> str:
+def _table(settings: DisplaySettings, voi: Any) -> str:
     """Grey of every value after a VOI table, before any inversion: bytes as base64."""
     import numpy as np
 
     from reveal_bench.dicom.display import Lut, Rescale
 
     values = np.arange(1 << 16, dtype=np.float64)
-    if not isinstance(shown.modality, Lut):
-        values += shown.stored_range[0]
-    if isinstance(shown.modality, Rescale):
-        values = values * shown.modality.slope + shown.modality.intercept
+    if not isinstance(settings.modality, Lut):
+        values += settings.stored_range[0]
+    if isinstance(settings.modality, Rescale):
+        values = values * settings.modality.slope + settings.modality.intercept
     index = np.clip(np.floor(values) - voi.first, 0, len(voi.entries) - 1).astype(np.intp)
     greys = np.rint(voi.entries[index] / ((1 << voi.bits) - 1) * 255).astype(np.uint8)
     return base64.b64encode(greys.tobytes()).decode("ascii")

@@ -44,8 +44,8 @@ def prepare_misses(
     if not asked:
         raise ValueError(f"{table.name} must hold a miss that is not a partial hit, got {len(items)} partial hits")
     drawn = draw_assignment(asked, capacities, np.random.default_rng(seed), per_study=per_item, most=len(asked))
-    given = [(one.reader, one.position, one.study_id) for one in drawn]
-    return put(data, items, given, form="errors", seed=seed, root=images)
+    lists = [(one.reader, one.position, one.study_id) for one in drawn]
+    return put(data, items, lists, form="errors", seed=seed, root=images)
 
 
 def read_misses(table: Path, images: Path) -> list[Item]:

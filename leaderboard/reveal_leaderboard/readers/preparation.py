@@ -62,10 +62,10 @@ def prepare_votes(
     there = _same(data, digest, "votes")
     if there is not None:
         return there
-    given = [
+    lists = [
         (one.reader, one.position, one.study_id) for one in read_table(folder.path("assignments.parquet"), Assignment)
     ]
-    studies = {item for _, _, item in given}
+    studies = {item for _, _, item in lists}
     labels = {one.study_id: one.labels for one in read_table(folder.path("sample.parquet"), Sampled)}
     films = find_films(images, studies, progress) if pictures is None else read_pictures(pictures, images)
     lacking = sorted(studies - {study for study in films if films[study]})
@@ -76,20 +76,20 @@ def prepare_votes(
         )
     items = [Item(study, {"labels": list(labels[study])}, films[study]) for study in sorted(studies)]
     return Readings.create(
-        data, items, given, form="votes", name=folder.name, seed=folder.seed, digest=digest, root=images
+        data, items, lists, form="votes", name=folder.name, seed=folder.seed, digest=digest, root=images
     )
 
 
 def put(
-    data: Path, items: list[Item], given: list[tuple[str, int, str]], *, form: str, seed: int, root: Path
+    data: Path, items: list[Item], lists: list[tuple[str, int, str]], *, form: str, seed: int, root: Path
 ) -> Readings:
     """Make the database of another form, or find that it is there."""
     content = [[one.item, one.content, [film.file for film in one.films]] for one in items]
-    digest = _digest({"items": json.dumps(content, sort_keys=True), "lists": json.dumps(given)})
+    digest = _digest({"items": json.dumps(content, sort_keys=True), "lists": json.dumps(lists)})
     there = _same(data, digest, form)
     if there is not None:
         return there
-    return Readings.create(data, items, given, form=form, name=form, seed=seed, digest=digest, root=root)
+    return Readings.create(data, items, lists, form=form, name=form, seed=seed, digest=digest, root=root)
 
 
 def find_films(root: Path, studies: Collection[str], progress: Progress | None = None) -> Films:
@@ -105,15 +105,17 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
             with suppress(DicomError):  # the page says that it cannot be shown
                 hashes[file] = develop_dicom(file).pixel_sha256
     doubles = {one.file for one in find_duplicates(asked, hashes)}
-    found: dict[str, list[tuple[tuple[int, int, str], ItemImage]]] = {}
-    shown = {(header.study_uid, header.exposure_key) for _, header in asked if header.intent != "PROCESSING"}
+    by_study: dict[str, list[tuple[tuple[int, int, str], ItemImage]]] = {}
+    displayed = {(header.study_uid, header.exposure_key) for _, header in asked if header.intent != "PROCESSING"}
     for file, header in asked:
         is_raw = header.intent == "PROCESSING" and header.exposure_key is not None
-        if file not in doubles and not (is_raw and (header.study_uid, header.exposure_key) in shown):
+        if file not in doubles and not (is_raw and (header.study_uid, header.exposure_key) in displayed):
             name = file.path.relative_to(root).as_posix()
             order = (VIEW_ORDER.index(header.view), header.instance_number or 0, file.shown(root))
-            found.setdefault(str(header.study_uid), []).append((order, ItemImage(name, file.member, header.view)))
-    return {study: tuple(film for _, film in sorted(films, key=lambda one: one[0])) for study, films in found.items()}
+            by_study.setdefault(str(header.study_uid), []).append((order, ItemImage(name, file.member, header.view)))
+    return {
+        study: tuple(film for _, film in sorted(films, key=lambda one: one[0])) for study, films in by_study.items()
+    }
 
 
 def read_pictures(table: Path, root: Path) -> Films:
@@ -130,7 +132,7 @@ def read_pictures(table: Path, root: Path) -> Films:
         raise BuildError(problems)
     lacking = [name for name in ("study", "file") if name not in read]
     problems += [Problem(table.name, None, "columns", f"must have {name}", ", ".join(read.columns)) for name in lacking]
-    found: dict[str, list[ItemImage]] = {}
+    by_study: dict[str, list[ItemImage]] = {}
     for row in read.rows if not lacking else ():
         study, name = row["study"], row["file"]
         path = (root / name).resolve()
@@ -140,10 +142,10 @@ def read_pictures(table: Path, root: Path) -> Films:
             problems.append(Problem(table.name, row.number, "file", "must be a file below the root", repr(name)))
         else:
             view = (row["view"] if "view" in read else "") or "UNKNOWN"
-            found.setdefault(study, []).append(ItemImage(name, None, view[:20]))
+            by_study.setdefault(study, []).append(ItemImage(name, None, view[:20]))
     if problems:
         raise BuildError(problems)
-    return {study: tuple(films) for study, films in found.items()}
+    return {study: tuple(films) for study, films in by_study.items()}
 
 
 def _same(data: Path, digest: str, form: str) -> Readings | None:

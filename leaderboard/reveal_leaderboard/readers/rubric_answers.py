@@ -62,8 +62,8 @@ def as_written(text: str) -> str:
     >>> as_written("'=SUM(1)"), as_written("'tis"), as_written("Heart;'-5 mm")
     ('=SUM(1)', "'tis", 'Heart;-5 mm')
     """
-    found = _GUARD_AFTER_SEPARATOR.sub(r"\1", _GUARD.sub("", text))
-    return found if harmless(found) == text else text
+    unguarded = _GUARD_AFTER_SEPARATOR.sub(r"\1", _GUARD.sub("", text))
+    return unguarded if harmless(unguarded) == text else text
 
 
 def read_answers(path: Path) -> list[AnswerRow]:
@@ -81,18 +81,18 @@ def read_answers(path: Path) -> list[AnswerRow]:
         rows = list(table)
     if table.is_broken:
         raise BuildError(problems)
-    found: dict[str, AnswerRow] = {}
+    by_id: dict[str, AnswerRow] = {}
     for row in rows:
         try:
             one = _given(row)
-            if one.answer_id in found:
+            if one.answer_id in by_id:
                 raise _CellError("answer_id", "must occur only once", repr(one.answer_id))
-            found[one.answer_id] = one
+            by_id[one.answer_id] = one
         except _CellError as error:
             problems.append(row.problem(*error.fault))
-    if problems or not found:
+    if problems or not by_id:
         raise BuildError(problems or [Problem(path.name, None, "lines", "must hold an answer", "none")])
-    return list(found.values())
+    return list(by_id.values())
 
 
 class _CellError(ValueError):
@@ -190,16 +190,16 @@ def prepare_rubric(
     for name in capacities:
         if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
             raise ValueError(f"`reader` must be a name of 1 to {MAX_NAME} characters, got {name[:40]!r}")
-    given = read_answers(answers)
-    known = _read_tasks(tasks, {one.task_id for one in given})
-    problems = [Problem(answers.name, one.line, *fault) for one in given for fault in _faults(one, known)]
+    rows = read_answers(answers)
+    known = _read_tasks(tasks, {one.task_id for one in rows})
+    problems = [Problem(answers.name, one.line, *fault) for one in rows for fault in _faults(one, known)]
     if problems:
         raise BuildError(problems)
-    ids = sorted(one.answer_id for one in given)
+    ids = sorted(one.answer_id for one in rows)
     drawn = draw_assignment(ids, capacities, np.random.default_rng(seed), per_study=per_item, most=len(ids))
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = _copy_pictures(known, data / PICTURES)
-    items = [_item(one, known[one.task_id], files[one.task_id]) for one in sorted(given, key=lambda a: a.answer_id)]
+    items = [_item(one, known[one.task_id], files[one.task_id]) for one in sorted(rows, key=lambda a: a.answer_id)]
     lists = [(one.reader, one.position, one.study_id) for one in drawn]
     return put(data, items, lists, form="rubric", seed=seed, root=data / PICTURES)
 
@@ -222,13 +222,13 @@ def _read_tasks(folder: Path, wanted: set[str]) -> dict[str, _Task]:
     """What is public of the tasks that are wanted, without pixels."""
     import pyarrow.parquet as pq
 
-    found = {}
+    tasks = {}
     names = ["task_id", "prompt", "indication", "requires_boxes", *_FACTS]
     for shard in _shards(folder):
         for row in pq.read_table(shard, columns=names).to_pylist():
             if row["task_id"] in wanted:
-                found[row["task_id"]] = _task(row, shard)
-    return found
+                tasks[row["task_id"]] = _task(row, shard)
+    return tasks
 
 
 def _shards(folder: Path) -> list[Path]:

@@ -178,20 +178,20 @@ class Readings:
         self.engine = connect(f"sqlite:///{path.resolve()}")
         self._reading = reading(self.engine)
         with self._reading.begin() as connection:
-            found = {row.name: row.value for row in connection.execute(sa.select(facts))}
-        self.form, self.name, self.seed = found["form"], found["name"], int(found["seed"])
-        self.digest, self.root, self.key = found["digest"], Path(found["root"]), bytes.fromhex(found["key"])
+            values = {row.name: row.value for row in connection.execute(sa.select(facts))}
+        self.form, self.name, self.seed = values["form"], values["name"], int(values["seed"])
+        self.digest, self.root, self.key = values["digest"], Path(values["root"]), bytes.fromhex(values["key"])
 
     @classmethod
     def create(
-        cls, folder: Path, content: Iterable[Item], given: Lists, *, form: str, name: str, seed: int, digest: str,
+        cls, folder: Path, content: Iterable[Item], first: Lists, *, form: str, name: str, seed: int, digest: str,
         root: Path,
     ) -> Readings:  # fmt: skip
         """Put items and lists into a new database; it appears whole or not at all.
 
         Parameters
         ----------
-        given : (reader, position, item), the lists' version 0
+        first : (reader, position, item), version 0 of the lists
         digest : of what they were made from, so that a later start can tell whether it is the same
         root : folder of the pictures
 
@@ -207,19 +207,19 @@ class Readings:
         for old in Path(folder).glob(f"{new.name}*"):  # of an attempt that was interrupted
             old.unlink()
         engine = connect(f"sqlite:///{new.resolve()}")
-        told = {"form": form, "name": name, "seed": str(seed), "digest": digest, "root": str(root.resolve())}
+        entries = {"form": form, "name": name, "seed": str(seed), "digest": digest, "root": str(root.resolve())}
         with engine.begin() as connection:
             metadata.create_all(connection)
             for trigger in APPEND_ONLY:
                 connection.exec_driver_sql(trigger)
-            rows = [{"name": key, "value": value} for key, value in (told | {"key": secrets.token_hex(32)}).items()]
+            rows = [{"name": key, "value": value} for key, value in (entries | {"key": secrets.token_hex(32)}).items()]
             connection.execute(facts.insert(), rows)
             for item in content:
                 connection.execute(items.insert().values(item=item.item, content=dict(item.content)))
                 for number, film in enumerate(item.films):
                     row = {"item": item.item, "number": number, "file": film.file, "member": film.member}
                     connection.execute(films.insert().values(**row, view=film.view))
-            _put_lists(connection, 0, given)
+            _put_lists(connection, 0, first)
         with engine.connect() as connection:  # one file again, so that it can be renamed
             connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         engine.dispose()
@@ -236,9 +236,9 @@ class Readings:
     def places(self, reader: str) -> list[ListEntry]:
         """The reader's list in its order, with the answers that count."""
         with self._reading.begin() as connection:
-            given = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
+            answered = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
             mine = _current().where(lists.c.reader == reader).order_by(lists.c.position)
-            return [ListEntry(row.position, row.item, given.get(row.item, "")) for row in connection.execute(mine)]
+            return [ListEntry(row.position, row.item, answered.get(row.item, "")) for row in connection.execute(mine)]
 
     def is_open(self, reader: str) -> bool:
         """Whether the reader may answer."""
@@ -342,10 +342,10 @@ class Readings:
         return version
 
 
-def _put_lists(connection: sa.Connection, version: int, given: Lists) -> None:
-    rows = [{"version": version, "reader": reader, "position": n, "item": item} for reader, n, item in given]
+def _put_lists(connection: sa.Connection, version: int, new: Lists) -> None:
+    rows = [{"version": version, "reader": reader, "position": n, "item": item} for reader, n, item in new]
     if not rows:
-        raise UnpreparedError("there must be something to read, got empty lists")
+        raise UnpreparedError("all reading lists are empty")
     connection.execute(lists.insert(), rows)
 
 

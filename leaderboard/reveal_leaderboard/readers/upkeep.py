@@ -64,13 +64,13 @@ class Reassignment:
 
 def progress(readings: Readings) -> RoomProgress:
     """How far everybody is; no answers."""
-    listed, given, marks = readings.listed(), readings.all_answers(), readings.last_marks()
+    listed, answers, marks = readings.listed(), readings.all_answers(), readings.last_marks()
     assigned = Counter(reader for reader, _, _ in listed)
-    answered = Counter(one.reader for one in given)
-    blank = Counter(one.reader for one in given if one.answer == CANNOT_READ)
+    answered = Counter(one.reader for one in answers)
+    blank = Counter(one.reader for one in answers if one.answer == CANNOT_READ)
     states = {"stop": "stopped", "close": "closed"}
     names = sorted({*assigned, *readings.readers()})
-    votes = Counter(one.item for one in given if one.answer != CANNOT_READ)
+    votes = Counter(one.item for one in answers if one.answer != CANNOT_READ)
     tally = Counter(votes[item] for item in {item for _, _, item in listed})
     rows = (ReaderProgress(n, assigned[n], answered[n], blank[n], states.get(marks.get(n, ""), "open")) for n in names)
     return RoomProgress(tuple(rows), {n: tally[n] for n in sorted(tally)}, readings.version())
@@ -90,17 +90,17 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
         If nobody stopped, a reader who goes on has no capacity, or readings find no reader; then nothing is changed.
     """
     version = readings.version() + 1
-    found: list[Reassignment] = []
+    results: list[Reassignment] = []
 
     def plan(
-        listed: Sequence[tuple[str, int, str]], given: Sequence[ReaderAnswer], marks: Mapping[str, str]
+        listed: Sequence[tuple[str, int, str]], answers: Sequence[ReaderAnswer], marks: Mapping[str, str]
     ) -> Sequence[tuple[str, int, str]]:
         stopped = sorted(reader for reader, kind in marks.items() if kind in ("stop", "close"))
         if not stopped:
             raise ValueError("there is nothing to reassign: no reader has stopped")
         before = [Assignment(reader, position, item) for reader, position, item in listed]
-        votes = [(one.item, one.reader) for one in given if one.answer != CANNOT_READ]
-        read = {*votes, *((one.item, one.reader) for one in given if one.reader not in stopped)}
+        votes = [(one.item, one.reader) for one in answers if one.answer != CANNOT_READ]
+        read = {*votes, *((one.item, one.reader) for one in answers if one.reader not in stopped)}
         rng = np.random.default_rng([readings.seed, version, *sha256(b"hand on").digest()[:8]])
         after = reassign(before, read, capacities, stopped, rng)
         if after.missing and not allow_missing:
@@ -108,11 +108,11 @@ def reassign_items(readings: Readings, capacities: Mapping[str, int], *, allow_m
                 f"{len(after.missing):,} readings find no reader with room, the first of {after.missing[0]}: raise "
                 "capacities or add readers; or drop these readings with `--allow-missing` (`allow_missing=True`)"
             )
-        found.append(Reassignment(version, after.n_moved, after.missing))
+        results.append(Reassignment(version, after.n_moved, after.missing))
         return [(one.reader, one.position, one.study_id) for one in after.assignments]
 
     readings.relist(plan)
-    return found[0]
+    return results[0]
 
 
 def export_answers(readings: Readings, out: Path) -> int:

@@ -1,25 +1,24 @@
-"""Audits a board: do its chains hold, and do its tables agree with each other and with what is stored?
+"""Audits a board: its chains must be intact, and its tables must agree with each other and with the stored files.
 
 Conventions
 -----------
-An audit reads only: through :func:`opened_to_read` it could not write, and migrates nothing. What it finds are
-problems, one sentence each, under the area where they lie. The chains prove that nothing in them was changed by
-somebody who could not rewrite all of it; against somebody who could, compare the heads that the report names with those
-of earlier reports kept elsewhere.
+An audit only reads: the connection of :func:`opened_to_read` refuses writes, and nothing is migrated. Problems are
+reported one sentence each, by area. The chains prove that nothing in them was changed by anyone who could not rewrite
+all of it; against anyone who could, compare the report's heads with those of earlier reports kept elsewhere.
 
-What is checked: that SQLite finds its file whole; the chain of events; that every submission, team, person, token, flag
-and board stands, with what belongs to it (:mod:`reveal_leaderboard.store.events`), as its last event left it; the
-chain of receipts with every signature, and that a key was followed by none but those it signed for; that each score,
-public or final, has the receipt of its figures, its team, its model and its time, and no receipt is of anything else;
-that each submission stands where its events leave it; that readers' ratings are those that its event knows; that every
-line of the ledger is of the team and board of its submission, agrees with what became of it, or was granted in an
-event; and, if asked, that every upload is stored with its content unchanged, and that what is stored of predictions
-made of uploads is unchanged, too. Predictions may be missing: they can be made again.
+Checked are: SQLite's own integrity check; the chain of events; that every submission, team, user, token, flag and
+board, with the rows that belong to it (:mod:`reveal_leaderboard.store.events`), is as its last event left it; the chain
+of receipts with every signature, and that each new key was signed for with the previous one; that each score, public or
+final, has a receipt with its figures, team, model and time, and that no other receipts exist; that each submission's
+status follows from its events; that readers' ratings match the digest in its event; that every line of the ledger has
+the team and board of its submission and agrees with its outcome, or was granted in an event; and on request that every
+upload, and every stored file of predictions made from uploads, is unchanged. Predictions may be missing, as they can be
+made again.
 
-Not covered, for no chain holds them: sessions, jobs and workers, when a token was last used or a row last changed,
-which of a model's submissions is shown (their events say), buckets of rate limits, webhooks and their deliveries,
-fingerprints, single ratings before a submission is read to its end, and places on the board, which are computed again.
-What cannot be read at all is a problem of its area, not an end of the audit.
+Not covered, because no chain includes them: sessions, jobs, workers, times of a token's last use or a row's last
+change, which of a model's submissions is shown (their events say so), buckets of rate limits, webhooks and their
+deliveries, fingerprints, single ratings of a submission that is still being rated, and ranks, which are recomputed.
+Data that cannot be read are a problem of their area; the audit continues.
 """
 
 from __future__ import annotations
@@ -55,16 +54,16 @@ ENDS = {
     **dict.fromkeys(("refused", "failed", "withdrawn"), ({"reserved", "refunded"},)),
     "scored": ({"reserved", "charged"}, {"reserved", "refunded"}),
 }
-"""What the ledger may hold of the last sending of a submission, by its status."""
+"""The entries that the ledger may have for a submission's last sending, by the submission's status."""
 
 
 class NoBoardError(ValueError):
-    """There is no board in the database, or one of another version of this program."""
+    """The database contains no board, or one of another version of this program."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditProblem:
-    """Something that does not hold, in an area such as "receipts" or "ledger"."""
+    """A failed check, in an area such as "receipts" or "ledger"."""
 
     area: str
     text: str
@@ -72,12 +71,12 @@ class AuditProblem:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes
     ----------
     problems : empty if all is well
-    counts : what was looked at: events, receipts, scores, submissions, ledger rows, uploads (None: not looked at)
+    counts : checked events, receipts, scores, submissions, ledger rows and uploads (None: not checked)
     heads : chain -> (length, last hash), to be kept elsewhere
     keys : ids of the keys that signed receipts, in order of first use
     """
@@ -89,11 +88,11 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """True if there are no problems."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return the report as plain JSON values."""
         return {
             "ok": self.ok,
             "problems": [{"area": problem.area, "text": problem.text} for problem in self.problems],
@@ -105,7 +104,7 @@ class AuditReport:
 
 @contextmanager
 def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
-    """A connection to the database at `url` as it is: it sees one moment, and the database refuses it any change.
+    """Open the database at `url` without migrating it, for a connection that sees one snapshot and cannot write.
 
     Raises
     ------
@@ -119,10 +118,10 @@ def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
         engine = _sqlite_to_read(Path(str(engine.url.database)).absolute())
     try:
         with reading(engine).connect() as connection:
-            if engine.dialect.name == "postgresql":  # reading every upload between two queries takes its time
+            if engine.dialect.name == "postgresql":  # reading all uploads between two queries is slow
                 connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             yield connection
-            with suppress(sa.exc.DatabaseError):  # not even this works on a file with damaged pages
+            with suppress(sa.exc.DatabaseError):  # a rollback fails, too, if pages are damaged
                 connection.rollback()
     finally:
         engine.dispose()
@@ -130,10 +129,10 @@ def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
 
 def _sqlite_to_read(file: Path) -> sa.Engine:
     if not file.is_file():
-        raise NoBoardError(f"there is no board at {file}")
+        raise NoBoardError(f"no board at {file}")
 
-    # To read a database with a write-ahead log, SQLite makes an index of the log beside it, which it cannot in a folder
-    # that may only be read. Where there is no log, nobody has the database open.
+    # To read a database with a write-ahead log, SQLite writes an index of the log beside it, which it cannot do in a
+    # read-only folder. Without a log, no process has the database open.
     is_still = not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
     address = f"{file.as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
 
@@ -146,12 +145,12 @@ def _sqlite_to_read(file: Path) -> sa.Engine:
 
 
 def check_schema(connection: sa.Connection) -> None:
-    """Make sure that the tables are those which this program knows.
+    """Check that the database has the tables of this version of the program.
 
     Raises
     ------
     NoBoardError
-        If they are older or newer, not there, or cannot be read.
+        If they are older or newer, missing, or unreadable.
     """
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
@@ -163,7 +162,7 @@ def check_schema(connection: sa.Connection) -> None:
     versions = ScriptDirectory(str(MIGRATIONS))
     head = versions.get_current_head()
     if present is None:
-        raise NoBoardError("there is no board in the database: its tables are missing")
+        raise NoBoardError("the database contains no board: its tables are missing")
     of = f"than this program ({present}, not {head})"
     if present in {script.revision for script in versions.walk_revisions()} - {head}:
         raise NoBoardError(f"the database is older {of}: run `reveal-leaderboard migrate` first")
@@ -176,12 +175,12 @@ Heads = Mapping[str, tuple[int, str]]
 
 
 def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads | None = None) -> AuditReport:
-    """Audit the board of `connection`, which must see one moment of it: :func:`opened_to_read`, or ``store.read()``.
+    """Audit the board of `connection`, which must see one snapshot: :func:`opened_to_read`, or ``store.read()``.
 
     Parameters
     ----------
-    blobs : where the uploads are stored; None: they are not looked at, which is much faster
-    kept : heads of an earlier report, kept elsewhere, with which the chains must go on
+    blobs : the stored uploads; None skips them, which is much faster
+    kept : heads of an earlier report, kept elsewhere, which the chains must contain
     """
     chain = _Chain()
     steps: list[tuple[str, Callable[[], Iterable[str]]]] = [
@@ -205,7 +204,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
     }
     counts["uploads"] = None
     heads: dict[str, tuple[int, str]] = {}
-    with suppress(sa.exc.SQLAlchemyError):  # what cannot be read is among the problems
+    with suppress(sa.exc.SQLAlchemyError):  # unreadable tables are already among the problems
         heads = {
             row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))
         }
@@ -214,12 +213,12 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads 
 
 
 def read_heads(text: str) -> dict[str, tuple[int, str]]:
-    """The heads in an earlier report, as :meth:`AuditReport.to_json` writes it.
+    """Return the heads in an earlier report, as :meth:`AuditReport.to_json` writes it.
 
     Raises
     ------
     ValueError
-        If the text is not such a report.
+        If the text is not an audit report.
     """
     try:
         heads = json.loads(text)["heads"]
@@ -232,17 +231,17 @@ _CHAINED = {"events": events, "receipts": receipts}
 
 
 def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> Iterator[str]:
-    """Whether a chain still holds the head that was kept."""
+    """Check that a chain still contains the head that was kept."""
     table = _CHAINED[name]
-    found = connection.execute(sa.select(table.c.hash).where(table.c.id == length)).scalar_one_or_none()
-    if found is None and length:
-        yield f"the chain ends before number {length}, whose hash was kept: what was there is lost"
-    elif length and found != head:
+    current = connection.execute(sa.select(table.c.hash).where(table.c.id == length)).scalar_one_or_none()
+    if current is None and length:
+        yield f"the chain ends before number {length}, whose hash was kept: later entries are lost"
+    elif length and current != head:
         yield f"number {length} has a different hash from the one that was kept: the chain was rewritten"
 
 
 def _format_problems(step: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """What a step finds, and what it cannot read."""
+    """Yield the problems that a step reports, and one for what it cannot read."""
     try:
         yield from step()
     except (sa.exc.SQLAlchemyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -257,10 +256,10 @@ def _count(connection: sa.Connection, table: sa.Table) -> int | None:
 
 
 def _pages(connection: sa.Connection) -> Iterator[str]:
-    """What SQLite finds wrong with its file, also where nothing else is read, as in an index."""
+    """Yield the damage that SQLite finds in its file, including parts that no other step reads, such as an index."""
     if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
-        lines = (line for text in found for line in text.splitlines())
+        messages = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+        lines = (line for text in messages for line in text.splitlines())
         yield from (line for line in lines if line != "ok" and not line.startswith("*** in database "))
 
 
@@ -272,7 +271,7 @@ def _uploads(connection: sa.Connection, blobs: Blobs) -> Iterator[str]:
 
 @dataclass
 class _Chain:
-    """Goes through the receipts in order, and remembers what they are of."""
+    """Verifies the receipts in order, and remembers which scores they belong to."""
 
     of: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
@@ -297,35 +296,35 @@ class _Chain:
 
     def _verify_one(self, receipt: StoredReceipt) -> Iterator[str]:
         try:
-            said = dict(verify_receipt(receipt.to_file()).receipt)
+            claims = dict(verify_receipt(receipt.to_file()).receipt)
         except (ReceiptError, ValueError) as error:
             yield f"receipt {receipt.id}: {error}"
             return
         row = (receipt.id, receipt.submission_id, receipt.version, receipt.part, receipt.key_id, receipt.previous)
         names = ("number", "submission", "version", "part", "key_id", "previous")
-        if row != tuple(said[name] for name in names):
+        if row != tuple(claims[name] for name in names):
             yield f"receipt {receipt.id} does not match its row"
-        self.of[receipt.submission_id, receipt.version, receipt.part] = said
-        self.keys.setdefault(said["key_id"], said["public_key"])
-        yield from self._follow_key(receipt, said)
+        self.of[receipt.submission_id, receipt.version, receipt.part] = claims
+        self.keys.setdefault(claims["key_id"], claims["public_key"])
+        yield from self._follow_key(receipt, claims)
 
-    def _follow_key(self, receipt: StoredReceipt, said: dict[str, Any]) -> Iterator[str]:
-        """Each version has its vault and so its key; another key must have been signed for with the one before."""
-        before = self._last_key.get((said["benchmark"], said["version"]))
-        if before is not None and before != said["public_key"]:
+    def _follow_key(self, receipt: StoredReceipt, claims: dict[str, Any]) -> Iterator[str]:
+        """Check that the previous key signed for a new one; each version has its own vault and so its own key."""
+        before = self._last_key.get((claims["benchmark"], claims["version"]))
+        if before is not None and before != claims["public_key"]:
             try:
                 verify_receipt(receipt.to_file(), before)
             except ReceiptError:
                 yield (
-                    f"receipt {receipt.id} is signed with key {said['key_id']}, "
-                    f"for which the key before it on {said['benchmark']} {said['version']} did not sign"
+                    f"receipt {receipt.id} is signed with key {claims['key_id']}, "
+                    f"for which the key before it on {claims['benchmark']} {claims['version']} did not sign"
                 )
-        self._last_key[said["benchmark"], said["version"]] = said["public_key"]
+        self._last_key[claims["benchmark"], claims["version"]] = claims["public_key"]
 
 
 def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
-    """Every score against its receipt, whether it is shown yet or not."""
-    found = set()
+    """Compare every score with its receipt, including scores that are not shown yet."""
+    checked = set()
     facts_of = submissions.c["sha256", "model_name", "benchmark", "allow_missing"]
     query = (
         sa.select(scores, teams.c.name.label("team"))
@@ -337,13 +336,13 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
     for score in connection.execute(query.order_by(scores.c.submission_id, scores.c.version)):
         place = (score.submission_id, score.version, score.part)
         name = f"submission {score.submission_id} on {score.version}, {score.part} part"
-        found.add(place)
-        said = chain.of.get(place)
-        if said is None:
-            # A switch to another version copies the figures that a held submission shows.
+        checked.add(place)
+        claims = chain.of.get(place)
+        if claims is None:
+            # Switching versions copies the figures that a held submission shows.
             is_copied = (score.shown_of, score.version, score.part) in chain.of
             if score.shown_of == score.submission_id or not is_copied:
-                yield f"{name}: there is a score without a receipt"
+                yield f"{name}: its score has no receipt"
             continue
         facts = {
             "released": exact(score.released),
@@ -358,10 +357,10 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
             "time": iso_time(score.scored_at),
         }
         for what, value in facts.items():
-            if said[what] != value:
+            if claims[what] != value:
                 yield f"{name}: `{what}` is not what its receipt says"
-    for submission_id, version, part in sorted(set(chain.of) - found):
-        yield f"submission {submission_id} on {version}, {part} part: there is a receipt without a score"
+    for submission_id, version, part in sorted(set(chain.of) - checked):
+        yield f"submission {submission_id} on {version}, {part} part: its receipt has no score"
 
 
 def _statuses(connection: sa.Connection) -> Iterator[str]:
@@ -389,7 +388,7 @@ def _statuses(connection: sa.Connection) -> Iterator[str]:
 
 
 def _follow(steps: list[Any]) -> tuple[str | None, bool, bool]:
-    """(status, whether withdrawn, whether hidden) after all steps; one that is scored stays so when it is withdrawn."""
+    """Return (status, is withdrawn, is hidden) after all steps; a scored submission stays scored when withdrawn."""
     status, is_withdrawn, is_hidden = None, False, False
     for step in steps:
         if step.to_status in STATUSES and (step.from_status, step.to_status) != ("scored", "withdrawn"):
@@ -404,7 +403,7 @@ def _follow(steps: list[Any]) -> tuple[str | None, bool, bool]:
 
 
 def _readings(connection: sa.Connection) -> Iterator[str]:
-    """Ratings of every submission that was read to its end, against the digest that its event holds."""
+    """Compare the ratings of every rated submission with the digest in its event."""
     query = sa.select(events.c.subject, events.c.why).where(events.c.from_status == "reading")
     last = {row.subject: row.why for row in connection.execute(query.order_by(events.c.id))}
     for subject, why in sorted(last.items()):
@@ -430,7 +429,7 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
         if of[submission.id] - {tuple(submission)[2:]}:
             yield f"{name}: the ledger has lines of it under another team, benchmark or version"
         if sorted(kinds) != list(range(1, len(kinds) + 1)) or not kinds:
-            yield f"{name}: the ledger must hold its sendings from 1 on, it holds {sorted(kinds)}"
+            yield f"{name}: its sendings in the ledger must be numbered from 1, got {sorted(kinds)}"
             continue
         *earlier, last = (kinds[number] for number in sorted(kinds))
         if any(one != {"reserved", "refunded"} for one in earlier):
@@ -440,18 +439,18 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
 
 
 def _grants(connection: sa.Connection) -> Iterator[str]:
-    """What was granted by the ledger, against the events of it."""
+    """Compare the ledger's grants with their events."""
     rows = connection.execute(sa.select(ledger).where(ledger.c.kind == "granted"))
-    given = Counter(
+    granted = Counter(
         (f"team:{row.team_id}", row.who, granted_words(-row.amount, row.benchmark, row.version, row.why))
         for row in rows
     )
     query = sa.select(events.c.subject, events.c.who, events.c.why).where(events.c.to_status == "granted")
     known = Counter(tuple(row) for row in connection.execute(query))
-    for subject, _, told in sorted((given - known).elements()):
-        yield f"{subject.replace(':', ' ')} was granted {told!r} without an event"
-    for subject, _, told in sorted((known - given).elements()):
-        yield f"{subject.replace(':', ' ')} was granted {told!r}, which the ledger does not have"
+    for subject, _, grant_text in sorted((granted - known).elements()):
+        yield f"{subject.replace(':', ' ')} was granted {grant_text!r} without an event"
+    for subject, _, grant_text in sorted((known - granted).elements()):
+        yield f"{subject.replace(':', ' ')} was granted {grant_text!r}, which the ledger does not have"
 
 
 def _stored(blobs: Blobs, what: str, names: set[str]) -> Iterator[str]:

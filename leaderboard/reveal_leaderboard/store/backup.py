@@ -1,20 +1,20 @@
-"""Copies a whole board away, and puts it back: the database as it was at one moment, and every file it names.
+"""Backs up and restores a whole board: the database as of one moment, and every file that it names.
 
 Conventions
 -----------
 A backup is a folder: the database (``database.sqlite``, or ``database.dump`` in PostgreSQL's custom format), ``blobs/``
-with the uploads and the predictions made of them, by hash, and ``manifest.json`` with the size and SHA-256 of
-everything and what an audit found, with the heads of the chains. What is audited is the copy: the file itself, or the
-snapshot that was dumped. A backup is made beside its place and renamed when it is whole, so a folder that is there is
-complete. The database is copied before the uploads: an upload is never removed while a submission names it, so each
-that the copy names is there still. Predictions that are missing are left out: they are made again from the upload when
-they are needed. Servers and workers may run meanwhile.
+with the uploads and the predictions made from them, by hash, and ``manifest.json`` with the size and SHA-256 of every
+file and the audit's report, including the heads of the chains. The copy is audited: the file itself, or the snapshot
+that was dumped. A backup is written under a temporary name and renamed once complete, so any existing backup folder is
+complete. The database is copied before the uploads; because an upload is never removed while a submission names it,
+all uploads that the copy names still exist. Missing predictions are skipped: they are made again from the upload when
+needed. Servers and workers may run meanwhile.
 
-Not in it, on purpose: holdouts and vaults (exact figures, incidents, the salt, the key of receipts), which only the
-worker's user may read. Back up a vault apart, encrypted. A backup holds names of users and hashes of tokens: keep it
-private.
+Holdouts and vaults (exact figures, incidents, the salt, the receipt key) are deliberately excluded: only the worker's
+user may read them. Back up a vault separately, encrypted. A backup contains names of users and hashes of tokens: keep
+it private.
 
-Restoring goes into an empty place only, verifies every hash first and audits the board afterwards.
+Restoring requires an empty target, verifies every hash first and audits the board afterwards.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ DATABASES = {"sqlite": "database.sqlite", "postgresql": "database.dump"}
 
 
 class BackupError(ValueError):
-    """A backup cannot be made, or is not whole, or cannot be put where it was asked for."""
+    """A backup cannot be made, is incomplete, or cannot be restored to its target."""
 
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup that was made or restored: its folder, its manifest, and what an audit of the board found."""
+    """A finished backup or restore: its folder, its manifest, and the board's audit report."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -64,11 +64,11 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
     Raises
     ------
     BackupError
-        If `target` is there already, `pg_dump` is missing or fails, or an upload is missing or damaged.
+        If `target` exists, `pg_dump` is missing or fails, or an upload is missing or damaged.
     """
     target = Path(target).absolute()
     if target.exists():
-        raise BackupError(f"`target` must not exist yet, got {target}")
+        raise BackupError(f"`target` must not exist, got {target}")
     blobs = Blobs(blobs_url)
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.mkdir(parents=True, mode=0o700)
@@ -80,7 +80,7 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
             report = audit(connection)
         files = {dump.name: _facts(dump)}
         for name in sorted(uploads | {name for name in predictions if blobs.exists(name)}):
-            what = "upload" if name in uploads else "predictions"  # these may be deleted, that never
+            what = "upload" if name in uploads else "predictions"  # predictions may be deleted, uploads never
             files[f"blobs/{name}"] = _copy_blob(blobs, what, name, new / "blobs" / name)
         manifest = {
             "schema": SCHEMA,
@@ -101,21 +101,21 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
 
 
 def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
-    """Put the backup in the folder `source` back into an empty database and an empty place for uploads.
+    """Restore the backup in the folder `source` into an empty database and an empty store for uploads.
 
-    The board is audited afterwards, uploads included; look at the report.
+    The board is audited afterwards, uploads included; check the report.
 
     Raises
     ------
     BackupError
-        If the backup is not whole, or the target is not empty or of another kind.
+        If the backup is incomplete, or the target is not empty or of another kind.
     """
     source = Path(source).absolute()
     manifest = _read_manifest(source)
     blobs = Blobs(blobs_url)
     url = sa.make_url(store_url)
     if url.get_backend_name() != manifest["database"]:
-        raise BackupError(f"a backup of {manifest['database']} cannot be put into {url.get_backend_name()}")
+        raise BackupError(f"a backup of {manifest['database']} cannot be restored into {url.get_backend_name()}")
     if next(blobs.names(), None) is not None:
         raise BackupError(f"the place for uploads must be empty, {blobs.url} is not")
     _check_empty(url)
@@ -134,11 +134,11 @@ def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
 
 @contextmanager
 def _copied(url: str, dump: Path) -> Iterator[sa.Connection]:
-    """Copy the database at `url` to `dump`; a connection that sees just what was copied."""
+    """Copy the database at `url` to `dump`, and yield a connection that sees exactly the copied snapshot."""
     try:
         with opened_to_read(url) as connection:
             if not sa.inspect(connection).has_table("submissions"):
-                raise BackupError("there is no board in the database: its tables are missing")
+                raise BackupError("the database contains no board: its tables are missing")
             if connection.dialect.name == "postgresql":
                 snapshot = connection.execute(sa.select(sa.func.pg_export_snapshot())).scalar_one()
                 _dump_postgresql(sa.make_url(url), dump, snapshot)
@@ -199,7 +199,7 @@ def _dump_postgresql(url: sa.URL, path: Path, snapshot: str) -> None:
 
 
 def _run_postgresql(url: sa.URL, command: list[str], database_option: str) -> None:
-    """Run one of PostgreSQL's programs; the password goes through its environment, never its command line."""
+    """Run one of PostgreSQL's programs, with the password in its environment and never on its command line."""
     program = shutil.which(command[0])
     if program is None:
         raise BackupError(f"{command[0]} is needed for PostgreSQL: install its client programs (postgresql-client)")

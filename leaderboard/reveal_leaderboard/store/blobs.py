@@ -1,17 +1,17 @@
-"""Uploads and what was made of them, each under the SHA-256 of its content: in a folder, or a bucket that speaks S3.
+"""Stores uploads and files made from them, each under its content's SHA-256, in a folder or an S3 bucket.
 
 Conventions
 -----------
-A name that exists always holds the whole content, whatever was killed when. In a folder, a file is written under a
-temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an object shows
-once its upload is complete. Whoever opens a blob gets it only if its content still has its hash. Names given by clients
-never become paths.
+An existing name always has its whole content, whichever process was killed. In a folder, a file is written under a
+temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an object
+becomes visible once its upload is complete. Opening a blob checks its hash first. Names sent by clients never become
+paths.
 
-A place is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
-of a bucket come from where AWS's own tools take them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from
-the URL. The bucket must be private to the board and be there already. It is reached through fsspec's `s3fs` (extra
-``s3``); objects are written whole, a small one in one request, a large one as a multipart upload that shows when it is
-completed. Nothing of a bucket is cached: another server may have written since.
+A store is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
+of a bucket come from the sources that AWS's own tools use (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never
+from the URL. The bucket must exist and be private to the board. It is reached through fsspec's `s3fs` (extra ``s3``);
+objects are written whole, small ones in one request, large ones as a multipart upload that becomes visible when
+completed. Bucket contents are not cached, since another server may have written since.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bucket:
     Raises
     ------
     ValueError
-        If `url` names no bucket, or holds credentials or a query.
+        If `url` names no bucket, or contains credentials or a query.
     ImportError
         If `s3fs` is not installed.
     """
@@ -64,7 +64,7 @@ class Bucket:
         Raises
         ------
         OSError
-            If the bucket holds something else afterwards.
+            If the bucket has another size for it afterwards.
         """
         self._files.put_file(str(path), self._key(name))
         stored = int(self._files.info(self._key(name), refresh=True)["size"])
@@ -72,11 +72,11 @@ class Bucket:
             raise OSError(f"{self.url}/{name} must have {size} bytes after it was stored, got {stored}")
 
     def get(self, name: str, path: Path) -> None:
-        """Download the object `name`; FileNotFoundError if there is none."""
+        """Download the object `name`; FileNotFoundError if it does not exist."""
         self._files.get_file(self._key(name), str(path))
 
     def exists(self, name: str) -> bool:
-        """Whether there is an object `name`."""
+        """Return True if the object `name` exists."""
         try:
             return bool(self._files.info(self._key(name), refresh=True)["type"] == "file")
         except FileNotFoundError:
@@ -87,12 +87,12 @@ class Bucket:
         self._files.rm_file(self._key(name))
 
     def names(self) -> Iterator[tuple[str, float]]:
-        """(last part of the name, seconds since 1970 UTC when it was stored) of every object."""
+        """Yield (last part of the name, seconds since 1970 UTC when it was stored) for every object."""
         for path, info in self._files.find(self._root, detail=True, refresh=True).items():
             yield path.rsplit("/", 1)[-1], info["LastModified"].timestamp()
 
     def abort_uploads(self, *, older_than: float) -> int:
-        """Give up multipart uploads that were begun `older_than` seconds ago and never completed; returns how many."""
+        """Abort multipart uploads started `older_than` or more seconds ago and never completed; return their number."""
         prefix = self._key("")[len(self._name) + 1 :]
         count = 0
         for upload in self._files.list_multipart_uploads(self._name):
@@ -108,13 +108,13 @@ class Bucket:
 
 CHUNK = 1 << 20
 ORPHANED_AFTER = 24 * 3600.0
-"""Seconds after which a file without a submission is an orphan: an upload is stored before its submission is."""
+"""Seconds after which a file without a submission is an orphan; an upload is stored before its submission."""
 
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class BlobDamagedError(OSError):
-    """The stored content is not what was stored."""
+    """Stored content does not match its hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class ReceivedFile:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """A disk: bytes that are free, bytes in all, and whether it may only be read."""
+    """A disk's free and total bytes, and whether it is read-only."""
 
     free: int
     total: int
@@ -136,12 +136,12 @@ class DiskSpace:
 
 
 class Blobs:
-    """The uploaded files at `url`; a folder is made if missing.
+    """The uploaded files at `url`; a missing folder is created.
 
     Raises
     ------
     ValueError
-        If `url` is of another kind than ``file://`` and ``s3://``.
+        If `url` is neither ``file://`` nor ``s3://``.
     """
 
     def __init__(self, url: str | Path) -> None:
@@ -149,7 +149,7 @@ class Blobs:
         self._bucket = Bucket(text) if text.startswith("s3://") else None
         if self._bucket is not None:
             self.url = self._bucket.url
-            # Files on their way to a bucket; what a killed server leaves goes with its temporary folder.
+            # Files on their way to a bucket; those of a killed server disappear with its temporary folder.
             self._temporary = tempfile.TemporaryDirectory(prefix="reveal-incoming-", ignore_cleanup_errors=True)
             self._incoming = Path(self._temporary.name)
             return
@@ -165,12 +165,12 @@ class Blobs:
             raise ValueError(words) from None
 
     def path(self, sha256: str) -> Path:
-        """Where the content with this hash lies in a folder.
+        """Return the path of the content with this hash in a folder.
 
         Raises
         ------
         ValueError
-            If the files lie in a bucket, or this is not a hash.
+            If the files are in a bucket, or `sha256` is not a hash.
         """
         if self._bucket is not None:
             raise ValueError(f"files at {self.url} have no path: use open_local")
@@ -178,7 +178,7 @@ class Blobs:
 
     @contextmanager
     def receive(self, stream: BinaryIO) -> Iterator[ReceivedFile]:
-        """Copy `stream` to a temporary file, which is gone afterwards unless it was kept."""
+        """Copy `stream` to a temporary file, which is removed afterwards unless it was stored."""
         with _locked_file(self._incoming) as file:
             path = Path(file.name)
             try:
@@ -193,7 +193,7 @@ class Blobs:
                 path.unlink(missing_ok=True)
 
     def keep(self, incoming: ReceivedFile) -> None:
-        """Store a received file for good; when this returns it survives a crash."""
+        """Store a received file permanently; once this returns, the file survives a crash."""
         if self._bucket is not None:
             self._bucket.put(incoming.path, _place(incoming.sha256), incoming.size)
             return
@@ -205,27 +205,27 @@ class Blobs:
         flush_folder(target.parent)
 
     def store(self, path: Path) -> str:
-        """Store a copy of the file at `path` for good; returns its hash."""
+        """Store a copy of the file at `path` permanently, and return its hash."""
         with path.open("rb") as stream, self.receive(stream) as incoming:
             self.keep(incoming)
             return incoming.sha256
 
     def exists(self, sha256: str) -> bool:
-        """Whether content with this hash is stored."""
+        """Return True if content with this hash is stored."""
         if self._bucket is not None:
             return self._bucket.exists(_place(sha256))
         return self.path(sha256).is_file()
 
     @contextmanager
     def open_local(self, sha256: str) -> Iterator[Path]:
-        """A local file with this content, to be read within the block only; downloaded if it lies in a bucket.
+        """Yield a local file with this content, to be read within the block only; downloaded if it is in a bucket.
 
         Raises
         ------
         FileNotFoundError
             If it is not stored.
         BlobDamagedError
-            If what is stored has another hash.
+            If the stored content has another hash.
         """
         if self._bucket is None:
             path = self.path(sha256)
@@ -242,21 +242,21 @@ class Blobs:
                 path.unlink(missing_ok=True)
 
     def names(self) -> Iterator[tuple[str, float]]:
-        """(hash, seconds since 1970 UTC when it was stored) of every file."""
+        """Yield (hash, seconds since 1970 UTC when it was stored) for every file."""
         if self._bucket is not None:
-            found = self._bucket.names()
+            names = self._bucket.names()
         else:
-            found = ((path.name, path.stat().st_mtime) for path in self.folder.glob("??/*"))
-        return ((name, at) for name, at in found if _NAME.fullmatch(name))
+            names = ((path.name, path.stat().st_mtime) for path in self.folder.glob("??/*"))
+        return ((name, at) for name, at in names if _NAME.fullmatch(name))
 
     def orphans(self, store: Store, *, older_than: float = ORPHANED_AFTER) -> list[str]:
-        """Hashes of files that no submission names, `older_than` seconds or more after they were stored.
+        """Return the hashes of files that no submission names, stored at least `older_than` seconds ago.
 
-        A file is stored before its submission is, and stays when a quota then refuses that.
+        A file is stored before its submission, and stays if a quota then refuses the submission.
         """
         latest = time.time() - older_than
         old = {name for name, at in self.names() if at <= latest}
-        with store.read() as connection:  # after the listing: what was submitted meanwhile is known
+        with store.read() as connection:  # after the listing, so that new submissions are included
             known = set.union(*stored_names(connection))
         return sorted(old - known)
 
@@ -268,7 +268,7 @@ class Blobs:
             self.path(sha256).unlink(missing_ok=True)
 
     def room(self) -> DiskSpace | None:
-        """What is left on the disk that receives files, also for a bucket; None if its folder is gone."""
+        """Return the space on the disk that receives files, also for a bucket; None if its folder is missing."""
         try:
             disk = os.statvfs(self._incoming)
         except OSError:
@@ -277,12 +277,12 @@ class Blobs:
         return DiskSpace(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize, is_read_only)
 
     def has_room(self, n_bytes: int) -> bool:
-        """Whether a file of `n_bytes` can be received now: the disk has room and may be written to."""
+        """Return True if a file of `n_bytes` can be received now: the disk is writable and has enough space."""
         room = self.room()
         return room is not None and room.free >= n_bytes and not room.is_read_only
 
     def sweep(self) -> int:
-        """Remove what killed servers left half received; returns how many. Uploads under way are left alone."""
+        """Remove partly received files of killed servers, not those of running uploads; return their number."""
         if self._bucket is not None:
             return self._bucket.abort_uploads(older_than=ORPHANED_AFTER)
         return sum(_remove_if_left(path) for path in self._incoming.iterdir())
@@ -296,18 +296,18 @@ def _place(sha256: str) -> str:
 
 def _check(path: Path, sha256: str) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
-        raise BlobDamagedError(f"the stored file {sha256} is damaged: its content has the hash {found}")
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != sha256:
+        raise BlobDamagedError(f"the stored file {sha256} is damaged: its content has the hash {actual}")
 
 
 @contextmanager
 def _locked_file(folder: Path) -> Iterator[BinaryIO]:
-    """A new file, locked while it is open: the lock of a process ends with it, whatever ended it."""
+    """Yield a new file, locked while it is open; the lock ends with its process, however that ends."""
     while True:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file.fileno()).st_nlink:  # else it was swept away before it was locked
+            if os.fstat(file.fileno()).st_nlink:  # otherwise it was swept before it was locked
                 yield file  # type: ignore[misc]
                 return
 
@@ -321,5 +321,5 @@ def _remove_if_left(path: Path) -> bool:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, readable by its owner only, so that a crash leaves the old content or the new."""
+    """Replace `path` by `data`, readable by its owner only; a crash leaves the old content or the new."""
     write_whole(path, data, private=True, durable=True)

@@ -1,9 +1,9 @@
-"""The rows of boards and of their versions: which version a board shows, and whether it takes submissions.
+"""The rows of boards and their versions: which version a board shows, and whether it accepts submissions.
 
 Conventions
 -----------
-A board shows one version of its benchmark at a time, and submissions go to that one. How the next version takes its
-place: :mod:`reveal_leaderboard.boards.refresh`. Every function runs in its caller's transaction.
+A board shows one version of its benchmark at a time, and submissions go to that version. For switching to the next
+version see :mod:`reveal_leaderboard.boards.refresh`. Every function runs in its caller's transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submis
 
 
 class BoardClosedError(ValueError):
-    """The board takes no submissions now."""
+    """The board does not accept submissions now."""
 
 
 class RefreshError(ValueError):
@@ -31,7 +31,7 @@ class RefreshError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """A board: the version it shows, whether it is "open", "paused" or "closed", and why since when."""
+    """A board: the version it shows, and its state ("open", "paused" or "closed") with reason and time."""
 
     benchmark: str
     version: str
@@ -42,7 +42,7 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """A version: what is public of it, and when it was made known, shown and frozen (None: not yet)."""
+    """A version: its public facts, and when it was registered, shown and frozen (None: not yet)."""
 
     benchmark: str
     version: str
@@ -54,20 +54,20 @@ class VersionRow:
 
 
 def board(connection: sa.Connection, benchmark: str) -> BoardRow | None:
-    """The board of a benchmark, if there is one."""
+    """Return the board of a benchmark, or None."""
     row = connection.execute(sa.select(boards).where(boards.c.benchmark == benchmark)).one_or_none()
     return None if row is None else BoardRow(**row._mapping)
 
 
 def list_boards(connection: sa.Connection) -> list[BoardRow]:
-    """All boards, by name."""
+    """Return all boards, by name."""
     return [BoardRow(**row._mapping) for row in connection.execute(sa.select(boards).order_by(boards.c.benchmark))]
 
 
-def list_versions(connection: sa.Connection, benchmark: str, *, shown: bool = True) -> list[VersionRow]:
-    """The versions of a benchmark, oldest first; with `shown`, those that are or were on the board."""
+def list_versions(connection: sa.Connection, benchmark: str, *, shown_only: bool = True) -> list[VersionRow]:
+    """Return the versions of a benchmark, oldest first; with `shown_only`, those that are or were on the board."""
     query = sa.select(versions).where(versions.c.benchmark == benchmark).order_by(versions.c.added_at)
-    if shown:
+    if shown_only:
         query = query.where(versions.c.shown_at.is_not(None))
     return [VersionRow(**row._mapping) for row in connection.execute(query)]
 
@@ -75,20 +75,20 @@ def list_versions(connection: sa.Connection, benchmark: str, *, shown: bool = Tr
 def register_version(
     connection: sa.Connection, benchmark: str, version: str, split: str, facts: Mapping[str, Any] | None = None
 ) -> BoardRow:
-    """Make a version known; the first one of a benchmark opens its board. Nothing happens if it is known already.
+    """Register a version; the first one of a benchmark opens its board. A known version stays as it is.
 
     Raises
     ------
     ValueError
-        If the version is known with another split.
+        If the version was registered with another split.
     """
     at = moment(connection)
     row = {"benchmark": benchmark, "version": version, "state": "open", "why": "", "changed_at": at}
     is_first = insert_if_absent(connection, boards, row)
     known = {"benchmark": benchmark, "version": version, "split": split, "facts": dict(facts or {}), "added_at": at}
     is_new = insert_if_absent(connection, versions, known | {"shown_at": at if is_first else None, "frozen_at": None})
-    if not is_new and (found := version_row(connection, benchmark, version).split) != split:
-        raise ValueError(f"`split` of {benchmark} {version} must be {found!r}, got {split!r}")
+    if not is_new and (known_split := version_row(connection, benchmark, version).split) != split:
+        raise ValueError(f"`split` of {benchmark} {version} must be {known_split!r}, got {split!r}")
     if is_new:
         why = f"version {version} is known" + (" and shown" if is_first else "")
         to_status = "open" if is_first else "registered"
@@ -97,16 +97,16 @@ def register_version(
 
 
 def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str, why: str) -> BoardRow:
-    """Open, pause or close a board, and say why.
+    """Open, pause or close a board, with a reason.
 
-    Closing shows the final figures of its version, if it has any: after that nobody may send to this version again.
+    Closing shows the final figures of its version, if it has any; afterwards nobody may submit to this version again.
 
     Raises
     ------
     LookupError
-        If there is no such board.
+        If the board does not exist.
     ValueError
-        If `state` is none of those, or a closed board's version has final figures.
+        If `state` is not one of these, or a closed board's version has final figures.
     """
     if state not in BOARD_STATES:
         raise ValueError(f"`state` must be one of {', '.join(BOARD_STATES)}, got {state!r}")
@@ -120,12 +120,12 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(**values))
     events.append(connection, subject=f"board:{benchmark}", who=who, from_status=before.state, to_status=state, why=why)
     if (before.state == "closed") != (state == "closed"):
-        Queue.put(connection, "rank", benchmark, before.version, "board")  # paired once nobody can use what that tells
+        Queue.put(connection, "rank", benchmark, before.version, "board")  # paired: nobody can exploit that any more
     return BoardRow(**{**before._mapping, **values})
 
 
 def check_open_board(connection: sa.Connection, benchmark: str, version: str, *, lock: bool = False) -> None:
-    """Make sure that a board takes submissions to `version` now; with `lock`, until the transaction ends.
+    """Check that a board accepts submissions to `version` now; with `lock`, until the transaction ends.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def check_open_board(connection: sa.Connection, benchmark: str, version: str, *,
     query = sa.select(boards).where(boards.c.benchmark == benchmark)
     row = connection.execute(locked(query) if lock else query).one_or_none()
     if row is None:
-        raise BoardClosedError(f"there is no board of {benchmark}")
+        raise BoardClosedError(f"no board of {benchmark}")
     if row.state != "open":
         raise BoardClosedError(f"the board of {benchmark} is {row.state}" + (f": {row.why}" if row.why else ""))
     if row.version != version:
@@ -143,31 +143,31 @@ def check_open_board(connection: sa.Connection, benchmark: str, version: str, *,
 
 
 def is_over(connection: sa.Connection, benchmark: str, version: str) -> bool:
-    """Whether nobody may send to a version any more: its board is closed, or shows another one."""
+    """Return True if nobody may submit to a version any more: its board is closed, or shows another version."""
     row = board_row(connection, benchmark)
     return bool(row.state == "closed" or row.version != version)
 
 
 def split_of(connection: sa.Connection, benchmark: str, version: str) -> str:
-    """The split that submissions are scored on against a version; its name may change from one version to the next.
+    """Return the split on which submissions to a version are scored; its name may differ between versions.
 
     Raises
     ------
     RefreshError
-        If the version is not known.
+        If the version is unknown.
     """
     return str(version_row(connection, benchmark, version).split)
 
 
 def rank_again(connection: sa.Connection, changed: Submission) -> None:
-    """Have the ranks of the board computed anew, if `changed` was scored: what the board shows has changed."""
-    shown = board(connection, changed.benchmark)
-    if shown is not None and changed.status == "scored":
-        Queue.put(connection, "rank", changed.benchmark, shown.version, "board")
+    """Queue a new ranking of the board if `changed` was scored, since the board's rows have changed."""
+    current = board(connection, changed.benchmark)
+    if current is not None and changed.status == "scored":
+        Queue.put(connection, "rank", changed.benchmark, current.version, "board")
 
 
 def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
-    """Whether the version has final figures."""
+    """Return True if the version has final figures."""
     query = (
         sa.select(scores.c.submission_id)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -178,16 +178,16 @@ def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
 
 
 def board_row(connection: sa.Connection, benchmark: str, *, lock: bool = False) -> sa.Row[Any]:
-    """The row of a board that must exist, locked for a change if `lock`."""
+    """Return the row of an existing board, locked for a change if `lock`."""
     query = sa.select(boards).where(boards.c.benchmark == benchmark)
     row = connection.execute(locked(query) if lock else query).one_or_none()
     if row is None:
-        raise LookupError(f"there is no board of {benchmark}")
+        raise LookupError(f"no board of {benchmark}")
     return row
 
 
 def version_row(connection: sa.Connection, benchmark: str, version: str) -> sa.Row[Any]:
-    """The row of a version that must be registered."""
+    """Return the row of a registered version."""
     query = sa.select(versions).where(versions.c.benchmark == benchmark, versions.c.version == version)
     row = connection.execute(query).one_or_none()
     if row is None:

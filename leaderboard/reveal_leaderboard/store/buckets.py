@@ -1,12 +1,12 @@
-"""Token buckets: how much somebody may still ask for, in memory or, for all servers together, in the database.
+"""Token buckets for rate limits: per process in memory, or shared by all servers in the database.
 
 Conventions
 -----------
-A bucket holds at most `burst` units and fills by `per_second`; one that nobody has taken from is full. What is taken
-from several buckets at once is taken from all or from none. In the database it is one short transaction, by the
-database's clock, that locks the buckets in the order of their names. A bucket that was written at a later time than now
-has seen the clock set back: it holds what it held, and fills from now on. So nobody waits until the old time comes
-again, and nobody is given anything. Buckets that must be full by now are removed.
+A bucket contains at most `burst` units and fills by `per_second`; an unused bucket is full. Taking from several buckets
+takes from all of them or from none. In the database this is one short transaction, by the database's clock, that locks
+the buckets in the order of their names. If a bucket was written at a later time than now, the clock was set back: its
+level stays and fills from now on, so that nobody waits for the old time and nobody gains units. Buckets that must be
+full by now are removed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Rate:
     per_second: float
 
     def filled(self, units: float, seconds: float) -> float:
-        """What a bucket holds that held `units` so many seconds ago."""
+        """Return the level of a bucket that contained `units` this many seconds ago."""
         return min(self.burst, units + max(0.0, seconds) * self.per_second)
 
     def wait(self, units: float, cost: float) -> float:
-        """Seconds until a bucket that holds `units` holds `cost`; 0 if it does now."""
+        """Return the seconds until a bucket with `units` contains `cost`; 0 if it does now."""
         return max(0.0, (cost - units) / self.per_second)
 
 
@@ -43,7 +43,7 @@ class SharedBuckets:
         self._engine = engine
 
     def take(self, rates: Mapping[str, Rate], cost: float) -> float:
-        """Take `cost` from every bucket named; the seconds to wait if any holds less, and then nothing is taken."""
+        """Take `cost` from every named bucket; if any has less, take nothing and return the seconds to wait."""
         with self._engine.begin() as connection:
             at = moment(connection)
             for name in sorted(rates):
@@ -51,7 +51,7 @@ class SharedBuckets:
             query = sa.select(buckets).where(buckets.c.name.in_(rates)).order_by(buckets.c.name)
             rows = connection.execute(locked(query)).all()
             held = {row.name: rates[row.name].filled(row.units, at - row.at) for row in rows}
-            # One that was removed meanwhile was full.
+            # A bucket that was removed meanwhile was full.
             wait = max((rates[name].wait(units, cost) for name, units in held.items()), default=0.0)
             for row in rows:
                 if not wait or row.at > at:
@@ -61,7 +61,7 @@ class SharedBuckets:
         return wait
 
     def sweep(self, seconds: float) -> None:
-        """Remove the buckets that nobody has taken from for so long; those that somebody uses now are left alone."""
+        """Remove the buckets unused for this many seconds, except those in use now."""
         with self._engine.begin() as connection:
             old = sa.select(buckets.c.name).where(buckets.c.at < moment(connection) - seconds)
             connection.execute(buckets.delete().where(buckets.c.name.in_(locked(old, skip=True))))

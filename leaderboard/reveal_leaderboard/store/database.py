@@ -3,15 +3,15 @@
 
 Conventions
 -----------
-A database is named by its URL: ``sqlite:///FILE`` or ``postgresql+psycopg://...``. Nothing but this module and the
-migrations knows which of the two it is. Every change is one transaction, ``with engine.begin() as connection``;
-functions that take a `connection` run inside their caller's. Every moment is a float: seconds since 1970 UTC by the
-*database's* clock (:func:`now`), so that servers and workers on machines with wrong clocks agree about leases.
+A database is named by its URL: ``sqlite:///FILE`` or ``postgresql+psycopg://...``. Only this module and the migrations
+distinguish the two. Every change is one transaction, ``with engine.begin() as connection``; functions that take a
+`connection` run inside their caller's. Every time is a float: seconds since 1970 UTC by the *database's* clock
+(:func:`now`), so that servers and workers on machines with wrong clocks agree about leases.
 
 SQLite is set up for durability (write-ahead log, ``synchronous=FULL``) and takes its write lock at the start of a
-writing transaction. PostgreSQL runs writers at READ COMMITTED, and they lock the rows that they decide on, always in
-this order: board, team, job, submission, chain of receipts, chain of events. So no two of them wait for each other.
-Readers see one moment of the database for the whole of their transaction, on both.
+writing transaction. PostgreSQL runs writers at READ COMMITTED; they lock the rows on which they decide, always in this
+order: board, team, job, submission, chain of receipts, chain of events. So two writers never deadlock. On both,
+readers see one snapshot for the whole of their transaction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BUSY_TIMEOUT_MS = 30_000
 POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
 MIGRATION_LOCK = 5_262_626_262  # any number that nothing else in the same PostgreSQL uses
 UNDER_WAY = {"options": "-c idle_in_transaction_session_timeout=60000", "keepalives_idle": 30}
-"""A machine that freezes within a transaction must not hold its locks, and with them the board, for ever."""
+"""A machine that freezes within a transaction must not hold its locks, and so block the board, for ever."""
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like those of sqlalchemy.func
@@ -57,17 +57,17 @@ def _now_sqlite(element: now, compiler: Any, **options: Any) -> str:
 
 
 def moment(connection: sa.Connection) -> float:
-    """What the database's clock shows, in seconds since 1970 UTC."""
+    """Return the time of the database's clock, in seconds since 1970 UTC."""
     return float(connection.execute(sa.select(now())).scalar_one())
 
 
 def iso_time(moment: float) -> str:
-    """Seconds since 1970 as UTC text, such as 2026-11-21T23:05:00Z."""
+    """Return seconds since 1970 as UTC text, such as 2026-11-21T23:05:00Z."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def connect(url: str | sa.URL) -> sa.Engine:
-    """An engine for `url`, with a pool of connections that are tried before they are used.
+    """Return an engine for `url`, with a pool whose connections are tested before use.
 
     Raises
     ------
@@ -89,7 +89,7 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 def has_no_room(error: BaseException) -> bool:
-    """Whether something failed as there was no room on a disk, or the disk may only be read."""
+    """Return True if an error means that a disk is full or read-only."""
     if isinstance(error, OSError):
         return error.errno in NO_ROOM
     cause = getattr(error, "orig", None)
@@ -98,7 +98,7 @@ def has_no_room(error: BaseException) -> bool:
 
 
 def size_of(connection: sa.Connection) -> int:
-    """Bytes that the database takes."""
+    """Return the database's size in bytes."""
     if connection.dialect.name == "sqlite":
         query = sa.text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
     else:
@@ -107,7 +107,7 @@ def size_of(connection: sa.Connection) -> int:
 
 
 def keep_private(url: str | sa.URL) -> None:
-    """Make a SQLite file, and what SQLite keeps beside it, its owner's alone: people's addresses are in it.
+    """Make a SQLite file, and SQLite's files beside it, readable by their owner only: they contain people's addresses.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def keep_private(url: str | sa.URL) -> None:
         return
     file = Path(str(parsed.database))
     if file.parent.is_dir() and not file.exists():
-        with suppress(OSError):  # SQLite says what is wrong; what it keeps beside the file gets the file's mode
+        with suppress(OSError):  # SQLite reports the reason; its other files get this file's mode
             os.close(os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600))
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
         with suppress(FileNotFoundError):
@@ -131,11 +131,11 @@ def _close_to_others(path: Path) -> None:
     try:
         path.chmod(0o600)
     except PermissionError:
-        raise ValueError(f"the database must be readable by its owner alone, {path} is not, and is another's") from None
+        raise ValueError(f"{path} must be readable by its owner only, and belongs to another user") from None
 
 
 def reading(engine: sa.Engine) -> sa.Engine:
-    """The same engine for transactions that only read: they take no write lock and see one moment."""
+    """Return the same engine for transactions that only read: they take no write lock and see one snapshot."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(reading=True)
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -152,7 +152,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _keep_a_write_ahead_log(cursor: sqlite3.Cursor) -> None:
-    """SQLite does not wait for its lock when several connections turn a new file to WAL at once: wait here."""
+    """Wait here for WAL mode: SQLite does not wait for its lock when several connections turn a new file to WAL."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -170,15 +170,15 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def locked(query: sa.Select[Any], *, skip: bool = False) -> sa.Select[Any]:
-    """`query` with its rows locked until the transaction ends; with `skip`, without those that another holds.
+    """Return `query` with its rows locked until the transaction ends; with `skip`, without rows locked by others.
 
-    The lock is PostgreSQL's FOR NO KEY UPDATE, so that rows which only refer to a locked one may be put in meanwhile.
+    The lock is PostgreSQL's FOR NO KEY UPDATE, so that rows that only refer to a locked row may be inserted meanwhile.
     """
     return query.with_for_update(key_share=True, skip_locked=skip)
 
 
 def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> bool:
-    """Put a row in unless one with the same key is there; whether it was put in."""
+    """Insert a row unless one with the same key exists; return True if it was inserted."""
     dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
     insert = dialect.insert(table).values(**values).on_conflict_do_nothing()
     key = next(iter(table.primary_key))
@@ -186,7 +186,7 @@ def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Bring the tables to this version; several processes may do so at once. Takes no lock when there is nothing to do.
+    """Bring the tables to this version; concurrent calls are safe, and no lock is taken if nothing is to do.
 
     Raises
     ------

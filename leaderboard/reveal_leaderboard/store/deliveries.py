@@ -1,18 +1,18 @@
-"""What webhooks are to be told: deliveries, made from the chain of events and each sent at least once.
+"""Deliveries to webhooks: made from the chain of events, and each sent at least once.
 
 Conventions
 -----------
-The chain of events is the outbox: an event is there if and only if its change is, and events come to be in the order
-of their numbers, since each locks the chain until its transaction ends. The table `webhooks` holds for each up to which
-event it was looked at. :meth:`Deliveries.collect` goes on from there, and makes the deliveries and moves that mark in
-one transaction. So nothing is lost, nothing is told of a change that was undone, and whoever changes something need not
-know of webhooks. A new webhook begins with what happens after it was first seen.
+The chain of events is the outbox: an event exists if and only if its change does, and events appear in the order of
+their numbers, since each locks the chain until its transaction ends. The table `webhooks` records the last event
+processed for each webhook. :meth:`Deliveries.collect` continues from there: it creates the deliveries and moves that
+mark in one transaction. So no event is lost, no undone change is announced, and code that changes something need not
+know of webhooks. A new webhook starts with the events after it was first seen.
 
-A delivery is *claimed* by whoever sends it, and is due again for another after :data:`LEASE_SECONDS`: who is killed
-before the answer is noted sends it, or another does, a second time under the same id. Its id is random, not the event's
-number, which comes again for another event on a board that was restored. Attempts follow each other at :data:`PAUSES`;
-after the last one, or at once where the receiver says that it is gone (410), the delivery has failed. Those that have
-ended are forgotten after :data:`KEPT_SECONDS`. All moments are the database's.
+A sender *claims* a delivery, which is due again for other senders after :data:`LEASE_SECONDS`: if a sender is killed
+before it records the answer, the delivery is sent a second time under the same id. Its id is random rather than the
+event's number, which recurs for another event on a restored board. Attempts follow each other at :data:`PAUSES`; after
+the last one, or at once if the receiver says that it is gone (410), the delivery has failed. Finished deliveries are
+deleted after :data:`KEPT_SECONDS`. All times are the database's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KIND = sa.case(
     (sa.and_(events.c.subject.like("submission:%"), events.c.to_status == "withdrawn"), "withdrawn"),
     else_=None,
 )
-"""What an event is to a webhook, None for most; what is scored again by another version is not `scored`."""
+"""Return a webhook's name for an event, None for most; scoring against another version is not `scored`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Delivery:
     kind : "scored", "withdrawn", "flagged" or "test"
     status : "waiting", "delivered" or "failed"
     next_at : when a waiting one is sent
-    answer : HTTP status of the last answer; None if there was none
+    answer : HTTP status of the last answer; None without an answer
     """
 
     id: str
@@ -75,7 +75,7 @@ class Deliveries:
         self.engine, self._reading = engine, reading(engine)
 
     def collect(self, webhook: str, kinds: Collection[str]) -> None:
-        """Make the deliveries of what happened since the last time."""
+        """Create the deliveries for the events since the last call."""
         with self._reading.begin() as connection:
             mark = connection.execute(_read_to(webhook)).scalar_one_or_none()
             if mark is not None and mark >= _last_event(connection):
@@ -84,24 +84,24 @@ class Deliveries:
             _open(connection, webhook)
             mark = connection.execute(locked(_read_to(webhook))).scalar_one()
             query = sa.select(events.c.id, KIND).where(events.c.id > mark).order_by(events.c.id).limit(AT_ONCE)
-            found = connection.execute(query).all()
-            for event_id, kind in found:
+            rows = connection.execute(query).all()
+            for event_id, kind in rows:
                 if kind in kinds:
                     _put(connection, webhook, kind, event_id)
-            if found:
+            if rows:
                 mine = webhooks.c.name == webhook
-                connection.execute(webhooks.update().where(mine).values(read_to=found[-1].id))
+                connection.execute(webhooks.update().where(mine).values(read_to=rows[-1].id))
             old = deliveries.c.ended_at < moment(connection) - KEPT_SECONDS
             connection.execute(deliveries.delete().where(deliveries.c.webhook == webhook, old))
 
     def add_test(self, webhook: str) -> str:
-        """Put in a delivery that is of no event; returns its id."""
+        """Add a delivery that belongs to no event, and return its id."""
         with self.engine.begin() as connection:
             _open(connection, webhook)
             return _put(connection, webhook, "test", None)
 
     def claim(self, webhook: str, *, only: str | None = None) -> Delivery | None:
-        """The delivery that is due first, to be sent now; with `only`, that one if it is due; None if there is none."""
+        """Claim the first delivery that is due (with `only`, that one), to be sent now; return None if none is due."""
         table = deliveries.c
         where = [table.webhook == webhook, table.status == "waiting", _is_due()]
         if only is not None:
@@ -119,7 +119,7 @@ class Deliveries:
             return Delivery(**{**row._mapping, **values})
 
     def note(self, delivery: Delivery, answer: int | None) -> None:
-        """Write down how a claimed delivery was answered, unless it was claimed anew or asked for again meanwhile."""
+        """Record the answer to a claimed delivery, unless it was claimed or requested again meanwhile."""
         table = deliveries.c
         mine = sa.and_(
             table.id == delivery.id, table.status == "waiting", table.attempts == delivery.attempts,
@@ -137,21 +137,21 @@ class Deliveries:
             connection.execute(deliveries.update().where(mine).values(**values))
 
     def retry(self, delivery_id: str) -> None:
-        """Send a delivery again now, whatever became of it.
+        """Send a delivery again now, whatever its state.
 
         Raises
         ------
         LookupError
-            If there is none with this id.
+            If no delivery has this id.
         """
         values = {"status": "waiting", "attempts": 0, "next_at": now(), "ended_at": None}
         with self.engine.begin() as connection:
             update = deliveries.update().where(deliveries.c.id == delivery_id).values(**values)
             if connection.execute(update).rowcount != 1:
-                raise LookupError(f"there is no delivery {delivery_id!r}")
+                raise LookupError(f"no delivery {delivery_id!r}")
 
     def newest(self, n: int) -> list[Delivery]:
-        """The last `n` deliveries, the newest first."""
+        """Return the last `n` deliveries, newest first."""
         query = (
             sa.select(deliveries)
             .order_by(deliveries.c.created_at.desc(), deliveries.c.event_id.desc(), deliveries.c.id)
@@ -182,5 +182,5 @@ def _put(connection: sa.Connection, webhook: str, kind: str, event_id: int | Non
 
 
 def _is_due() -> sa.ColumnElement[bool]:
-    """Whether it is time; a time beyond the longest pause was written before the clock was set back."""
+    """Return the condition that a delivery is due; a time beyond the longest pause predates a clock set back."""
     return sa.or_(deliveries.c.next_at <= now(), deliveries.c.next_at > now() + PAUSES[-1])

@@ -1,21 +1,21 @@
-"""What happened, in the order it happened: events that are only ever appended, each with the hash of the one before.
+"""The chain of events: each change of a board is appended with the hash of the event before it.
 
 Conventions
 -----------
-Events are numbered 1, 2, 3 ... without a gap. The hash of an event is SHA-256 over the JSON of all that it says, its
-number and the hash of the event before; the first one follows :data:`GENESIS`. The table `chains` holds how many there
-are and the last hash, so that an edit, a gap and a cut-off end are all found by :func:`verify_events`. Whoever can
-rewrite the whole database can rewrite the chain too: keep its head elsewhere now and then (`audit` prints it).
+Events are numbered 1, 2, 3 ... without a gap. The hash of an event is SHA-256 over the JSON of its content, its number
+and the hash of the event before; the first one follows :data:`GENESIS`. The table `chains` contains the number of
+events and the last hash, so that :func:`verify_events` finds edits, gaps and a cut-off end. Anyone who can rewrite the
+whole database can rewrite the chain as well: keep its head elsewhere now and then (`audit` prints it).
 
-An event also holds the hash of its subject's record as the event leaves it;
-events from before version 0007 of the database hold none. :func:`append` locks the chain until the transaction ends: it
-is the last lock that a transaction takes, and comes after all changes.
+An event also contains the hash of its subject's record after the event; events from before version 0007 of the database
+have none. :func:`append` locks the chain until the transaction ends: it is the last lock that a transaction takes, and
+comes after all changes.
 
 The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
-is its row and the rows that belong to it: of a submission its lines of the ledger, of a team its members and what it
-was granted, of a board its versions and what those that are frozen show. Left out is what changes without an event
+is its row and the rows that belong to it: for a submission its lines of the ledger, for a team its members and grants,
+for a board its versions and the rows that frozen versions show. Columns that change without an event are left out
 (:data:`LEFT_OUT`). A change is made first and its event appended after it, in one transaction, so that the last event
-of a subject holds the hash of the record as it must stand.
+of a subject has the hash of the record as it must be.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Event:
 def append(
     connection: sa.Connection, *, subject: str, who: str, to_status: str, why: str = "", from_status: str | None = None
 ) -> Event:
-    """Append an event within the caller's transaction; to be called after all other locks are taken.
+    """Append an event within the caller's transaction; call it after all other locks are taken.
 
     Raises
     ------
     LookupError
-        If the database was not migrated: there is no chain to append to.
+        If the database was not migrated and so has no chain.
     """
     query = sa.select(chains.c.length, chains.c.head).where(chains.c.name == CHAIN)
     chain = connection.execute(locked(query)).one_or_none()
@@ -106,13 +106,13 @@ def append(
 
 
 def history(connection: sa.Connection, subject: str) -> list[Event]:
-    """What happened to a subject, oldest first."""
+    """Return the events of a subject, oldest first."""
     query = sa.select(events).where(events.c.subject == subject).order_by(events.c.id)
     return [Event(**row._mapping) for row in connection.execute(query)]
 
 
 def verify_events(connection: sa.Connection) -> list[str]:
-    """The problems of the chain, one sentence each; empty if it is intact."""
+    """Return the problems of the chain, one sentence each; empty if it is intact."""
     problems = []
     n, head = 0, GENESIS
     columns = [column for column in events.c if column.name != "record" or _has_records(connection)]
@@ -137,14 +137,14 @@ def verify_events(connection: sa.Connection) -> list[str]:
 
 
 def record_all(connection: sa.Connection) -> None:
-    """Append an event for each subject, as it stands: from then on its record is vouched for."""
+    """Append an event for each subject as it is, so that its record is verifiable from then on."""
     why = "as it stood when events began to hold what they left"
     for subject in list(subjects(connection)):
         append(connection, subject=subject, who="migration", to_status="recorded", why=why)
 
 
 def verify_records(connection: sa.Connection) -> Iterator[str]:
-    """What is not as its last event left it, one sentence each; nothing of a database from before records."""
+    """Yield one sentence per subject that differs from its last event; none in a database from before records."""
     if not _has_records(connection):
         return
     query = sa.select(events.c.subject, events.c.record).where(events.c.record.is_not(None)).order_by(events.c.id)
@@ -163,7 +163,7 @@ def _has_records(connection: sa.Connection) -> bool:
 
 
 def _hash(facts: dict[str, Any]) -> str:
-    if facts["record"] is None:  # as of events from before there were records
+    if facts["record"] is None:  # events from before records existed
         facts = {name: value for name, value in facts.items() if name != "record"}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -174,8 +174,8 @@ LEFT_OUT: dict[sa.FromClause, tuple[str, ...]] = {
     tokens: ("used_at",),
     ledger: ("id",),
 }
-"""Columns that no record holds: the time of the last change, which of a model's submissions is shown (their events
-say), when a token was last used, and numbers of lines."""
+"""Columns that no record includes: the time of the last change, which of a model's submissions is shown (their
+events say so), when a token was last used, and numbers of lines."""
 _FROZEN = results.c.kind == "frozen"
 _GRANTED = ledger.c.submission_id.is_(None)
 _RECORDS: dict[str, list[tuple[sa.Column[str], sa.ColumnElement[bool]]]] = {
@@ -190,19 +190,19 @@ _RECORDS: dict[str, list[tuple[sa.Column[str], sa.ColumnElement[bool]]]] = {
 
 
 def record_of(connection: sa.Connection, subject: str) -> str | None:
-    """SHA-256 of the record of `subject` as it stands now, 64 hexadecimal digits; None if it has no row."""
+    """Return the SHA-256 of the current record of `subject`, 64 hexadecimal digits; None if it has no row."""
     kind, _, name = subject.partition(":")
-    found = [
+    record = [
         _rows(connection, column.table, sa.and_(column == name, where)) for column, where in _RECORDS.get(kind, ())
     ]
-    if not found or not found[0]:
+    if not record or not record[0]:
         return None
-    text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def subjects(connection: sa.Connection) -> Iterator[str]:
-    """Every subject that has a record."""
+    """Yield every subject that has a record."""
     for kind, [(column, _), *_] in _RECORDS.items():
         for name in connection.execute(sa.select(column).order_by(column)).scalars().all():
             yield f"{kind}:{name}"

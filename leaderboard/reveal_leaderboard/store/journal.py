@@ -1,14 +1,15 @@
-"""The log: one JSON object to a line, with what happened to which id, and nothing that a user wrote.
+"""The log: one JSON object per line, with events and ids but nothing that a user wrote.
 
 Conventions
 -----------
 A line has `time` (UTC), `level`, `logger`, `event` and perhaps `where`, `error` and named facts. `event` is the message
-as it stands in our source with its arguments put in, but only those that cannot be a user's words: numbers, ids and
-hashes, numbers of incidents, our own modules and words for kinds and states, and what :func:`set_up_journal` was told
-to know. All else is replaced by its length. Of an exception the type and the places in the code are kept, never a
-variable, and its message only if its class says by ``loggable = True`` that no user's words get into it: a parser's
-message quotes the file it parsed. Of other libraries' lines only who, where and how grave. Tracebacks that a library
-prints become such lines, too: Gradio prints those of its pages' functions, with what a visitor sent.
+in our source with its arguments inserted, but only arguments that cannot be a user's words: numbers, ids and hashes,
+incident numbers, our own modules, words for kinds and states, and the words passed to :func:`set_up_journal`.
+Everything else is replaced by its length. For an exception the type and the places in the code are logged, never a
+variable; its message only if its class declares ``loggable = True``, so that no user's words get into it, since a
+parser's message quotes the file that it parsed. For other libraries' lines only logger, place and level are logged.
+Tracebacks that a library prints become such lines as well: Gradio prints those of its pages' functions, including what
+a visitor sent.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class JournalFormatter(logging.Formatter):
         self._known = _WORDS | frozenset(known)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -87,7 +88,7 @@ class JournalFormatter(logging.Formatter):
 
 
 def _error(error: BaseException) -> dict[str, Any]:
-    """Type and places of an exception and of those it came from; a message only where it is known to be ours."""
+    """Return the types and places of an exception and its causes, with a message only if our class allows it."""
     frames = traceback.extract_tb(error.__traceback__)
     described: dict[str, Any] = {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",
@@ -102,9 +103,9 @@ def _error(error: BaseException) -> dict[str, Any]:
 
 
 def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
-    """Write the log of this process to `stream` as a journal, instead of whatever handlers there are.
+    """Write the log of this process to `stream` as a journal, replacing all handlers.
 
-    Our own lines from INFO on, those of other libraries from WARNING on. Called again, it replaces itself.
+    Our own lines are logged from INFO, those of other libraries from WARNING. A second call replaces the first.
     """
     handler = logging.StreamHandler(stream)
     handler.set_name(_HANDLER)
@@ -124,5 +125,5 @@ def set_up_journal(stream: TextIO, *, known: Iterable[str] = ()) -> None:
 
 
 def _log_traceback(*_args: object, **_options: object) -> None:
-    """Stand in for `traceback.print_exc`: a line of the journal about the exception that is being handled."""
+    """Replace `traceback.print_exc`: log a line about the exception being handled."""
     logging.getLogger("traceback").error("printed", exc_info=True, stacklevel=2)

@@ -1,10 +1,11 @@
-"""What a submitter says about a submission: the ``submission.json`` of ``submissions/schema``, checked strictly.
+"""A submitter's metadata for a submission: the ``submission.json`` of ``submissions/schema``, checked strictly.
 
 Conventions
 -----------
-Names (model, version, organization) are normalised to NFKC and then must be plain ASCII of a short list of characters:
-no look-alikes, no invisible or right-to-left characters, no formula starts. Other texts may hold any script, but no
-control or format characters. Links are https only. Nobody's text is ever markup: pages escape it.
+Names (model, version, organization) are normalised to NFKC and then must be plain ASCII from a short list of
+characters: no look-alikes, no invisible or right-to-left characters, no starts of formulas. Other texts may be in any
+script, but without control or format characters. Links are https only. Users' texts are never markup: pages escape
+them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _name(text: str) -> str:
 def _plain(text: str) -> str:
     for character in text:
         if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn") and character not in "\n\r\t":
-            raise ValueError(f"must not hold control or invisible characters, got U+{ord(character):04X}")
+            raise ValueError(f"must not contain control or invisible characters, got U+{ord(character):04X}")
     return text
 
 
@@ -73,7 +74,7 @@ class Model(_MetadataModel):
 
 
 class Links(_MetadataModel):
-    """Public pages about it."""
+    """Public pages about the system."""
 
     code: Link | None = None
     paper: Link | None = None
@@ -96,23 +97,23 @@ class Metadata(_MetadataModel):
     contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
 
     def check_grid(self, n: int) -> None:
-        """Refuse cells of another grid than the board's: they would be read as cells of its own.
+        """Refuse cells of another grid than the board's, which would be read as the board's cells.
 
         Raises
         ------
         MetadataError
-            If `grid` is given and is not `n`.
+            If `grid` is present and differs from `n`.
         """
         if self.grid not in (None, n):
             raise MetadataError([_error("grid", f"must be that of the board, {n} cells per side", str(self.grid))])
 
     def check_labels(self, labels: Collection[str]) -> None:
-        """Refuse thresholds of labels that the board does not ask: nothing would come of them.
+        """Refuse thresholds of labels that the board does not ask, since they would have no effect.
 
         Raises
         ------
         MetadataError
-            If `thresholds` names another than `labels`.
+            If `thresholds` names a label outside `labels`.
         """
         stated = self.thresholds if isinstance(self.thresholds, dict) else {}
         rule = "must name labels of the board"
@@ -122,7 +123,7 @@ class Metadata(_MetadataModel):
 
 
 class MetadataError(ValueError):
-    """Metadata that do not pass; `errors` lists field, rule and value."""
+    """Invalid metadata; `errors` lists field, rule and value."""
 
     def __init__(self, errors: list[dict[str, str]]) -> None:
         super().__init__("; ".join(f"{e['field']}: {e['rule']}" for e in errors))
@@ -135,7 +136,7 @@ def read_metadata(text: str) -> Metadata:
     Raises
     ------
     MetadataError
-        With every fault found.
+        With every problem found.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise MetadataError([_error("metadata", f"must be at most {MAX_BYTES} bytes", "")])
@@ -148,7 +149,7 @@ def read_metadata(text: str) -> Metadata:
     except ValidationError as error:
         faults = [_fault(fault) for fault in error.errors(include_url=False, include_context=False)]
         raise MetadataError(list({fault["field"]: fault for fault in faults}.values())) from None
-    except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not JSON, or a number of thousands of digits
         raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
 
 
@@ -156,7 +157,7 @@ CHOICES = {
     "parameters": (2, "must be a text of at most 500 characters, a finite number, true, false or null"),
     "thresholds": (1, "must be a number from 0 to 1, or one for each label"),
 }
-"""Fields that take values of several types: after how many parts of its place pydantic names a type, and the rule."""
+"""Fields that accept several types: the length of their location after which pydantic names a type, and the rule."""
 
 
 def _fault(fault: Any) -> dict[str, str]:
@@ -174,7 +175,7 @@ def _error(field: str, rule: str, value: str) -> dict[str, str]:
 
 
 def versioned(model: str, version: str) -> str:
-    """A model's name with its version, a number marked as one.
+    """Return a model's name with its version; a numeric version gets a "v".
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Where a leaderboard keeps what it keeps: its data folder, its database, its uploads, its settings.
+"""The locations of a leaderboard's data: its data folder, database, uploads and settings.
 
-`--data FOLDER` alone is the small form: a SQLite database and the uploads below one folder. With `--database` and
-`--blobs` several servers and workers share a PostgreSQL database and a bucket, each with a data folder of its own for
-what is temporary.
+`--data FOLDER` alone is the small setup: a SQLite database and the uploads below one folder. With `--database` and
+`--blobs` several servers and workers share a PostgreSQL database and a bucket, each with its own data folder for
+temporary files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SettingsFile = Annotated[
 
 @dataclass(frozen=True)
 class DataPaths:
-    """Resolved places; `settings` is None for the rules that come with the package."""
+    """Resolved locations; `settings` is None for the packaged settings."""
 
     data: Path
     database: str
@@ -48,19 +48,19 @@ class DataPaths:
 
     @property
     def shared(self) -> list[Path]:
-        """Folders on this machine that a server reads and writes."""
+        """The folders on this machine that a server reads and writes."""
         return [self.data, *([Path(self.blobs)] if self.blobs.startswith(os.sep) else [])]
 
     @property
     def private(self) -> list[Path]:
-        """What no file route may serve."""
+        """The paths that no file route may serve."""
         return [self.data / DATABASE, *(folder for folder in self.shared[1:] or [self.data / "blobs"])]
 
     def open_store(self, *, is_new: bool = True) -> Store:
-        """The database, brought up to date, with the settings; made if there is none and `is_new`."""
+        """Return the migrated database with the settings; a missing one is created if `is_new`."""
         file = self.database.removeprefix("sqlite:///")
         if not is_new and file != self.database and not Path(file).is_file():
-            raise typer.BadParameter(f"there is no board at {file}", param_hint="--data")
+            raise typer.BadParameter(f"no board at {file}", param_hint="--data")
         from sqlalchemy.exc import DatabaseError
 
         from reveal_leaderboard.settings import SettingsError, load_settings
@@ -76,11 +76,11 @@ class DataPaths:
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--data or --database") from None
         except DatabaseError as error:
-            said = f"the database cannot be opened, nothing was changed: {error.orig}"
-            raise typer.BadParameter(said, param_hint="--data or --database") from None
+            message = f"the database cannot be opened, nothing was changed: {error.orig}"
+            raise typer.BadParameter(message, param_hint="--data or --database") from None
 
     def open_blobs(self) -> Blobs:
-        """The uploads."""
+        """Return the store of uploads."""
         from reveal_leaderboard.store.blobs import Blobs
 
         try:
@@ -90,7 +90,7 @@ class DataPaths:
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Make a folder of the operator's, open to its user alone; refused in the words of the option if that fails."""
+    """Create an operator's folder, accessible to its user only; a failure names the option."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -99,7 +99,7 @@ def make_folder(folder: Path, option: str) -> None:
 
 
 def resolve_paths(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> DataPaths:
-    """What the options mean."""
+    """Return the locations that the options name."""
     data = data.resolve()
     if blobs is None:
         blobs = str(data / "blobs")

@@ -1,21 +1,21 @@
-"""The queue: jobs are leased to workers, and each is finished once; which workers live, and how long is the wait.
+"""The queue: jobs are leased to workers, and each is finished once; also the live workers and the expected wait.
 
 Conventions
 -----------
-A worker *leases* a job. The lease carries a number, the fence, that grows with every lease and is never set back, and
-whatever the worker reports counts only while the job still bears its number: a worker that was presumed dead cannot
-write after its successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) is given to another worker;
-a job whose lease ran out `max_attempts` times stopped its worker each time, so it is set aside: failed and refunded.
+A worker *leases* a job. The lease carries a number, the fence, which increases with every lease and is never reset. A
+worker's report counts only while the job still has its number, so that a worker presumed dead cannot overwrite its
+successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) goes to another worker. A job whose lease ran
+out `max_attempts` times stopped its worker each time and is set aside: failed and refunded.
 
 A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
-for readers in between, and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). A "rescore" scores a
+for readers in between and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). A "rescore" scores a
 submission against another version and changes neither its status nor the ledger. "rank" writes a document into the
-table of results. There is one job of a kind for a subject; asked for again after its end, it is done again; a
-document that is asked for again while it is made is made once more afterwards. All moments are the database's.
+table of results. There is one job per kind and subject. Requested again after it ended, it is done again; a document
+requested again while it is being made is made once more afterwards. All times are the database's.
 
-A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission stands behind every older queued one on any
-board that a worker serving its own board serves too. The estimate is the median time of the board's last scorings
-times the turns it must wait; there is none without a living worker or without a scoring to go by.
+A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission waits behind every older queued one on any
+board served by a worker that serves its own board. The estimate is the median time of the board's last scorings times
+the number of turns to wait; without a living worker or an earlier scoring there is no estimate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECENT = 20
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Where a submission stands: 1 for the next one, None unless it is queued; and about how long until it starts."""
+    """A submission's position, 1 for the next one (None unless queued), and the expected seconds until it starts."""
 
     position: int | None
     expected_seconds: float | None
@@ -51,7 +51,7 @@ class QueuePosition:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker: what it serves, and how its children are confined."""
+    """A worker: the boards it serves, and the confinement of its children."""
 
     name: str
     serves: list[list[str]]
@@ -75,10 +75,10 @@ def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> f
 
 LEASE_SECONDS = 60.0
 LONGEST_LEASE = 3600.0
-"""Seconds; a lease that ends later was given before the clock was set back, and does not count any more."""
+"""Seconds; a lease that ends later was given before the clock was set back, and no longer counts."""
 MAX_ATTEMPTS = 3
 STANDS_BACK = {"score": 0.0, "rank": 15.0, "rescore": 120.0}
-"""Seconds by which a kind of job stands back: submissions go first, but nothing waits for ever on a busy board."""
+"""Seconds by which a kind of job is postponed: submissions go first, but no job waits for ever on a busy board."""
 
 FRESH = {
     "status": "queued", "attempts": 0, "lease_until": None, "worker": None, "started_at": None, "ended_at": None,
@@ -95,7 +95,7 @@ class Job:
     subject : a submission's id; "board" for a rank
     attempts : leases since it was queued
     fence : leases ever
-    is_stale : it was asked for again while it was leased
+    is_stale : requested again while it was leased
     """
 
     id: str
@@ -125,7 +125,7 @@ class Queue:
 
     @staticmethod
     def put(connection: sa.Connection, kind: str, benchmark: str, version: str, subject: str) -> Job:
-        """Queue a job within the caller's transaction; see the module for one that is there already."""
+        """Queue a job within the caller's transaction; the module describes what happens to an existing one."""
         key = {"kind": kind, "benchmark": benchmark, "version": version, "subject": subject}
         fresh = FRESH | {"created_at": moment(connection)}
         if not insert_if_absent(connection, jobs, {"id": secrets.token_hex(16), "fence": 0} | key | fresh):
@@ -146,7 +146,7 @@ class Queue:
         lease_seconds: float = LEASE_SECONDS,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> Job | None:
-        """Lease the next job on one of the `served` (benchmark, version) pairs; None if there is none."""
+        """Lease the next job on one of the `served` (benchmark, version) pairs; return None if there is none."""
         while self._set_aside_one(max_attempts):
             pass
         table = jobs.c
@@ -177,13 +177,13 @@ class Queue:
         return replace(job, **changes)
 
     def heartbeat(self, job: Job, *, lease_seconds: float = LEASE_SECONDS) -> bool:
-        """Prolong a lease; False if it is no longer the caller's."""
+        """Prolong a lease; return False if it is no longer the caller's."""
         with self.engine.begin() as connection:
             update = jobs.update().where(*_lease(job)).values(lease_until=now() + lease_seconds)
             return int(connection.execute(update).rowcount) == 1
 
     def give_back(self, job: Job, *, who: str, why: str) -> bool:
-        """Return a job to the queue, the attempt not counted, when what it needs is away; False if it is another's."""
+        """Requeue a job with unavailable resources, not counting the attempt; return False if another worker has it."""
         is_score = job.kind == "score"
         with self.engine.begin() as connection:
             if is_score:
@@ -196,7 +196,7 @@ class Queue:
         return True
 
     def finish_score(self, job: Job, *, who: str, outcome: RecordableOutcome, sign: Signing | None = None) -> bool:
-        """Write what was scored and all that follows from it, in one transaction; False if the lease is another's.
+        """Write a score and everything that follows from it in one transaction; return False if another has the lease.
 
         A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
         public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`.
@@ -223,9 +223,9 @@ class Queue:
         return True
 
     def await_readers(self, job: Job, *, who: str, answers: Iterable[TaskAnswer]) -> bool:
-        """Keep the answers of a submission and let them wait for readers; False if the lease is another's.
+        """Store a submission's answers and let them wait for readers; return False if another worker has the lease.
 
-        What is reserved stays so; see :mod:`reveal_leaderboard.boards.reading` for what follows.
+        The reservation stays; see :mod:`reveal_leaderboard.boards.reading` for the next steps.
         """
         with self.engine.begin() as connection:
             _lock_team(connection, job.subject)
@@ -236,9 +236,9 @@ class Queue:
         return True
 
     def finish_result(self, job: Job, *, document: Mapping[str, Any]) -> bool:
-        """Write the document of a rank; False if the lease is another's.
+        """Write the document of a ranking; return False if another worker has the lease.
 
-        A job that was asked for again meanwhile is queued once more.
+        A job that was requested again meanwhile is queued once more.
         """
         key = {"kind": job.kind, "benchmark": job.benchmark, "version": job.version, "subject": job.subject}
         with self.engine.begin() as connection:
@@ -251,15 +251,15 @@ class Queue:
         return True
 
     def refuse(self, job: Job, *, who: str, why: str) -> bool:
-        """End a job because of the submitted file, refunded; False if the lease is another's."""
+        """End a job because of the submitted file and refund it; return False if another worker has the lease."""
         return self._give_up(job, "refused", who=who, why=why, incident=None)
 
     def fail(self, job: Job, *, who: str, why: str, incident: str) -> bool:
-        """End a job because of us, refunded; False if the lease is another's."""
+        """End a job because of an error on our side and refund it; return False if another worker has the lease."""
         return self._give_up(job, "failed", who=who, why=why, incident=incident)
 
     def position(self, submission_id: str) -> QueuePosition:
-        """Where in the queue a submission stands, and about how long until its scoring starts, in seconds."""
+        """Return a submission's position in the queue and the expected seconds until its scoring starts."""
         mine = jobs.c.kind == "score"
         with self._reading.begin() as connection:
             job = connection.execute(sa.select(jobs).where(mine, jobs.c.subject == submission_id)).first()
@@ -284,7 +284,7 @@ class Queue:
         confinement: str,
         receipt_key: str | None = None,
     ) -> None:
-        """Say that a worker lives, and what it serves."""
+        """Record that a worker is alive, and which boards it serves."""
         with self.engine.begin() as connection:
             at = moment(connection)
             values: dict[str, Any] = {
@@ -298,18 +298,18 @@ class Queue:
 
     @staticmethod
     def workers(connection: sa.Connection) -> list[WorkerRow]:
-        """Every worker that was ever seen, the last seen first."""
+        """Return every worker ever seen, the last seen first."""
         columns = [workers.c[field.name] for field in fields(WorkerRow)]
         query = sa.select(*columns).order_by(workers.c.seen_at.desc(), workers.c.name)
         return [WorkerRow(**row._mapping) for row in connection.execute(query)]
 
     def alive(self, connection: sa.Connection) -> list[WorkerRow]:
-        """The workers that are alive, the last seen first."""
+        """Return the living workers, the last seen first."""
         since = moment(connection) - ALIVE_SECONDS
         return [worker for worker in self.workers(connection) if worker.seen_at >= since]
 
     def _set_aside_one(self, max_attempts: int) -> bool:
-        """End one job that stopped its worker too often; each in a transaction of its own, as each locks a team."""
+        """End one job that stopped its worker too often; one transaction each, as each locks a team."""
         table = jobs.c
         spent = sa.and_(_abandoned(now()), table.attempts >= max_attempts)
         with self._reading.begin() as connection:
@@ -342,8 +342,8 @@ class Queue:
                 quota.refund(connection, job.subject, who=who, why=why)
                 _move(connection, job.subject, "scoring", status, who=who, why=why, incident=incident)
             elif is_of_submission:
-                told = f"not scored against version {job.version}: {why}"
-                note(connection, job.subject, "scored", "scored", who, told)
+                reason = f"not scored against version {job.version}: {why}"
+                note(connection, job.subject, "scored", "scored", who, reason)
         return True
 
 
@@ -352,7 +352,7 @@ def _job(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Job:
 
 
 def _abandoned(at: Any) -> sa.ColumnElement[bool]:
-    """Whether a job's lease has run out at the moment `at`."""
+    """Return the condition that a job's lease has run out at `at`."""
     until = jobs.c.lease_until
     return sa.and_(jobs.c.status == "leased", sa.or_(until < at, until > at + LONGEST_LEASE))
 
@@ -370,7 +370,7 @@ def _end(
     incident: str | None = None,
     only: sa.ColumnElement[bool] | None = None,
 ) -> bool:
-    """End a lease; False if it is another's. A job that was asked for again meanwhile is queued again."""
+    """End a lease and requeue a job that was requested again meanwhile; return False if another worker has it."""
     where = _lease(job) if only is None else [*_lease(job), only]
     stale = connection.execute(locked(sa.select(jobs.c.is_stale).where(*where))).scalar_one_or_none()
     if stale is None:

@@ -1,17 +1,17 @@
-"""The ledger of scored submissions: what a team may still have scored, and where its budget went.
+"""The ledger of scored submissions: a team's remaining budget and how it was spent.
 
 Conventions
 -----------
-A budget belongs to a team and to one version of one benchmark. Sending a submission *reserves* one (+1), a released
-score *charges* it (0: the reservation stands for good), a fault, a refusal, a withdrawal in time, a repetition or a
-score of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's
-amounts, grants aside, is what it has spent and what is under way; every row says why, and none is ever changed.
+A budget belongs to a team and to one version of one benchmark. Sending a submission *reserves* one (+1), and a released
+score *charges* it (0: the reservation becomes final). An error, a refusal, a timely withdrawal, a repetition or a score
+of which nothing can be shown *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's amounts,
+without grants, is what it has spent or has in progress; every row says why, and none is ever changed.
 
-The last two cost nothing of the total but count for their day: they were scored, and scoring costs us something. They
-are what is scored and refunded all the same, as nothing that was scored is ever sent to be scored again.
+Repetitions and scores of which nothing can be shown cost nothing of the total but count for their day, because scoring
+them has a cost. They can be told from other refunds because they were scored, and nothing scored is sent again.
 
-Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's, so
-that two submissions at once cannot both take the last one.
+Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's lock,
+so that two simultaneous submissions cannot both take the last one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class QuotaBalance:
-    """What a team may still have scored on one version of a benchmark.
+    """A team's remaining budget of scored submissions on one version of a benchmark.
 
     Attributes
     ----------
-    total : scored submissions it may have, grants included
-    charged, pending : of these, scored and under way
-    left : of `total`
-    per_day, left_today : the day's limit, and what is left of it
+    total : allowed scored submissions, grants included
+    charged, pending : submissions scored and in progress
+    left : remaining submissions of `total`
+    per_day, left_today : the day's limit, and the remainder of today
     next_at : when the next one is possible, seconds since 1970 UTC: now or the next midnight; None for never
-    board_left : what is left for all teams together
-    why : all this as a sentence
+    board_left : remaining submissions of all teams together
+    why : these facts as a sentence
     """
 
     total: int
@@ -57,12 +57,12 @@ class QuotaBalance:
 
     @property
     def may_send(self) -> bool:
-        """Whether one more may be sent now."""
+        """True if one more may be sent now."""
         return min(self.left, self.left_today, self.board_left) > 0
 
 
 class QuotaExceededError(ValueError):
-    """No further submission may be scored now; `balance` says why and until when."""
+    """No more submissions may be scored now; `balance` says why and until when."""
 
     def __init__(self, balance: QuotaBalance) -> None:
         super().__init__(balance.why)
@@ -87,7 +87,7 @@ class LedgerEntry:
 
 
 def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, policy: QuotaPolicy) -> QuotaBalance:
-    """What a team has spent of its budget and what is left, now."""
+    """Return a team's current budget."""
     at, quota = moment(connection), _on_version(connection, benchmark, version, policy)
     ours = _account(benchmark, version) & (ledger.c.team_id == team_id)
     amount, kind = ledger.c.amount, ledger.c.kind
@@ -117,18 +117,18 @@ def reserve(
     *,
     who: str,
 ) -> QuotaBalance:
-    """Set one scored submission aside for `submission_id`, within the caller's transaction.
+    """Reserve one scored submission for `submission_id`, within the caller's transaction.
 
     Returns
     -------
-    what was left before
+    The balance before the reservation
 
     Raises
     ------
     QuotaExceededError
-        If the team's total, its day or the board's total is used up; the caller's transaction must then be undone.
+        If the team's total, its day or the board's total is used up; undo the caller's transaction then.
     ValueError
-        If one is set aside for it already.
+        If one is already reserved for it.
     """
     connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == team_id))).one()
     last = _last(connection, submission_id)
@@ -145,7 +145,7 @@ def reserve(
 
 
 def charge(connection: sa.Connection, submission_id: str, *, who: str, why: str) -> None:
-    """Make what is reserved for a submission spent.
+    """Charge the reservation of a submission.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def charge(connection: sa.Connection, submission_id: str, *, who: str, why: str)
 
 
 def refund(connection: sa.Connection, submission_id: str, *, who: str, why: str) -> None:
-    """Give back what is reserved for a submission.
+    """Refund the reservation of a submission.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def refund(connection: sa.Connection, submission_id: str, *, who: str, why: str)
 
 
 def grant(connection: sa.Connection, team_id: str, benchmark: str, version: str, n: int, *, who: str, why: str) -> None:
-    """Let a team have `n` more submissions scored.
+    """Grant a team `n` more scored submissions.
 
     Raises
     ------
@@ -178,23 +178,23 @@ def grant(connection: sa.Connection, team_id: str, benchmark: str, version: str,
         raise ValueError(f"`n` must be at least 1, got {n}")
     row = {"team_id": team_id, "benchmark": benchmark, "version": version, "submission_id": None, "sending": 0}
     _write(connection, row, "granted", -n, why, who)
-    told = granted_words(n, benchmark, version, why)
-    events.append(connection, subject=f"team:{team_id}", who=who, to_status="granted", why=told)
+    text = granted_words(n, benchmark, version, why)
+    events.append(connection, subject=f"team:{team_id}", who=who, to_status="granted", why=text)
 
 
 def granted_words(n: int, benchmark: str, version: str, why: str) -> str:
-    """What the event of a grant says; an audit holds the ledger against it."""
+    """Return the text of a grant's event, with which an audit compares the ledger."""
     return f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
 
 
 def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerEntry]:
-    """Every line of a team's budget, oldest first."""
+    """Return every line of a team's budget, oldest first."""
     query = sa.select(ledger).where(_account(benchmark, version), ledger.c.team_id == team_id).order_by(ledger.c.id)
     return [LedgerEntry(**row._mapping) for row in connection.execute(query)]
 
 
 def _on_version(connection: sa.Connection, benchmark: str, version: str, policy: QuotaPolicy) -> Quota:
-    """`policy` in numbers, by the kind and the size of the version; one answer where these are not known."""
+    """Return `policy` in numbers, by the version's kind and size; one answer if these are unknown."""
     query = sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     facts = connection.execute(query).scalar_one_or_none() or {}
     kind = KINDS.get(facts.get("kind", ""))
@@ -210,7 +210,7 @@ def _sum(connection: sa.Connection, amount: Any, where: sa.ColumnElement[bool]) 
 
 
 def _refunded() -> sa.ColumnElement[bool]:
-    """Whether a reservation was refunded, whenever that was; that of what was scored all the same is not."""
+    """Return the condition that a reservation was refunded at any time, except for submissions that were scored."""
     back, later = ledger.alias("back"), ledger.alias("later")
     is_again = sa.exists().where(later.c.submission_id == back.c.submission_id, later.c.sending > back.c.sending)
     is_scored = sa.exists().where(submissions.c.id == back.c.submission_id, submissions.c.status == "scored")
@@ -218,16 +218,16 @@ def _refunded() -> sa.ColumnElement[bool]:
         back.c.submission_id == ledger.c.submission_id,
         back.c.sending == ledger.c.sending,
         back.c.kind == "refunded",
-        ~is_scored | is_again,  # else it is the last refund of something scored
+        ~is_scored | is_again,  # otherwise it is the last refund of a scored submission
     )
 
 
 _STANDS = (ledger.c.kind == "reserved") & ~_refunded()
-"""Of a line of the ledger. Putting such an expression together takes longer than asking it."""
+"""The condition that a line of the ledger is a reservation never refunded; building it takes longer than running it."""
 
 
 def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
-    """Reservations made since `start` that were not refunded, whenever that was, and those of what was scored."""
+    """Count the reservations since `start` that were never refunded, and those of scored submissions."""
     return _sum(connection, ledger.c.amount, ours & (ledger.c.at >= start) & _STANDS)
 
 
@@ -251,8 +251,8 @@ def _last(connection: sa.Connection, submission_id: str) -> sa.Row[Any] | None:
 def _close(connection: sa.Connection, submission_id: str, kind: str, amount: int, why: str, who: str) -> None:
     last = _last(connection, submission_id)
     if last is None or last.kind != "reserved":
-        found = "nothing" if last is None else last.kind
-        raise ValueError(f"`submission_id` must have one reserved to be {kind}, got {submission_id}, {found}")
+        state = "nothing" if last is None else last.kind
+        raise ValueError(f"`submission_id` must have one reserved to be {kind}, got {submission_id}, {state}")
     names = ("team_id", "benchmark", "version", "submission_id", "sending")
     _write(connection, {name: getattr(last, name) for name in names}, kind, amount, why, who)
 

@@ -1,11 +1,11 @@
-"""Answers to tasks as the board keeps them, and the scores that readers gave: the queries, and ratings from files.
+"""Answers to tasks and readers' ratings of them: the queries, and files of ratings.
 
 Conventions
 -----------
-An answer has a random id, which is all that a reader is told of whose it is. A rating is one reader's scores of one
-answer (:mod:`reveal_leaderboard.store.rubric`). A reader is "user:ID", or "file:NAME" as a file of ratings calls its
-readers. Functions run in their caller's transaction; :mod:`reveal_leaderboard.boards.reading` decides who may do what
-and what follows.
+An answer has a random id, so that readers cannot tell whose it is. A rating is one reader's scores of one answer
+(:mod:`reveal_leaderboard.store.rubric`). A reader is "user:ID", or "file:NAME" with a name from a file of ratings.
+Functions run in their caller's transaction; :mod:`reveal_leaderboard.boards.reading` decides who may do what and what
+follows.
 
 A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of the pictures' criteria may be empty.
 """
@@ -31,7 +31,7 @@ from reveal_leaderboard.store.tables import CRITERIA, answers, ratings, submissi
 
 COLUMNS = ("answer_id", "reader", *CRITERIA)
 READ_TO_THE_END = "read to the end"
-"""How the event that ends a reading begins; the digest of the ratings follows."""
+"""The start of the event that ends a submission's rating; the digest of the ratings follows."""
 MOST_LINES, MOST_BYTES = 100_000, 32 << 20
 _SHOWN = 20
 
@@ -47,14 +47,14 @@ class StoredAnswer:
     boxes: Sequence[Mapping[str, Any]]
 
     def to_answer(self) -> TaskAnswer:
-        """As the linter handed it on."""
+        """Return the answer as the linter produced it."""
         boxes = [AnswerBox(box["image_id"], box["label"], tuple(box["box"])) for box in self.boxes]
         return TaskAnswer(self.task_id, self.answer, tuple(boxes))
 
 
 @dataclass(frozen=True, slots=True)
 class RatingRow:
-    """A rating as a file gives it."""
+    """A rating in a file."""
 
     line: int
     answer_id: str
@@ -62,28 +62,28 @@ class RatingRow:
     scores: Scores
 
 
-def put_answers(connection: sa.Connection, submission_id: str, given: Iterable[TaskAnswer]) -> None:
-    """Keep the answers of a submission; those that are there stay, with their ids and ratings."""
-    for answer in given:
+def put_answers(connection: sa.Connection, submission_id: str, task_answers: Iterable[TaskAnswer]) -> None:
+    """Store the answers of a submission; existing ones stay, with their ids and ratings."""
+    for answer in task_answers:
         boxes = [{"image_id": box.image_id, "label": box.label, "box": list(box.box)} for box in answer.boxes]
         row = {"submission_id": submission_id, "task_id": answer.task_id, "answer": answer.answer, "boxes": boxes}
         insert_if_absent(connection, answers, {"id": secrets.token_hex(16)} | row)
 
 
 def answers_of(connection: sa.Connection, submission_id: str) -> list[StoredAnswer]:
-    """The answers of a submission, by task."""
+    """Return the answers of a submission, by task."""
     query = sa.select(answers).where(answers.c.submission_id == submission_id).order_by(answers.c.task_id)
     return [StoredAnswer(**row._mapping) for row in connection.execute(query)]
 
 
 def find_answer(connection: sa.Connection, answer_id: str) -> StoredAnswer | None:
-    """One answer, if there is such."""
+    """Return the answer with this id, or None."""
     row = connection.execute(sa.select(answers).where(answers.c.id == answer_id)).one_or_none()
     return None if row is None else StoredAnswer(**row._mapping)
 
 
 def count_ratings(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> dict[str, int]:
-    """Readers of each answer, by its id: of the answers of the submissions that `where` asks for."""
+    """Return the number of readers of each answer, by its id, for the submissions selected by `where`."""
     counted = sa.func.count(ratings.c.reader)
     query = (
         sa.select(answers.c.id, counted)
@@ -96,7 +96,7 @@ def count_ratings(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> 
 
 
 def ratings_of(connection: sa.Connection, submission_id: str) -> list[Rating]:
-    """Every rating of a submission's answers, by task and reader."""
+    """Return every rating of a submission's answers, by task and reader."""
     query = (
         sa.select(answers.c.task_id, ratings)
         .join(answers, answers.c.id == ratings.c.answer_id)
@@ -108,20 +108,20 @@ def ratings_of(connection: sa.Connection, submission_id: str) -> list[Rating]:
 
 
 def own_scores(connection: sa.Connection, answer_id: str, reader: str) -> dict[str, int | None] | None:
-    """What a reader gave to an answer, or None."""
+    """Return a reader's scores of an answer, or None."""
     mine = (ratings.c.answer_id == answer_id, ratings.c.reader == reader)
     row = connection.execute(sa.select(ratings).where(*mine)).one_or_none()
     return None if row is None else {name: getattr(row, name) for name in CRITERIA}
 
 
-def digest_of(given: Sequence[Rating]) -> str:
-    """SHA-256 over ratings by task and reader, 64 hexadecimal digits: what the event of a finished reading says."""
-    rows = sorted([r.task_id, r.reader, *(getattr(r, name) for name in CRITERIA)] for r in given)
+def digest_of(all_ratings: Sequence[Rating]) -> str:
+    """Return the SHA-256 of ratings by task and reader, 64 hexadecimal digits, for the event of a finished rating."""
+    rows = sorted([r.task_id, r.reader, *(getattr(r, name) for name in CRITERIA)] for r in all_ratings)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, scores: Scores, *, who: str) -> bool:
-    """Keep one reader's scores in place of what the reader gave before; whether they are the first.
+    """Store one reader's scores, replacing earlier ones of the same reader; return True if there were none.
 
     Raises
     ------
@@ -139,35 +139,35 @@ def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, sco
 
 
 def read_ratings_file(path: Path) -> list[RatingRow]:
-    """Read a file of ratings, all problems at once.
+    """Read a file of ratings, reporting all problems at once.
 
     Raises
     ------
     RatingError
-        If the file is too large, no CSV of these columns, or a line breaks a rule.
+        If the file is too large, is not CSV with these columns, or a line breaks a rule.
     OSError
         If it cannot be read.
     """
-    found: list[Problem] = []
+    table_problems: list[Problem] = []
     lines: list[RatingRow] = []
     problems: list[str] = []
     limits = TableLimits(file_bytes=MOST_BYTES, rows=MOST_LINES)
-    with open_table(path, problems=found, columns=COLUMNS, limits=limits) as table:
+    with open_table(path, problems=table_problems, columns=COLUMNS, limits=limits) as table:
         lines = [_line(row, problems) for row in table]
     if table.is_broken:
-        raise RatingError(str(found[-1]))
-    problems += [f"line {problem.row}: {problem.rule}, got {problem.value}" for problem in found]
+        raise RatingError(str(table_problems[-1]))
+    problems += [f"line {problem.row}: {problem.rule}, got {problem.value}" for problem in table_problems]
     first: dict[tuple[str, str], int] = {}
     for line in lines:
         before = first.setdefault((line.answer_id, line.reader), line.line)
         if before != line.line:
-            problems.append(f"line {line.line}: the reader rated this answer already in line {before}")
+            problems.append(f"line {line.line}: the reader already rated this answer in line {before}")
     refuse_lines(path, problems)
     return lines
 
 
 def refuse_lines(path: Path, problems: Sequence[str]) -> None:
-    """Refuse a file whose lines have problems: with the first of these, and how many more there are."""
+    """Refuse a file whose lines have problems: list the first ones, and the number of the others."""
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise RatingError(f"{path.name}: {'; '.join(problems[:_SHOWN])}{more}")

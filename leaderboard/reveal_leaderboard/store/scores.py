@@ -1,8 +1,8 @@
-"""The rows of scores and of their receipts, what of them a board shows, and the flags that moderators look at.
+"""The rows of scores and receipts, the scores that a board shows, and the flags for moderators.
 
 Conventions
 -----------
-A score row says with `shown_of` whose figures it shows: its own, or those of another submission of the same team (see
+`shown_of` in a score row names the submission whose figures it shows: its own, or another one of the same team (see
 :mod:`reveal_leaderboard.release.outcomes`, which decides that). Every function runs in its caller's transaction.
 """
 
@@ -25,7 +25,7 @@ from reveal_leaderboard.store.tables import fingerprints, flags, results, scores
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score as it is shown: `released` is the JSON form of :class:`reveal_leaderboard.release.release.ReleasedScore`.
+    """A released score: `released` is the JSON form of :class:`reveal_leaderboard.release.release.ReleasedScore`.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Score:
 
     @property
     def is_held(self) -> bool:
-        """Whether it shows the figures of another submission."""
+        """True if it shows the figures of another submission."""
         return self.shown_of != self.submission_id
 
 
@@ -63,17 +63,17 @@ class StoredReceipt:
     hash: str
 
     def to_file(self) -> dict[str, Any]:
-        """The receipt file, which ``reveal-bench verify-receipt`` reads."""
+        """Return the receipt file, which ``reveal-bench verify-receipt`` reads."""
         return {"receipt": json.loads(self.document), "hash": self.hash, "signature": self.signature}
 
 
 Signing = Callable[[sa.Connection, Submission, Score], object]
-"""Makes the receipt of a score in the transaction that writes it."""
+"""Writes the receipt of a score in the transaction that writes the score."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringVerdict:
-    """What became of a scored submission: whether it is charged, whose figures it shows, and why if not its own."""
+    """The result for a scored submission: whether it is charged, whose figures it shows, and why if not its own."""
 
     is_charged: bool
     shown_of: str
@@ -81,7 +81,7 @@ class ScoringVerdict:
 
 
 class RecordableOutcome(Protocol):
-    """What comes back from scoring, as the queue takes it: it knows how to write itself."""
+    """The result of scoring, which knows how to write itself into the database."""
 
     def record(
         self,
@@ -94,15 +94,15 @@ class RecordableOutcome(Protocol):
         who: str,
         sign: Signing | None,
     ) -> ScoringVerdict:
-        """Write the scores of a submission and all that follows from them, in the caller's transaction."""
+        """Write the scores of a submission and everything that follows from them, in the caller's transaction."""
 
 
 def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
-    """Rows (submission columns, then score columns as `score_NAME`) that a version shows, oldest submission first.
+    """Return the rows that a version shows (submission columns, then score columns as `score_NAME`), oldest first.
 
-    Those are the public scores of submissions that show their own figures and are neither withdrawn nor hidden, one
-    for each model of a team: the one it chose, else the newest. A version that was frozen shows what it showed then
-    (:func:`freeze`), less what was hidden since: what teams choose and withdraw later is of the version after it.
+    These are the public scores of submissions that show their own figures and are neither withdrawn nor hidden: for
+    each model of a team the chosen one, otherwise the newest. A frozen version shows what it showed when frozen
+    (:func:`freeze`), without rows hidden since: later choices and withdrawals concern the next version.
     """
     kept = _frozen(connection, benchmark, version)
     columns = [column.label(f"score_{column.name}") for column in scores.columns]
@@ -117,25 +117,25 @@ def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa
     if kept is not None:
         return [row for row in connection.execute(query) if row.id in kept]
     query = query.where(submissions.c.withdrawn_at.is_(None))
-    shown: dict[tuple[str, str], sa.Row[Any]] = {}
+    by_model: dict[tuple[str, str], sa.Row[Any]] = {}
     for row in connection.execute(query):
         model = (row.team_id, row.model_name)
-        if model not in shown or row.is_chosen or not shown[model].is_chosen:
-            shown[model] = row
-    return sorted(shown.values(), key=lambda row: (row.created_at, row.id))
+        if model not in by_model or row.is_chosen or not by_model[model].is_chosen:
+            by_model[model] = row
+    return sorted(by_model.values(), key=lambda row: (row.created_at, row.id))
 
 
 def freeze(connection: sa.Connection, benchmark: str, version: str) -> None:
-    """Write down what a version shows: from now on it shows nothing else."""
+    """Record the rows that a version shows; from now on it shows no others."""
     document = {"entries": [row.id for row in on_board(connection, benchmark, version)]}
     key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
     connection.execute(results.insert().values(**key, document=document, computed_at=moment(connection)))
 
 
 def place_holder(connection: sa.Connection, submission: Submission, version: str) -> str | None:
-    """The other submission of its team, with the same predictions, that bars a scored one from the board, if any.
+    """Return the team's other submission with the same predictions that keeps a scored one off the board, or None.
 
-    That is one that is there in its place, or one that an admin hid: what is hidden does not come back by another name.
+    That is a submission shown instead, or one that an admin hid: hidden predictions do not return under another name.
     """
     mine = (fingerprints.c.submission_id == submission.id, fingerprints.c.version == version)
     content = connection.execute(sa.select(fingerprints.c.content).where(*mine)).scalar_one_or_none()
@@ -146,7 +146,7 @@ def place_holder(connection: sa.Connection, submission: Submission, version: str
 def raise_flag(
     connection: sa.Connection, submission_id: str, kind: str, other_id: str | None, detail: str, *, who: str = "store"
 ) -> str:
-    """Tell the moderators something about a submission; returns the flag's id."""
+    """Flag a submission for the moderators, and return the flag's id."""
     flag_id = secrets.token_hex(16)
     values = {"submission_id": submission_id, "kind": kind, "other_id": other_id, "detail": detail[:500]}
     connection.execute(flags.insert().values(id=flag_id, raised_at=moment(connection), **values))
@@ -156,7 +156,7 @@ def raise_flag(
 
 
 def twins_of(connection: sa.Connection, submission: Submission, version: str, content: str) -> Sequence[sa.Row[Any]]:
-    """The scores of the same team for the same predictions, oldest first."""
+    """Return the same team's scores of the same predictions, oldest first."""
     query = (
         sa.select(scores, submissions.c.withdrawn_at, submissions.c.hidden_at)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -173,19 +173,19 @@ def twins_of(connection: sa.Connection, submission: Submission, version: str, co
 
 
 def holder_of(twins: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
-    """Which of the same predictions keeps the others off the board: a hidden one, else one that is not withdrawn."""
+    """Return the score that keeps its duplicates off the board: a hidden one, otherwise one that is not withdrawn."""
     hidden = [twin for twin in twins if twin.hidden_at is not None]
     there = [twin for twin in twins if shows_its_own(twin) and twin.withdrawn_at is None]
     return next(iter([*hidden, *there]), None)
 
 
 def shows_its_own(score: sa.Row[Any]) -> bool:
-    """Whether a row of scores shows the figures of its own submission."""
+    """Return True if a row of scores shows the figures of its own submission."""
     return bool(score.shown_of == score.submission_id)
 
 
 def _frozen(connection: sa.Connection, benchmark: str, version: str) -> frozenset[str] | None:
-    """Ids of what a frozen version showed; None for one that is not frozen."""
+    """Return the ids that a frozen version showed; None if it is not frozen."""
     key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
     document = connection.execute(sa.select(results.c.document).filter_by(**key)).scalar_one_or_none()
     return None if document is None else frozenset(document["entries"])

@@ -1,19 +1,19 @@
-"""Submissions and what happens to them: every change is one transaction that also appends an event.
+"""Submissions and their changes: every change is one transaction that also appends an event.
 
 Conventions
 -----------
-``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while it is queued; answers to
-tasks wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). The row of a submission is
-only the summary of its events. What was scored stays charged when it is withdrawn; it only leaves the board. Scores of
-a version that is not on the board yet are shown to nobody, and final figures only once their version is frozen or its
-board is closed.
+``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while queued; answers to tasks
+wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). A submission's row is only the
+summary of its events. A scored submission stays charged when withdrawn; it only leaves the board. Scores of a version
+that is not on the board yet are shown to nobody, and final figures only once their version is frozen or its board is
+closed.
 
-The same file by the same team under the same name is one submission. If it failed, was refused, or was withdrawn
-before it was scored, sending it again queues it under the same id; if it was withdrawn after it was scored, it is back
-on the board at no cost, unless the same predictions are there under another name, or were hidden.
+The same file by the same team under the same name is one submission. If it failed, was refused, or was withdrawn before
+it was scored, sending it again queues it under the same id. If it was withdrawn after it was scored, it returns to the
+board at no cost, unless the same predictions are shown under another name, or were hidden.
 
-:meth:`Store.check_sending` says early what :meth:`Store.add_submission` will refuse, so that no file is kept for
-nothing; what counts is the latter, which decides with the board and the team locked. Order of locks:
+:meth:`Store.check_sending` reports early what :meth:`Store.add_submission` will refuse, so that no file is stored
+needlessly; :meth:`Store.add_submission` decides, with the board and the team locked. For the order of locks see
 :mod:`reveal_leaderboard.store.database`.
 """
 
@@ -73,7 +73,7 @@ RESENDABLE = ("refused", "failed", "withdrawn")
 
 
 def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
-    """Whether the board takes `new`; if it does not, what was sent before is found all the same."""
+    """Return True if the board accepts `new`; if it does not, earlier submissions are still found."""
     try:
         check_open_board(connection, new.benchmark, new.version, lock=True)
     except BoardClosedError:
@@ -92,13 +92,13 @@ def _check_team(connection: sa.Connection, query: sa.Select[Any]) -> None:
 
 
 def _check_thresholds(known: Submission, new: NewSubmission) -> None:
-    """What is scored with other thresholds is something else, and must not pass for what is there."""
+    """Refuse other thresholds for a known file: scores with them must not pass for the existing ones."""
     if known.metadata.get("thresholds") != new.metadata.get("thresholds"):
         raise OtherThresholdsError(f"`thresholds` must be those of submission {known.id}, which is the same file")
 
 
 def _is_replay(known: Submission, new: NewSubmission) -> bool:
-    """Whether `new` is the same request once more."""
+    """Return True if `new` repeats the same request."""
     return new.idempotency_key is not None and known.idempotency_key == new.idempotency_key
 
 
@@ -117,8 +117,8 @@ def _send(connection: sa.Connection, new: NewSubmission, settings: Settings, who
 def _send_again(
     connection: sa.Connection, known: Submission, new: NewSubmission, settings: Settings, who: str
 ) -> Submission:
-    said = ("user_id", "kind", "prompt_style", "filename", "allow_missing", "idempotency_key")
-    values: dict[str, Any] = {name: getattr(new, name) for name in (*said, "canonical", "stamp", "signs")}
+    columns = ("user_id", "kind", "prompt_style", "filename", "allow_missing", "idempotency_key")
+    values: dict[str, Any] = {name: getattr(new, name) for name in (*columns, "canonical", "stamp", "signs")}
     values |= {"metadata": dict(new.metadata), "status": "queued", "incident": None}
     values |= {"withdrawn_at": None, "updated_at": moment(connection)}
     _queue(connection, known.id, new, settings, who)
@@ -146,7 +146,7 @@ def _queue(connection: sa.Connection, submission_id: str, new: NewSubmission, se
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something the moderators should look at."""
+    """A matter for the moderators."""
 
     id: str
     submission_id: str
@@ -159,12 +159,12 @@ class Flag:
 
 
 class Store:
-    """Queries on the database at `url`, whose tables are brought up to date first.
+    """Queries on the database at `url`, whose tables are migrated first.
 
     Parameters
     ----------
     url : ``sqlite:///FILE`` or ``postgresql+psycopg://...``
-    settings : the figures of the policy; the packaged ones if not given
+    settings : the policy's settings; the packaged ones by default
     """
 
     def __init__(self, url: str | sa.URL, settings: Settings | None = None) -> None:
@@ -176,13 +176,13 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A connection that sees one moment of the database and writes nothing."""
+        """Yield a connection that sees one snapshot of the database and cannot write."""
         with self._reading.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A connection whose changes are kept together at the end of the block, or not at all."""
+        """Yield a connection whose changes are committed together at the end of the block, or not at all."""
         with self.engine.begin() as connection:
             yield connection
 
@@ -198,15 +198,15 @@ class Store:
         Raises
         ------
         KeyReusedError
-            If the team used this Idempotency-Key for another submission. With the same one, nothing is done again.
+            If the team used this Idempotency-Key for another submission. Repeating the same submission has no effect.
         BoardClosedError
-            If the board takes no submissions to this version now.
+            If the board does not accept submissions to this version now.
         NotAllowedError
-            If the team is disabled, or the same predictions were scored, withdrawn and shown under another name since.
+            If the team is disabled, or the same predictions were scored, withdrawn and since shown under another name.
         OtherThresholdsError
             If the file was sent before under this name with other thresholds, and is not to be scored again.
         QuotaExceededError
-            If the team, its day or the board has no scored submission left.
+            If the budget of the team, its day or the board is used up.
         """
         with self.write() as connection:
             is_open = _lock_board(connection, new)
@@ -223,7 +223,7 @@ class Store:
             return known, False
 
     def check_sending(self, new: NewSubmission) -> None:
-        """Raise what :meth:`add_submission` would, as things are now; nothing is written."""
+        """Raise what :meth:`add_submission` would raise now; nothing is written."""
         with self.read() as connection:
             _check_team(connection, sa.select(teams).where(teams.c.id == new.team_id))
             known = find_repeated(connection, new)
@@ -245,29 +245,29 @@ class Store:
     # Looking --------------------------------------------------------------------------------------------------------
 
     def get(self, submission_id: str) -> Submission | None:
-        """The submission, if there is one."""
-        if not _ID.fullmatch(submission_id):  # such as one with a NUL, which PostgreSQL takes in no text
+        """Return the submission, or None."""
+        if not _ID.fullmatch(submission_id):  # such as one with a NUL, which PostgreSQL refuses in text
             return None
         with self.read() as connection:
             return find_one(connection, submissions.c.id == submission_id)
 
     def events_of(self, submission_id: str) -> list[Event]:
-        """What happened to a submission, oldest first."""
+        """Return a submission's events, oldest first."""
         with self.read() as connection:
             return events.history(connection, f"submission:{submission_id}")
 
     def score_of(self, submission_id: str, version: str | None = None, part: str = "public") -> Score | None:
-        """The score against a version, once it is shown; without `version`, against the board's if there is one.
+        """Return the score against a version once it is shown; without `version`, against the board's version.
 
         A submission without a score against the board's version shows its latest.
         """
-        found = [score for score in self.scores_of(submission_id) if score.part == part]
+        matches = [score for score in self.scores_of(submission_id) if score.part == part]
         if version is not None:
-            return next((score for score in found if score.version == version), None)
-        return found[-1] if found else None
+            return next((score for score in matches if score.version == version), None)
+        return matches[-1] if matches else None
 
     def scores_of(self, submission_id: str) -> list[Score]:
-        """All scores of a submission that are shown, by version in the order in which the versions were."""
+        """Return all shown scores of a submission, in the order of their versions."""
         is_final_shown = sa.or_(versions.c.frozen_at.is_not(None), boards.c.state == "closed")
         query = (
             sa.select(scores)
@@ -285,15 +285,15 @@ class Store:
             return [Score(**row._mapping) for row in connection.execute(query)]
 
     def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
-        """What the board shows of a version, oldest submission first; nothing of a version that is not shown yet.
+        """Return the rows that the board shows of a version, oldest submission first; none of an unshown version.
 
         See :func:`reveal_leaderboard.store.scores.on_board`.
         """
         with self.read() as connection:
-            shown = sa.select(versions.c.shown_at).where(
+            is_shown = sa.select(versions.c.shown_at).where(
                 versions.c.benchmark == benchmark, versions.c.version == version
             )
-            if connection.execute(shown).scalar_one_or_none() is None:
+            if connection.execute(is_shown).scalar_one_or_none() is None:
                 return []
             names = {row.id: row.name for row in connection.execute(sa.select(teams.c.id, teams.c.name))}
             rows = on_board(connection, benchmark, version)
@@ -305,17 +305,17 @@ class Store:
         return pairs
 
     def of_team(self, team_id: str) -> list[Submission]:
-        """All submissions of a team, oldest first."""
+        """Return all submissions of a team, oldest first."""
         with self.read() as connection:
             return find_all(connection, submissions.c.team_id == team_id)
 
     def list_submissions(self) -> list[Submission]:
-        """All submissions, oldest first."""
+        """Return all submissions, oldest first."""
         with self.read() as connection:
             return find_all(connection)
 
     def count_waiting(self) -> int:
-        """How many submissions are queued or being scored."""
+        """Return the number of submissions that are queued or being scored."""
         waiting = submissions.c.status.in_(("queued", "scoring"))
         with self.read() as connection:
             return int(connection.execute(sa.select(sa.func.count()).where(waiting)).scalar_one())
@@ -323,119 +323,119 @@ class Store:
     # Changing -------------------------------------------------------------------------------------------------------
 
     def withdraw(self, submission_id: str, *, who: str) -> Submission:
-        """Take a submission back: refunded while it is queued or read; off the board, still charged, once it is scored.
+        """Withdraw a submission: refunded while queued or rated; off the board but still charged once scored.
 
         Withdrawing twice does nothing.
 
         Raises
         ------
         UnknownSubmissionError
-            If there is none.
+            If it does not exist.
         NotAllowedError
-            While it is being scored, and if it was refused or failed.
+            While it is being scored, or if it was refused or failed.
         """
         with self.write() as connection:
-            found = lock_known(connection, submission_id)
-            if found.status == "withdrawn" or found.withdrawn_at is not None:
-                return found
+            submission = lock_known(connection, submission_id)
+            if submission.status == "withdrawn" or submission.withdrawn_at is not None:
+                return submission
             values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
-            is_in_time = found.status in ("queued", "reading")
+            is_in_time = submission.status in ("queued", "reading")
             if is_in_time:
                 ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
                 job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
                 connection.execute(jobs.update().where(job).values(**ended))
                 quota.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
                 values["status"] = "withdrawn"
-            elif found.status == "scored":
-                rank_again(connection, found)
+            elif submission.status == "scored":
+                rank_again(connection, submission)
             else:
-                raise NotAllowedError(f"a submission that is {found.status} cannot be withdrawn")
+                raise NotAllowedError(f"a submission that is {submission.status} cannot be withdrawn")
             why = "before it was scored" if is_in_time else "off the board; it stays charged"
-            return self._change(connection, found, values, "withdrawn", who, why)
+            return self._change(connection, submission, values, "withdrawn", who, why)
 
     def choose(self, submission_id: str, *, who: str) -> Submission:
-        """Show this one of its team's submissions under the same model name.
+        """Show this submission instead of others by its team under the same model name.
 
         Raises
         ------
         UnknownSubmissionError
-            If there is none.
+            If it does not exist.
         NotAllowedError
-            If it cannot be on the board: not scored, withdrawn, showing another one's figures, or not scored on
-            the version that the board shows.
+            If it cannot be on the board: not scored, withdrawn, showing another one's figures, or not scored on the
+                version that the board shows.
         """
         with self.write() as connection:
-            found = lock_known(connection, submission_id)
-            shown = board(connection, found.benchmark)
+            submission = lock_known(connection, submission_id)
+            board_now = board(connection, submission.benchmark)
             mine = sa.select(scores.c.version).where(
                 scores.c.submission_id == submission_id, scores.c.shown_of == submission_id
             )
             own = set(connection.execute(mine).scalars())
-            if found.status != "scored" or found.withdrawn_at is not None:
+            if submission.status != "scored" or submission.withdrawn_at is not None:
                 raise NotAllowedError("only a scored submission that is not withdrawn can be chosen")
             if not own:
                 raise NotAllowedError("a submission that shows the figures of another one cannot be chosen")
-            if shown is None or shown.version not in own:
+            if board_now is None or board_now.version not in own:
                 raise NotAllowedError("a submission without a score on the board's version cannot be chosen")
             names = ("team_id", "benchmark", "model_name")
-            same = (submissions.c[name] == getattr(found, name) for name in names)
-            rank_again(connection, found)
+            same = (submissions.c[name] == getattr(submission, name) for name in names)
+            rank_again(connection, submission)
             connection.execute(submissions.update().where(*same, submissions.c.is_chosen).values(is_chosen=False))
             why = "the one shown of its model"
-            return self._change(connection, found, {"is_chosen": True}, "chosen", who, why)
+            return self._change(connection, submission, {"is_chosen": True}, "chosen", who, why)
 
     def hide(self, submission_id: str, *, who: str, why: str) -> Submission:
-        """Take a submission off the board and say why; for admins.
+        """Take a submission off the board and record why; for admins.
 
         Raises
         ------
         UnknownSubmissionError
-            If there is none.
+            If it does not exist.
         ValueError
-            If no reason is given.
+            If the reason is empty.
         """
         if not why.strip():
-            raise ValueError("`why` must say why the submission is hidden, got nothing")
+            raise ValueError("`why` must contain the reason, got nothing")
         with self.write() as connection:
-            found = lock_known(connection, submission_id)
-            rank_again(connection, found)
+            submission = lock_known(connection, submission_id)
+            rank_again(connection, submission)
             values = {"hidden_at": moment(connection), "hidden_why": why[:500]}
-            return self._change(connection, found, values, "hidden", who, why)
+            return self._change(connection, submission, values, "hidden", who, why)
 
     def restore(self, submission_id: str, *, who: str, why: str) -> Submission:
-        """Put a hidden submission back; for admins. One that is not hidden stays as it is.
+        """Show a hidden submission again; for admins. A visible one stays as it is.
 
         Raises
         ------
         UnknownSubmissionError
-            If there is none.
+            If it does not exist.
         """
         with self.write() as connection:
-            found = lock_known(connection, submission_id)
-            if found.hidden_at is None:
-                return found
-            rank_again(connection, found)
-            return self._change(connection, found, {"hidden_at": None, "hidden_why": None}, "restored", who, why)
+            submission = lock_known(connection, submission_id)
+            if submission.hidden_at is None:
+                return submission
+            rank_again(connection, submission)
+            return self._change(connection, submission, {"hidden_at": None, "hidden_why": None}, "restored", who, why)
 
     @staticmethod
     def _change(
-        connection: sa.Connection, found: Submission, values: Mapping[str, Any], to_status: str, who: str, why: str
+        connection: sa.Connection, submission: Submission, values: Mapping[str, Any], to_status: str, who: str, why: str
     ) -> Submission:
-        mine = submissions.c.id == found.id
+        mine = submissions.c.id == submission.id
         connection.execute(submissions.update().where(mine).values(**{"updated_at": moment(connection), **values}))
-        note(connection, found.id, found.status, to_status, who, why)
-        return get_known(connection, found.id)
+        note(connection, submission.id, submission.status, to_status, who, why)
+        return get_known(connection, submission.id)
 
     # Flags ----------------------------------------------------------------------------------------------------------
 
     def flags(self) -> list[Flag]:
-        """What moderators should look at, the newest first."""
+        """Return the matters for moderators, newest first."""
         query = sa.select(flags).where(flags.c.cleared_at.is_(None)).order_by(flags.c.raised_at.desc(), flags.c.id)
         with self.read() as connection:
             return [Flag(**row._mapping) for row in connection.execute(query)]
 
     def clear_flag(self, flag_id: str, who: str) -> bool:
-        """Say that a flag was looked at; False if it was cleared before or never raised."""
+        """Record that a moderator handled a flag; return False if it was cleared before or never raised."""
         with self.write() as connection:
             mine = sa.and_(flags.c.id == flag_id, flags.c.cleared_at.is_(None))
             values = {"cleared_at": moment(connection), "cleared_by": who}

@@ -1,11 +1,12 @@
-"""Submissions as the database keeps them, and the queries that find them.
+"""Submissions in the database, and the queries that find them.
 
 Conventions
 -----------
-A submission is named by a random id, its team by its own, and `team` is the team's name as shown. `filename` is for
-display only: the file lies under its `sha256`. Beside it, under `canonical`, lie its predictions as the lint found them
-(:mod:`reveal_leaderboard.custody.arrays`). The file is the source of truth: where they are missing, damaged or of
-another stamp, it is linted again. Functions run in their caller's transaction; only :func:`lock_known` locks.
+A submission has a random id, as does its team; `team` is the team's name as shown. `filename` is for display only: the
+file is stored under its `sha256`. Its linted predictions are stored beside it under `canonical`
+(:mod:`reveal_leaderboard.custody.arrays`). The file is the source of truth: if the predictions are missing, damaged or
+have another stamp, the file is linted again. Functions run in their caller's transaction; only :func:`lock_known`
+locks.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from reveal_leaderboard.store.tables import jobs, submissions, teams
 
 
 class KeyReusedError(ValueError):
-    """An Idempotency-Key came back with another submission."""
+    """An Idempotency-Key was used for another submission."""
 
 
 class NotAllowedError(ValueError):
-    """The state of the submission does not allow this now."""
+    """The submission's state does not allow this now."""
 
 
 class OtherThresholdsError(ValueError):
-    """The file was sent before under the same name, with other thresholds."""
+    """The file was sent before under the same name with other thresholds."""
 
 
 class UnknownSubmissionError(LookupError):
-    """There is no submission with this id."""
+    """No submission has this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    """What is known of a submission when it is queued; `filename` is for display only, the file lies under `sha256`.
+    """A submission about to be queued; `filename` is for display only, the file is stored under `sha256`.
 
     Attributes
     ----------
-    canonical : SHA-256 of its predictions as arrays; None if they are not kept
+    canonical : SHA-256 of its predictions as arrays; None if they are not stored
     stamp : of these arrays
-    signs : what the lint saw in the file, for moderators
+    signs : the linter's findings in the file, for moderators
     """
 
     benchmark: str
@@ -73,9 +74,9 @@ class Submission(NewSubmission):
 
     Attributes
     ----------
-    withdrawn_at : when its team took it back, before or after it was scored
+    withdrawn_at : when its team withdrew it, before or after it was scored
     hidden_at, hidden_why : when and why an admin took it off the board
-    is_chosen : it is the one of its model that is shown
+    is_chosen : it is the shown one of its model
     """
 
     id: str = ""
@@ -91,35 +92,35 @@ class Submission(NewSubmission):
 
 
 def find_all(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Submission]:
-    """Submissions, oldest first."""
+    """Return the selected submissions, oldest first."""
     query = sa.select(submissions, teams.c.name.label("team")).join(teams, teams.c.id == submissions.c.team_id)
     query = query.where(*where).order_by(submissions.c.created_at, submissions.c.id)
     return [Submission(**row._mapping) for row in connection.execute(query)]
 
 
 def find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Submission | None:
-    """The first of them, if there is one."""
+    """Return the oldest selected submission, or None."""
     return next(iter(find_all(connection, *where)), None)
 
 
 def get_known(connection: sa.Connection, submission_id: str) -> Submission:
-    """The submission with this id.
+    """Return the submission with this id.
 
     Raises
     ------
     UnknownSubmissionError
-        If there is none.
+        If it does not exist.
     """
-    found = find_one(connection, submissions.c.id == submission_id)
-    if found is None:
-        raise UnknownSubmissionError(f"there is no submission {submission_id!r}")
-    return found
+    submission = find_one(connection, submissions.c.id == submission_id)
+    if submission is None:
+        raise UnknownSubmissionError(f"no submission {submission_id!r}")
+    return submission
 
 
 def lock_known(connection: sa.Connection, submission_id: str) -> Submission:
-    """The same with its team, its job and itself locked, in this order."""
-    found = get_known(connection, submission_id)
-    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
+    """Return the submission with its team, its job and itself locked, in this order."""
+    submission = get_known(connection, submission_id)
+    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == submission.team_id))).one()
     job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
     connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
     connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
@@ -127,7 +128,7 @@ def lock_known(connection: sa.Connection, submission_id: str) -> Submission:
 
 
 def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission | None:
-    """The submission that `new` repeats: the one of its Idempotency-Key, else the same file for the same model.
+    """Return the submission that `new` repeats: with its Idempotency-Key, otherwise the same file for the same model.
 
     Raises
     ------
@@ -137,16 +138,16 @@ def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission |
     of_team = submissions.c.team_id == new.team_id
     same = ("benchmark", "version", "model_name", "sha256")
     if new.idempotency_key is not None:
-        found = find_one(connection, of_team, submissions.c.idempotency_key == new.idempotency_key)
-        if found is not None:
-            if any(getattr(found, name) != getattr(new, name) for name in same):
-                raise KeyReusedError(f"`Idempotency-Key` was used for submission {found.id}, which is another one")
-            return found
+        same_key = find_one(connection, of_team, submissions.c.idempotency_key == new.idempotency_key)
+        if same_key is not None:
+            if any(getattr(same_key, name) != getattr(new, name) for name in same):
+                raise KeyReusedError(f"`Idempotency-Key` was used for submission {same_key.id}, which is another one")
+            return same_key
     return find_one(connection, of_team, *(submissions.c[name] == getattr(new, name) for name in same))
 
 
 def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
-    """Hashes of all uploads, and of all predictions kept as arrays; of a database that knows no such, none of these."""
+    """Return the hashes of all uploads, and of all predictions stored as arrays; none from before these were stored."""
     table = submissions.c
     uploads = set(connection.execute(sa.select(table.sha256).distinct()).scalars())
     if all(column["name"] != "canonical" for column in sa.inspect(connection).get_columns("submissions")):
@@ -164,5 +165,5 @@ def note(
 
 
 def waits_for_approval(name: str) -> str:
-    """What is said when the team `name`, which nobody has approved yet, would submit."""
-    return f"{name} waits for the maintainers’ approval and may submit once they have given it"
+    """Return the message for a team that would submit before it is approved."""
+    return f"{name} awaits the maintainers’ approval and may submit once approved"

@@ -2,11 +2,11 @@
 
 Conventions
 -----------
-Every moment is a float: seconds since 1970 UTC by the *database's* clock
-(:func:`reveal_leaderboard.store.database.now`). Ids are random texts made here, never by a client. What is JSON was
-checked before it came in. A row of `submissions` is the summary of its events; `events` and `receipts` are only ever
-appended to, each with the hash of the one before. No table holds anything of a holdout: no reference, no exact figure,
-no text of an exception.
+Every time is a float: seconds since 1970 UTC by the *database's* clock
+(:func:`reveal_leaderboard.store.database.now`). Ids are random texts made here, never by a client. JSON columns were
+checked before they were written. A row of `submissions` is the summary of its events; `events` and `receipts` are
+append-only, each with the hash of the one before. No table contains anything of a holdout: no reference, no exact
+figure, no text of an exception.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import sqlalchemy as sa
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
 JOB_STATES = ("queued", "leased", "done", "refused", "failed", "cancelled")
 JOB_KINDS = ("score", "rescore", "rank", "compare")
-"""There are no jobs of kind "compare" any more; the rule of the database knows them still."""
+"""Jobs of kind "compare" no longer exist, but the database's constraint still allows them."""
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
 INVITATION_STATES = ("open", "accepted", "declined", "withdrawn")
 DELIVERY_KINDS = ("scored", "withdrawn", "flagged", "test")
 DELIVERY_STATES = ("waiting", "delivered", "failed")
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
-"""Columns of ratings, as the records of the tasks name them."""
+"""Columns of ratings, named as in the records of the tasks."""
 
 tables = sa.MetaData(
     naming_convention={
@@ -73,7 +73,7 @@ teams = sa.Table(
     _word("name_key", unique=True),  # casefolded: two teams never look alike
     _moment("created_at"),
     _moment("disabled_at", nullable=True),
-    _moment("waiting_since", nullable=True),  # until an administrator approves it; NULL: it was, or need not be
+    _moment("waiting_since", nullable=True),  # until an administrator approves it; NULL: approved, or needs no approval
 )
 
 members = sa.Table(
@@ -105,7 +105,7 @@ invitations = sa.Table(
 sessions = sa.Table(
     "sessions",
     tables,
-    sa.Column("key_hash", sa.String(64), primary_key=True),  # SHA-256 of what the cookie holds
+    sa.Column("key_hash", sa.String(64), primary_key=True),  # SHA-256 of the cookie's value
     sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False),
     _moment("created_at"),
     _moment("expires_at"),
@@ -115,7 +115,7 @@ tokens = sa.Table(
     "tokens",
     tables,
     _id(),
-    _word("key_hash", 64, unique=True),  # SHA-256 of 256 random bits, which are shown once
+    _word("key_hash", 64, unique=True),  # SHA-256 of 256 random bits, shown once
     sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False, index=True),
     sa.Column("team_id", sa.ForeignKey("teams.id"), nullable=False),
     _word("name"),
@@ -145,7 +145,7 @@ versions = sa.Table(
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("split"),
-    sa.Column("facts", sa.JSON, nullable=False),  # public: n_images, findings, what the label-diff report lets out
+    sa.Column("facts", sa.JSON, nullable=False),  # public: n_images, findings, the public part of the label-diff report
     _moment("added_at"),
     _moment("shown_at", nullable=True),
     _moment("frozen_at", nullable=True),
@@ -158,7 +158,7 @@ submissions = sa.Table(
     tables,
     _id(),
     _word("benchmark"),
-    _word("version"),  # the one it was sent to
+    _word("version"),  # to which it was sent
     _word("split"),
     sa.Column("team_id", sa.ForeignKey("teams.id"), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False),
@@ -178,9 +178,9 @@ submissions = sa.Table(
     _moment("withdrawn_at", nullable=True),  # by its team, after it was scored: off the board, still charged
     _moment("hidden_at", nullable=True),  # by an admin
     _word("hidden_why", 500, nullable=True),
-    sa.Column("is_chosen", sa.Boolean, nullable=False),  # the one of its model that the team wants shown
-    _word("canonical", 64, nullable=True),  # SHA-256 of its predictions as arrays, a blob; NULL: not kept
-    _word("stamp", 64, nullable=True),  # by what manifest and format they can be read
+    sa.Column("is_chosen", sa.Boolean, nullable=False),  # the team's choice for its model
+    _word("canonical", 64, nullable=True),  # SHA-256 of its predictions as arrays, a blob; NULL: not stored
+    _word("stamp", 64, nullable=True),  # the manifest and format with which they can be read
     sa.Column("signs", sa.JSON(none_as_null=True), nullable=True),  # list of sentences for moderators, from the lint
     sa.UniqueConstraint("team_id", "benchmark", "version", "model_name", "sha256"),
     sa.UniqueConstraint("team_id", "idempotency_key"),
@@ -207,7 +207,7 @@ jobs = sa.Table(
     _moment("ended_at", nullable=True),
     _word("why", 500),
     _word("incident", 40, nullable=True),
-    sa.Column("is_stale", sa.Boolean, nullable=False),  # asked for again while it was leased: to be done once more
+    sa.Column("is_stale", sa.Boolean, nullable=False),  # requested again while leased: to be done once more
     sa.UniqueConstraint("kind", "benchmark", "version", "subject"),
     sa.CheckConstraint(f"kind IN {JOB_KINDS}", name="kind"),
     sa.CheckConstraint(f"status IN {JOB_STATES}", name="status"),
@@ -220,8 +220,8 @@ scores = sa.Table(
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), primary_key=True),
     _word("version", primary_key=True),
     _word("part", 20, primary_key=True),  # "public" or "final"
-    sa.Column("released", sa.JSON, nullable=False),  # ReleasedScore: what is shown, after the ladder
-    _word("shown_of", 32),  # the submission whose figures these are: itself, unless the ladder held it back
+    sa.Column("released", sa.JSON, nullable=False),  # ReleasedScore, after the ladder
+    _word("shown_of", 32),  # the submission whose figures are shown: itself, unless the ladder held it back
     sa.Column("signature", sa.Text, nullable=False),
     _word("reference_hash", 64),
     _moment("scored_at"),
@@ -231,7 +231,7 @@ scores = sa.Table(
 results = sa.Table(
     "results",
     tables,
-    _word("kind", 20, primary_key=True),  # "rank" or "frozen": what a version showed when the next came
+    _word("kind", 20, primary_key=True),  # "rank" or "frozen": what a version showed when the next replaced it
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("subject", 200, primary_key=True),
@@ -263,12 +263,12 @@ flags = sa.Table(
     _word("cleared_by", 120, nullable=True),
 )
 
-# Answers to tasks, and what readers gave them -------------------------------------------------------------------------
+# Answers to tasks, and readers' ratings of them -----------------------------------------------------------------------
 
 answers = sa.Table(
     "answers",
     tables,
-    _id(),  # all that a reader is told of whose answer it is
+    _id(),  # random, so that readers cannot tell whose answer it is
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), nullable=False),
     _word("task_id", 200),
     sa.Column("answer", sa.Text, nullable=False),
@@ -282,12 +282,12 @@ ratings = sa.Table(
     sa.Column("answer_id", sa.ForeignKey("answers.id"), primary_key=True),
     _word("reader", 120, primary_key=True),  # "user:ID", or "file:NAME" as a file of ratings names its readers
     *(sa.Column(name, sa.Integer, nullable=True) for name in CRITERIA),  # 1 to 5; pictures only where there are boxes
-    _word("who", 120),  # by whom it came in
+    _word("who", 120),  # who entered it
     _moment("rated_at"),
     *(sa.CheckConstraint(f"{name} BETWEEN 1 AND 5", name=name) for name in CRITERIA),
 )
 
-# Accounts of what was spent -------------------------------------------------------------------------------------------
+# The ledger of spent budgets ------------------------------------------------------------------------------------------
 
 ledger = sa.Table(
     "ledger",
@@ -297,7 +297,7 @@ ledger = sa.Table(
     _word("benchmark"),
     _word("version"),
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), nullable=True, index=True),
-    sa.Column("sending", sa.Integer, nullable=False),  # 1 when it was first sent, 2 when it was sent again; granted 0
+    sa.Column("sending", sa.Integer, nullable=False),  # 1 for the first sending, 2 for the second; granted 0
     _word("kind", 20),
     sa.Column("amount", sa.Integer, nullable=False),  # reserved +1, charged 0, refunded -1, granted -n
     _word("why", 500),
@@ -308,7 +308,7 @@ ledger = sa.Table(
     sa.Index(None, "team_id", "benchmark", "version"),
 )
 
-# What is only appended to ---------------------------------------------------------------------------------------------
+# Append-only tables ---------------------------------------------------------------------------------------------
 
 chains = sa.Table(
     "chains",
@@ -332,7 +332,7 @@ events = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     _word("previous", 64),
     _word("hash", 64, unique=True),
-    _word("record", 64, nullable=True),  # of its subject as the event leaves it; NULL: from before there were records
+    _word("record", 64, nullable=True),  # of its subject after the event; NULL: from before records existed
     sa.Index(None, "subject"),
 )
 
@@ -358,19 +358,19 @@ workers = sa.Table(
     sa.Column("serves", sa.JSON, nullable=False),
     _moment("started_at"),
     _moment("seen_at"),
-    _word("job_id", 32, nullable=True),  # empty: workers never told it
+    _word("job_id", 32, nullable=True),  # empty: workers never reported it
     _word("confinement", 100),
     _word("receipt_key", 100, nullable=True),  # public half, base64
 )
 
-# Between servers, and to the outside ----------------------------------------------------------------------------------
+# Between servers, and to other systems --------------------------------------------------------------------------------
 
 buckets = sa.Table(
     "buckets",
     tables,
     _word("name", 150, primary_key=True),  # "address:ADDRESS", "user:ID" or "team:ID"
-    sa.Column("units", sa.Float(53), nullable=False),  # what was left in it
-    _moment("at"),  # when that was so
+    sa.Column("units", sa.Float(53), nullable=False),  # its level
+    _moment("at"),  # time of that level
     sa.Index(None, "at"),
 )
 
@@ -378,20 +378,20 @@ webhooks = sa.Table(
     "webhooks",
     tables,
     _word("name", 40, primary_key=True),  # as in the settings
-    sa.Column("read_to", sa.Integer, nullable=False),  # the last event that it was looked at for
+    sa.Column("read_to", sa.Integer, nullable=False),  # the last event processed
 )
 
 deliveries = sa.Table(
     "deliveries",
     tables,
-    _id(),  # also the receiver's, by which it knows what it was told before
+    _id(),  # also for the receiver, which recognises repeated deliveries by it
     sa.Column("webhook", sa.ForeignKey("webhooks.name"), nullable=False),
     sa.Column("event_id", sa.ForeignKey("events.id"), nullable=True),  # NULL: of a test
     _word("kind", 20),
     _word("status", 20),
     sa.Column("attempts", sa.Integer, nullable=False),
-    _moment("next_at"),  # of a waiting one: when it is sent, or sent again if its sender went silent
-    sa.Column("answer", sa.Integer, nullable=True),  # HTTP status of the last answer; NULL: there was none
+    _moment("next_at"),  # when a waiting one is sent, or sent again if its sender fell silent
+    sa.Column("answer", sa.Integer, nullable=True),  # HTTP status of the last answer; NULL without an answer
     _moment("created_at"),
     _moment("ended_at", nullable=True),
     sa.CheckConstraint(f"kind IN {DELIVERY_KINDS}", name="kind"),

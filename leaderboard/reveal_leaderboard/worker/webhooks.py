@@ -180,10 +180,14 @@ def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, d
     submission = store.get(submission_id)
     if submission is None:
         raise LookupError(f"event {event_id} is of a submission that is not there")
-    told: dict[str, Any] = {"event": event_id, "benchmark": submission.benchmark, "version": submission.version}
+    document: dict[str, Any] = {"event": event_id, "benchmark": submission.benchmark, "version": submission.version}
     if _may_be_named(store, submission):
-        told |= {"entry": f"{server}/entry?id={submission.id}", "team": submission.team, "model": submission.model_name}
-    return event.at, told
+        document |= {
+            "entry": f"{server}/entry?id={submission.id}",
+            "team": submission.team,
+            "model": submission.model_name,
+        }
+    return event.at, document
 
 
 def _may_be_named(store: Store, submission: Submission) -> bool:
@@ -205,11 +209,11 @@ async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> in
 
 
 async def _address(host: str, port: int, *, is_private: bool) -> str:
-    """An address of `host`; every one that it has must be allowed."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(socket_address[0]) for *_, socket_address in found]
+    """Return an address of `host`; all its addresses must be allowed."""
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(socket_address[0]) for *_, socket_address in infos]
     if not is_private and not all(map(_is_public_address, addresses)):
-        raise NotAllowedAddressError(f"{host} lies at a private address, which the settings do not allow")
+        raise NotAllowedAddressError(f"{host} is a private address. Allow it with `private = true`")
     return addresses[0]
 
 

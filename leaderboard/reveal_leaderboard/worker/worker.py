@@ -275,8 +275,8 @@ class Worker:
         manifest = holdout.manifest(split)
         if KINDS[manifest.kind].scoring.scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
-        with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as found:
-            canonical, signs, report = found
+        with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as predictions:
+            canonical, signs, report = predictions
             outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
         self.stopping.wait(self.pause_before_finish)
         outcome = replace(outcome, signs=tuple(signs))
@@ -291,14 +291,14 @@ class Worker:
         with self.store.read() as connection:
             is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
             answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
-            given = ratings_of(connection, submission.id)
+            ratings = ratings_of(connection, submission.id)
         if not is_read:
             with self._predictions(submission, holdout) as (canonical, _, _):
-                found = read_canonical(canonical, manifest)
-            return self.queue.await_readers(job, who=self._who, answers=found)
+                task_answers = read_canonical(canonical, manifest)
+            return self.queue.await_readers(job, who=self._who, answers=task_answers)
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "answers.npz"
-            write_canonical(file, answers, manifest, given)
+            write_canonical(file, answers, manifest, ratings)
             outcome = self._outcome(file, submission, holdout)
         outcome = replace(outcome, signs=tuple(KINDS[manifest.kind].release.signs(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
@@ -396,14 +396,16 @@ def _is_outage(error: Exception) -> bool:
 
 def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
     """Say beside the figures what a file that was made for another version does not answer in this one."""
-    said = []
+    sentences = []
     if report.missing_pairs:
         n = f"{len(report.missing_pairs):,}"
-        said.append(f"The file was made for another version: {n} questions of this one have no answer and are misses.")
-    said += [f"{one.message[0].upper()}{one.message[1:]}." for one in report.problems if one.rule == "left-out"]
-    if not said:
+        sentences.append(
+            f"The file was made for another version: {n} questions of this one have no answer and are misses."
+        )
+    sentences += [f"{one.message[0].upper()}{one.message[1:]}." for one in report.problems if one.rule == "left-out"]
+    if not sentences:
         return outcome
-    note = " ".join([outcome.released.note, *said])
+    note = " ".join([outcome.released.note, *sentences])
     final = outcome.final and replace(outcome.final, note=note)
     return replace(outcome, released=replace(outcome.released, note=note), final=final)
 

@@ -279,7 +279,7 @@ class Panels(Handlers):
             rows = [
                 (version, refresh.progress(connection, name, version.version))
                 for name in self.services.names
-                for version in boards.list_versions(connection, name, shown=False)
+                for version in boards.list_versions(connection, name, shown_only=False)
             ]
         return draw(PAGE, "versions", rows)
 
