@@ -71,11 +71,11 @@ def _of_tiers(rates: Any) -> Bounds:
 
 
 GOALS: tuple[tuple[str, str, Callable[[Any], Bounds]], ...] = (
-    ("coverage .93 to .97", "printed", _of_coverage),
+    ("coverage 0.93 to 0.97", "printed", _of_coverage),
     ("misses on both sides within 2:1", "printed", _of_sides),
-    ("p: .035 to .055 at .05, at most .012 at .01", "p_printed", _of_p),
-    ("p: at most .055 at .05", "p_printed", _of_p_at_most),
-    ("six equal systems told apart in at most .05", "p_printed", _of_tiers),
+    ("p: 0.035 to 0.055 at 0.05, at most 0.012 at 0.01", "p_printed", _of_p),
+    ("p: at most 0.055 at 0.05", "p_printed", _of_p_at_most),
+    ("any of six equal systems in another tier in at most 0.05", "p_printed", _of_tiers),
 )
 
 
@@ -83,7 +83,7 @@ def _is_kept(bounds: Bounds) -> bool:
     return all(low <= round(rate, 3) <= high for rate, low, high, _ in bounds)
 
 
-def _is_missed_for_sure(bounds: Bounds, n_trials: float) -> bool:
+def _is_clearly_missed(bounds: Bounds, n_trials: float) -> bool:
     """Whether a rate lies outside by more than twice its standard error."""
     return any(
         max(low - rate, rate - high) > 2 * math.sqrt(rate * (1 - rate) / (n_trials * part))
@@ -93,7 +93,7 @@ def _is_missed_for_sure(bounds: Bounds, n_trials: float) -> bool:
 
 def misses_tiers(cell: Cell, rates: dict[str, Any]) -> bool:
     """Whether tiers part equal systems too often, for sure, in the trials that were simulated first."""
-    return "family" in rates and _is_missed_for_sure([(rates["family"], 0.0, 0.05, 1.0)], cell["n_trials"])
+    return "family" in rates and _is_clearly_missed([(rates["family"], 0.0, 0.05, 1.0)], cell["n_trials"])
 
 
 def _summary(cells: list[Cell]) -> str:
@@ -103,10 +103,10 @@ def _summary(cells: list[Cell]) -> str:
         for method in ("new", "old"):
             found = [(_n_trials(c, r, share) * r[share], bounds_of(r)) for c, _, r in _judged(cells, method, share)]
             judged = [(n, bounds) for n, bounds in found if bounds]
-            missed = sum(_is_missed_for_sure(bounds, n) for n, bounds in judged)
+            missed = sum(_is_clearly_missed(bounds, n) for n, bounds in judged)
             row += [f"{sum(_is_kept(bounds) for _, bounds in judged)} of {len(judged)}", str(missed)]
         rows.append(tuple(row))
-    heads = ("goal", "new", "missed for sure", "old", "missed for sure")
+    heads = ("goal", "new", "clearly missed", "old", "clearly missed")
     about = "Cells that meet a goal, and those that miss it by more than two standard errors of the simulation:"
     return f"{about}\n\n{_table(heads, rows)}"
 
@@ -146,8 +146,11 @@ def _errors(cells: list[Cell]) -> str:
                 ]
                 row.append(_range(own))
             rows.append(tuple(row))
-    heads = ("figure", "patients", "p <= .05, new", "old", "p <= .01, new", "old", "tiers, new", "old")
-    about = "Two equal systems told apart (macros and findings), and any two of six equal ones in different tiers:"
+    heads = ("figure", "patients", "p <= 0.05, new", "old", "p <= 0.01, new", "old", "tiers, new", "old")
+    about = (
+        "Significant differences of two equal systems (macros and findings), and any two of six equal systems in "
+        "different tiers:"
+    )
     return f"{about}\n\n{_table(heads, rows)}"
 
 
@@ -165,11 +168,11 @@ def _misses(cells: list[Cell]) -> str:
 def _one_sided(cells: list[Cell]) -> str:
     rows = []
     for cell, figure, rates in _judged(cells, "new"):
-        if _is_missed_for_sure(_of_sides(rates), _n_trials(cell, rates, "printed") * rates["printed"]):
+        if _is_clearly_missed(_of_sides(rates), _n_trials(cell, rates, "printed") * rates["printed"]):
             where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
             rows.append((*where, _number(rates["coverage"]), _number(rates["below"]), _number(rates["above"])))
     heads = ("figure", "prevalence", "world", "patients", "coverage", "misses below", "above")
-    return "Every cell that misses more than twice as often on one side, for sure:\n\n" + _table(heads, sorted(rows))
+    return "Every cell that clearly misses more than twice as often on one side:\n\n" + _table(heads, sorted(rows))
 
 
 def _off(cells: list[Cell]) -> str:
@@ -177,12 +180,12 @@ def _off(cells: list[Cell]) -> str:
     for cell, figure, rates in _judged(cells, "new", "p_printed"):
         n = _n_trials(cell, rates, "p_printed") * rates["p_printed"]
         where = (TITLES[figure["metric"]], figure["figure"], cell["world"], str(cell["n_patients"]))
-        if _is_missed_for_sure(_of_p(rates), n):
+        if _is_clearly_missed(_of_p(rates), n):
             rows.append((*where, _number(rates["p_05"]), _number(rates["p_01"]), ""))
-        elif _is_missed_for_sure(_of_tiers(rates), n):
+        elif _is_clearly_missed(_of_tiers(rates), n):
             rows.append((*where, "", "", _number(rates["family"])))
-    heads = ("figure", "prevalence", "world", "patients", "p <= .05", "p <= .01", "tiers")
-    return "Every cell in which p or tiers miss their goals, for sure:\n\n" + _table(heads, sorted(rows))
+    heads = ("figure", "prevalence", "world", "patients", "p <= 0.05", "p <= 0.01", "tiers")
+    return "Every cell in which p or tiers clearly miss their goals:\n\n" + _table(heads, sorted(rows))
 
 
 def _again(cells: list[Cell]) -> str:
@@ -193,7 +196,7 @@ def _again(cells: list[Cell]) -> str:
         for first, again in [(figure["new"].get("family"), figure["new"].get("family_again"))]
         if again is not None
     ]
-    about = "Cells whose tiers missed the goal for sure, and the same of other trials, by which they are judged:"
+    about = "Cells whose tiers clearly missed the goal, and the results of the repeat trials, which decide:"
     return f"{about}\n\n{_table(('figure', 'world', 'patients', 'first', 'again'), rows)}" if rows else ""
 
 
@@ -207,7 +210,7 @@ def _singles(cells: list[Cell]) -> list[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}".lstrip("0") or "0"
+    return f"{value:.3f}"
 
 
 def _range(values: list[float]) -> str:
