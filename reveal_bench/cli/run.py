@@ -26,7 +26,7 @@ from reveal_bench.cli.output import (
 
 if TYPE_CHECKING:
     from reveal_bench.models.questions import AskSettings
-    from reveal_bench.models.run_folder import Exchange, RunInfo
+    from reveal_bench.models.run_folder import QuestionOutcome, RunInfo
 
 
 AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
@@ -429,7 +429,7 @@ def import_replies(
     _write(*read_saved_replies(replies, folder, split, settings, model=model), out, organization)
 
 
-def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:
+def _write(info: RunInfo, exchanges: list[QuestionOutcome], out: Path, organization: str) -> None:
     check_outside_datasets(out, "--out")
     from reveal_bench.models.run_folder import check_same_run, prediction_files, write_outputs
 

@@ -28,7 +28,7 @@ from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Message, Role, describe_split, list_questions
 from reveal_bench.models.run_monitor import RunWatcher
-from reveal_bench.models.running import LOGS, ModelChoice, contained, evaluated
+from reveal_bench.models.running import LOGS, ModelChoice, contained_environment, evaluate_task
 
 if TYPE_CHECKING:
     from inspect_ai.solver import Solver
@@ -87,7 +87,7 @@ class FilmGrader:
             If the endpoint does not answer; earlier completions are kept.
         """
         asked = [self._asked(task, answer) for _, task, answer in answers]
-        with contained(self._out):
+        with contained_environment(self._out):
             replies = read_completions(self._out / LOGS)
             left = {one.key: one for one in asked if one.key not in replies}
             if left:
@@ -120,7 +120,7 @@ class FilmGrader:
             metadata={"reveal_bench": {"grader": self.signature}},
             fail_on_error=False,
         )
-        evaluated(task, self._out / LOGS, self._choice, self._choice.parameters, watcher, role=ROLE)
+        evaluate_task(task, self._out / LOGS, self._choice, self._choice.parameters, watcher, role=ROLE)
         return read_completions(self._out / LOGS)
 
     def _solver(self, asked: Mapping[str, RatingTask], watcher: RunWatcher) -> Solver:
@@ -128,7 +128,7 @@ class FilmGrader:
         from inspect_ai.model import get_model
         from inspect_ai.solver import Generate, TaskState, solver
 
-        from reveal_bench.models.inspect_tasks import NotAskedError, chat_message, put
+        from reveal_bench.models.inspect_tasks import NotAskedError, ask_question, chat_message
 
         async def answered(one: RatingTask, films: tuple[Any, ...], state: TaskState) -> TaskState:
             """Ask until the answer can be read."""
@@ -153,9 +153,9 @@ class FilmGrader:
                     raise NotAskedError
                 one = asked[str(state.sample_id)]
                 films = await anyio.to_thread.run_sync(partial(self._films, one.question))
-                state, failed = await put(state, partial(answered, one, films), watcher)
-                watcher.tried(failed)
-                watcher.done("answered" if failed is None else "failed")
+                state, failed = await ask_question(state, partial(answered, one, films), watcher)
+                watcher.count_attempt(failed)
+                watcher.count_done("answered" if failed is None else "failed")
                 if failed is not None:
                     raise failed from None
                 return state

@@ -78,7 +78,7 @@ class Question:
 
 
 class Answer(Protocol):
-    """What was read of a model's answer to one question; :class:`reveal_bench.models.run_folder.Exchange` is one.
+    """A model's parsed answer to one question, such as :class:`reveal_bench.models.run_folder.QuestionOutcome`.
 
     Attributes
     ----------

@@ -1,12 +1,12 @@
-"""The cell that an answer names. Anything written like a cell is one here, in the grid or not, until the end.
+"""The parser of the cell that an answer names. Anything written like a cell counts at first, in the grid or not.
 
 Conventions
 -----------
-A cell is looked for in this order; the first place that names one decides, "outside" if it names only cells that the
-grid does not have:
+The places below are searched in this order. The first one with a cell decides; the answer is "outside" if it names only
+cells that the grid does not have:
 
 =====  ===================================================================  ==========================================
-order  place                                                                which, of several cells
+order  place                                                                choice among several cells
 =====  ===================================================================  ==========================================
 1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; of a list right after
        answer; the words of other languages)                                the colon ("C4, D5", "C4-D5") its last
@@ -17,13 +17,13 @@ order  place                                                                whic
 5      the opening ("D5. The opacity ...")                                  only if no other line opens with a cell
 6      the one cell that is bold, quoted or in backticks                    only if there is exactly one
 7      a cell of the prose, outside ranges; no vertebra, lead, rib, format  the last one in the grid
-8      a range ("C4 to D5") but for the grid's own ("A1 to H8")             its last
+8      a range ("C4 to D5") except the grid's own ("A1 to H8")              its last
 =====  ===================================================================  ==========================================
 
-"Row 5, column D" and "(D, 5)" are D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
-"Absent" is an answer only where the finding may be absent: said in places 1 and 2, or after the last cell of the prose.
-The words of a refusal count where there is no cell. An answer that was cut off counts only if places 1 or 2 were
-reached. "Text" is bare (:func:`reveal_bench.models.answer_words.bare`).
+"Row 5, column D" and "(D, 5)" mean D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
+"Absent" is an answer only if the finding may be absent, and only in places 1 and 2, or after the last cell of the
+prose. Refusal wording counts only if there is no cell. An answer that was cut off counts only if it has places 1 or 2.
+"Text" is bare (:func:`reveal_bench.models.answer_words.bare`).
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ _EMPHASISED = re.compile(r"(?i)(?:\*\*|__|`|\")\s?(?:cell\s)?([A-Za-z])([0-9]{1,
 
 
 _Place = tuple[str, int, int]
-"""A cell's name, and where it starts and ends in the text."""
+"""A cell's name, its start and its end in the text."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
-    """Cells that a part of an answer names, in its order, capital letters first; `is_absent` if it says "absent".
+class _NamedCells:
+    """Cells named in a part of an answer, in its order, with capital letters first; `is_absent` if it says "absent".
 
-    `how` tells where they stand, `end` where the last cell of the text ends; `is_sure` unless they are but the ends of
-    a range, or none of them is in the grid; `reversed_order` if one is written "5D".
+    `how` describes their place, `end` is the end of the last cell in the text; `is_sure` unless they are only the
+    bounds of a range, or none of them is in the grid; `reversed_order` if one is written "5D".
     """
 
     names: tuple[str, ...]
@@ -119,7 +119,7 @@ class _Cells:
 
 
 def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """The reply to a question whose answer is a cell; `plain` is cleaned text.
+    """Return the reply to a question whose answer is a cell; `plain` is cleaned text.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     if statement and is_cut and _may_go_on(statement, text, grid):
         statement = None
     if statement:
-        return _of_cells(statement, question, grid)
+        return _reply(statement, question, grid)
     if is_cut:
         return Reply("cut_off")
     text = text[-MAX_PROSE:]
@@ -140,38 +140,36 @@ def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: boo
     is_sure = mention is not None and mention.is_sure
     is_absent = says_absent(text, question.finding, after=mention.end if mention and is_sure else None)
     denied = (is_absent and not question.present) or (not is_sure and is_refusal(plain))
-    return (
-        nothing(plain, question, is_absent=is_absent) if denied or not mention else _of_cells(mention, question, grid)
-    )
+    return nothing(plain, question, is_absent=is_absent) if denied or not mention else _reply(mention, question, grid)
 
 
-def _may_go_on(statement: _Cells, text: str, grid: Grid) -> bool:
-    """Whether a cell at the very end of a cut answer may be the beginning of another one ("D1" of "D12")."""
+def _may_go_on(statement: _NamedCells, text: str, grid: Grid) -> bool:
+    """Return True if a cell at the very end of a cut answer may be the beginning of another one ("D1" of "D12")."""
     name = statement.names[-1] if statement.names else ""
     return len(name) == 2 and int(name[1]) * 10 <= grid.n and text.upper().endswith(name)
 
 
-def _of_cells(found: _Cells, question: Question, grid: Grid) -> Reply:
-    if found.is_absent:
+def _reply(named: _NamedCells, question: Question, grid: Grid) -> Reply:
+    if named.is_absent:
         return nothing("", question, is_absent=True)
     known = frozenset(grid.cells)
-    inside = [name for name in found.names if name in known]
-    distinct = list(dict.fromkeys(found.names))
-    notes = [] if found.how in ("a line", "the last line") else [f"read from {found.how}"]
+    inside = [name for name in named.names if name in known]
+    distinct = list(dict.fromkeys(named.names))
+    notes = [] if named.how in ("a line", "the last line") else [f"read from {named.how}"]
     if len(distinct) > 1:
         others = ", ".join([name for name in distinct if name not in inside[-1:]][:10])
         notes.append(f"{len(distinct)} cells named, passed over: {others}")
-    if found.reversed_order:
+    if named.reversed_order:
         notes.append("written with the row first")
     if inside:
         return Reply("answered", cell=inside[-1], note="; ".join(notes))
     return Reply("outside", note="; ".join([f"{distinct[-1]} is not in the {grid.n} x {grid.n} grid", *notes]))
 
 
-def _stated(text: str, *, is_cut: bool = False) -> _Cells | None:
-    """What a line such as "Cell: D5" states (the last such line), else what the last line consists of.
+def _stated(text: str, *, is_cut: bool = False) -> _NamedCells | None:
+    """Return the statement of the last line such as "Cell: D5", otherwise the last line if it consists of cells.
 
-    `text` is bare. Of an answer that is cut off, the last line counts only if it is all there is.
+    `text` is bare. If the answer was cut off, the last line counts only if it is the only one.
     """
     lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
     for line in reversed(lines):
@@ -179,42 +177,42 @@ def _stated(text: str, *, is_cut: bool = False) -> _Cells | None:
         while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
             match = None
         if match:
-            found = _after_key(line[match.end() :])
-            if found:
-                return found
+            after = _after_key(line[match.end() :])
+            if after:
+                return after
     if not lines or (is_cut and len(lines) > 1):
         return None
     return _lone(lines[-1])
 
 
-def _mentioned(text: str, marked: str, known: Sequence[str]) -> _Cells | None:
-    """What prose names; `marked` is the same text with its markup, `known` the grid's cells in their order.
+def _mentioned(text: str, marked: str, known: Sequence[str]) -> _NamedCells | None:
+    """Return the cells named in prose; `marked` is the text with its markup, `known` the grid's cells in order.
 
-    A range from the first to the last cell of the grid is the grid itself and names nothing.
+    A range from the first to the last cell of the grid is the grid itself and names no cell.
     """
-    found, ranged = _prose(text, known[-1])
+    named, ranged = _prose(text, known[-1])
     in_grid = frozenset(known)
-    cells = [cell for cell in found if cell[0] in in_grid]
+    cells = [cell for cell in named if cell[0] in in_grid]
     if not cells:
-        rest = ranged or [cell for cell in found if text[cell[1]].isupper()]
+        rest = ranged or [cell for cell in named if text[cell[1]].isupper()]
         return replace(_cells(rest, "a range" if ranged else "prose"), is_sure=False) if rest else None
     end = cells[-1][2]
     if name := _stated_in_prose(text, cells):
-        return _Cells((name,), "a sentence that states it", end)
+        return _NamedCells((name,), "a sentence that states it", end)
     own = [line for line in map(_lone, text.split("\n")) if line and in_grid.intersection(line.names)]
     if own:
         return replace(own[-1], how="a line of its own", end=end)
     opening = re.match(rf"\W{{0,5}}{_TOKEN.pattern}(?:\.| -)\s", text)
     if opening and len(re.findall(rf"(?m)^\W{{0,5}}{_TOKEN.pattern}", text)) == 1:
-        return _Cells((f"{opening[1].upper()}{opening[2]}",), "the opening", end)
+        return _NamedCells((f"{opening[1].upper()}{opening[2]}",), "the opening", end)
     emphasised = {f"{m[1].upper()}{m[2]}" for m in _EMPHASISED.finditer(marked)} & {name for name, _, _ in cells}
     if len(emphasised) == 1:
-        return _Cells((emphasised.pop(),), "the one that is emphasised", end)
+        return _NamedCells((emphasised.pop(),), "the one that is emphasised", end)
     return _cells(cells, "prose")
 
 
 def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
-    """The cell of the last sentence that states one ("the answer is D5", "I choose D5", "D5 is the densest")."""
+    """Return the cell of the last sentence that states one ("the answer is D5", "I choose D5", "D5 is the densest")."""
     known = {start: name for name, start, _ in cells}
     for statement in reversed(list(_STATING.finditer(text))):
         token = _TOKEN.search(text, statement.end(), statement.end() + 50)
@@ -228,28 +226,28 @@ def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
     return after[-1] if after else None
 
 
-def _after_key(rest: str) -> _Cells | None:
-    """What a line says after its key: the list of cells that it begins with, "absent", or the cells of its prose."""
+def _after_key(rest: str) -> _NamedCells | None:
+    """Parse a line after its key: the list of cells that it begins with, "absent", or the cells of its prose."""
     listed = _list(rest)
     if listed:
         return listed
     if begins_absent(rest):
-        return _Cells((), "a line", is_absent=True)
+        return _NamedCells((), "a line", is_absent=True)
     cells, ranged = _prose(rest, "")
     return _cells(cells or ranged, "a line") if cells or ranged else None
 
 
-def _lone(line: str) -> _Cells | None:
-    """A line that consists of cells, or of "absent", and nothing else."""
+def _lone(line: str) -> _NamedCells | None:
+    """Parse a line that consists only of cells, or only of "absent"."""
     key = _KEY_FIRST.match(line)
     rest = line[key.end() :] if key else line.lstrip(" \t-|>")
     listed = _list(rest)
     if listed and not re.search(r"\w", rest[listed.end :]):
-        return _Cells(listed.names, "the last line", reversed_order=listed.reversed_order)
-    return _Cells((), "the last line", is_absent=True) if begins_absent(rest, alone=True) else None
+        return _NamedCells(listed.names, "the last line", reversed_order=listed.reversed_order)
+    return _NamedCells((), "the last line", is_absent=True) if begins_absent(rest, alone=True) else None
 
 
-def _list(text: str) -> _Cells | None:
+def _list(text: str) -> _NamedCells | None:
     names, end, turned = [], 0, False
     while match := _ITEM.match(text, end):
         column = match["column"] or match["column2"] or match["column3"]
@@ -259,11 +257,11 @@ def _list(text: str) -> _Cells | None:
         if not separator or not _ITEM.match(text, separator.end()):
             break
         end = separator.end()
-    return _Cells(tuple(names), "a line", end, reversed_order=turned) if names else None
+    return _NamedCells(tuple(names), "a line", end, reversed_order=turned) if names else None
 
 
 def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
-    """(name, start, end) of the cells in prose outside ranges, and in ranges; what only looks like one is left out."""
+    """Return (name, start, end) of the cells in prose outside ranges, and in ranges; lookalikes are left out."""
     spans: dict[int, bool] = {}
     for span in _RANGE.finditer(text):
         inner = [f"{m[1].upper()}{m[2]}" for m in _TOKEN.finditer(text, span.start(), span.end())]
@@ -277,15 +275,15 @@ def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
             continue
         if _DENIED_BEFORE.search(before) or _EXAMPLE.search(sentence):
             continue
-        found = (f"{match[1].upper()}{match[2]}", match.start(), match.end())
-        if found[0] in ("A1", last_cell) and _CORNER_AFTER.match(text, match.end()):  # how the grid is lettered
+        cell = (f"{match[1].upper()}{match[2]}", match.start(), match.end())
+        if cell[0] in ("A1", last_cell) and _CORNER_AFTER.match(text, match.end()):  # a description of the lettering
             continue
         if match.start() not in spans:
-            cells.append(found)
+            cells.append(cell)
         elif not spans[match.start()]:
-            ranged.append(found)
+            ranged.append(cell)
     return cells, ranged
 
 
-def _cells(found: list[_Place], how: str) -> _Cells:
-    return _Cells(tuple(name for name, _, _ in found), how, found[-1][2])
+def _cells(places: list[_Place], how: str) -> _NamedCells:
+    return _NamedCells(tuple(name for name, _, _ in places), how, places[-1][2])

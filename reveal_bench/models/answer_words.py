@@ -1,11 +1,9 @@
-"""The words of a model's answer, whatever was asked for: its plain text, JSON, refusals, "absent"; and the Reply.
-
-A :class:`Reply` is what an answer is read as: the one thing that all readers of answers make.
+"""Wording of answers to any question: plain text, JSON, refusals, "absent"; and :class:`Reply`, the parsed answer.
 
 Conventions
 -----------
-Functions take text that :func:`without_thinking` and :func:`cleaned` went over, or, where they say so, :func:`bare`
-text. Every pattern is bounded, so that time grows with the length of the text and no faster.
+Functions take text that :func:`without_thinking` and :func:`cleaned` have processed, or, where stated, :func:`bare`
+text. Every pattern is bounded, so that the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
 
 MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
-"""Of a longer answer only the end is read, and of longer prose only the end."""
+"""Only the end of longer answers is read, and only the end of longer prose."""
 _MOST_BELOW, _MOST_STATEMENTS = 40, 20
 
 _THOUGHT = re.compile(
@@ -42,7 +40,7 @@ KEY = (
     r"|antwort|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
     r"|单元格|格子|答案|セル|答え|回答|셀|정답|ответ|ячейка|الخلية|الإجابة)"
 )
-"""Words that an answer follows, in several languages; of a cell above all."""
+"""Words that introduce an answer, in several languages; mostly a cell."""
 
 _COLUMN, _ROW = r"\b(?:column|col|spalte|colonne|columna)\b", r"\b(?:row|zeile|reihe|ligne|rangée|fila)\b"
 _IS = r"\W{0,6}?(?:is )?\W{0,4}?"
@@ -82,10 +80,10 @@ _JSON_OPENING = re.compile(r"\{(?=\s*[\"}])|\[(?=\s*[\"{\]])")
 
 
 def without_thinking(text: str) -> tuple[str, bool]:
-    """What the model says in the end, and whether it ends in a thought that is not closed.
+    """Return the final text of the model, and whether it ends in an unclosed thought.
 
-    Besides thinking, control characters and the tokens of chat templates are left out. A closing tag that nothing
-    opened closes a thought that began with the answer (the opening tag is then a part of the template).
+    Thinking, control characters and the tokens of chat templates are removed. A closing tag without an opening tag
+    closes a thought that began with the answer (the opening tag is then part of the template).
 
     Examples
     --------
@@ -110,7 +108,7 @@ def without_thinking(text: str) -> tuple[str, bool]:
 
 
 def cleaned(text: str) -> str:
-    """The text in plain characters: full-width letters, dashes and quotes of all kinds as those of a keyboard.
+    """Return the text in plain characters: full-width letters and all kinds of dashes and quotes as on a keyboard.
 
     Examples
     --------
@@ -122,7 +120,7 @@ def cleaned(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """The text without markup; JSON keys, answer tags and LaTeX boxes become lines, "row 5, column D" becomes "D5"."""
+    """Remove markup; JSON keys, answer tags and LaTeX boxes become lines, "row 5, column D" becomes "D5"."""
     text = re.sub(r"<(answer|cell)>|\\boxed\{", "\nanswer: ", text, flags=re.IGNORECASE)
     text = re.sub(r"</(?:answer|cell)>", "\n", text, flags=re.IGNORECASE)
     text = re.sub(r"\\(?:text|mathrm|mathbf)\{|[*`$#]", "", text)
@@ -133,30 +131,30 @@ def bare(text: str) -> str:
 
 
 def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
-    """Whether the text says that the finding is not there; in plain terms and at its end if there are cells before."""
+    """Return True if the text denies the finding; in plain terms and at its end if cells come before."""
     rest = text[after or 0 :]
     denied = rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}\b"
     return bool((_ABSENT_FIRMLY if after else _ABSENT).search(rest) or re.search(denied, rest, re.IGNORECASE))
 
 
 def begins_absent(text: str, *, alone: bool = False) -> bool:
-    """Whether the text begins with "absent", "none" or the like; with `alone`, whether it has no other word."""
+    """Return True if the text begins with "absent", "none" or the like; with `alone`, if it has no other word."""
     match = _ABSENT_HERE.match(text)
     return match is not None and not (alone and re.search(r"\w", text[match.end() :]))
 
 
 def is_refusal(text: str) -> bool:
-    """Whether the text has the words of a refusal, in any of several languages."""
+    """Return True if the text has the wording of a refusal, in any of several languages."""
     return bool(_REFUSAL.search(text[:MAX_PROSE]))
 
 
 def statements(text: str, keys: str) -> list[tuple[str, bool]]:
-    """What follows the colon in lines that begin with one of `keys` (a pattern), and whether the text ends with it.
+    """Return the text after the colon in lines that begin with one of `keys` (a pattern), and whether it ends the text.
 
-    If nothing follows in the line, the next lines that are not empty are taken instead, joined by commas.
+    If the rest of the line is empty, the next nonempty lines are used instead, joined by commas.
     """
     pattern = re.compile(rf"(?i)[^:=\n]{{0,60}}?(?<![A-Za-z])(?:{keys})(?![A-Za-z])[^:=\n]{{0,40}}[:=](.*)")
-    lines, found = text.split("\n"), []
+    lines, results = text.split("\n"), []
     matches = [(i, match) for i, line in enumerate(lines) if (match := pattern.match(line))]
     for i, match in matches[-_MOST_STATEMENTS:]:
         rest, end = match[1], i + 1
@@ -164,12 +162,12 @@ def statements(text: str, keys: str) -> list[tuple[str, bool]]:
             below = "\n".join(lines[end : end + _MOST_BELOW])
             rest = ", ".join(lines_of(below.lstrip().split("\n\n")[0]))
             end += _MOST_BELOW if rest else 0
-        found.append((rest, end >= len(lines)))
-    return found
+        results.append((rest, end >= len(lines)))
+    return results
 
 
 def json_values(text: str) -> list[Any]:
-    """The JSON objects and lists in a text, in its order; of very many opening brackets the last 300 are tried."""
+    """Return the JSON objects and lists in a text, in order; of very many opening brackets only the last 300 count."""
     decoder = json.JSONDecoder()
     values, end = [], 0
     for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-300:]:
@@ -184,7 +182,7 @@ def json_values(text: str) -> list[Any]:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Lines of bare text without their list marks, the empty ones left out."""
+    """Yield nonempty lines of bare text without their list marks."""
     for line in text.split("\n"):
         plain = re.sub(r"^\s*(?:[-+•>|]|\d{1,2}[.)])\s*", "", line).strip(" \t|")
         if plain:
@@ -192,24 +190,24 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed")
-"""What became of a question; "failed" (no answer came at all) is never the parser's."""
+"""Outcomes of a question; the parser never returns "failed" (no answer came)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an answer was read as.
+    """A parsed answer.
 
     Attributes
     ----------
-    status : of :data:`STATUSES`
+    status : one of :data:`STATUSES`
     cell : name of a cell in the grid
     point : (x, y) in pixels of the full image
     box : [x, y, width, height] in pixels of the full image
-    labels : spelt and ordered as the benchmark has them; empty for "none", None where there is no answer
+    labels : spelt and ordered as in the benchmark; empty for "none", None without an answer
     detections : boxes with scores, in pixels of the full image
     text : the answer to an open task without thinking, otherwise None
     boxes : of an open task, in pixels of the full images
-    note : how the answer was read, if not as asked for, and what of it was passed over; "" if there is nothing to say
+    note : deviations from the requested format, and parts that were ignored; "" without any
     """
 
     status: str
@@ -224,12 +222,12 @@ class Reply:
 
 
 def noted(reply: Reply, *notes: str) -> Reply:
-    """The reply with more notes; empty ones are left out."""
+    """Return the reply with further notes; empty ones are dropped."""
     return replace(reply, note="; ".join(note for note in (reply.note, *notes) if note))
 
 
 def nothing(plain: str, question: Question, *, is_absent: bool) -> Reply:
-    """The reply for an answer that has none of what was asked for."""
+    """Return the reply for an answer without the requested content."""
     if is_absent:
         return Reply("unclear", note="says that the finding is absent") if question.present else Reply("absent")
     return Reply("refused" if is_refusal(plain) else "unclear")

@@ -1,20 +1,20 @@
-"""The parser: a model's answer -> a cell, a place, boxes, labels, or text with boxes; or why it says nothing usable.
+"""The parser from a model's answer to a cell, a place, boxes, labels, or text with boxes; or why it is unusable.
 
 Conventions
 -----------
-Nothing is repaired and nothing guessed: a cell or point that is not in the picture, or a name that is not one of the
-labels, is not an answer. What was passed over stands in the `note`. Thinking (``<think>...</think>`` and the like) is
-never read. Points and boxes are given in pixels of the full image, mapped from those of the picture that was shown.
-Numbers are read in the convention that was asked for (:mod:`reveal_bench.models.coordinates`) and in no other, whatever
-they look like. An answer to a mirrored film is mirrored back.
+Nothing is repaired and nothing guessed: a cell or point outside the image, or a name that is not one of the labels, is
+not an answer. The `note` lists ignored parts. Thinking (``<think>...</think>`` and the like) is never read. Points and
+boxes are returned in pixels of the full image, mapped from those of the image that the model saw. Numbers are read in
+the requested convention only (:mod:`reveal_bench.models.coordinates`), whatever they look like. An answer to a mirrored
+image is mirrored back.
 
-* a cell: where it is looked for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`;
-* a point or a box: numbers, in order or by name; what other unit they look like stands in the note. Some names say a
+* a cell: :mod:`reveal_bench.models.answer_cells` defines the search order, and the choice among several;
+* a point or a box: numbers, in order or by name; the note says if they look like another unit. Some names imply a
   convention: "box_2d" is in thousandths, y first, a tag <point x="..." y="..."> in percent, and "bbox_2d" has corners;
-* boxes with scores: the last JSON block that has any; a box without a score in [0, 1] is passed over;
+* boxes with scores: the last JSON block that has any; boxes without a score in [0, 1] are ignored;
 * the labels of a study: JSON, a line "Findings: ..." or a list under it, a list of "COPD: yes", or the last lines, if
   they are labels;
-* an open task: the text, whole, and the boxes of its JSON, their sides by name or as a list.
+* an open task: the whole text, and the boxes of its JSON, with sides by name or as a list.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from reveal_bench.models.overlay import SquareView, whole_size
 from reveal_bench.models.questions import AskSettings
 
 LEAST_SIDE = 1e-6
-"""Pixels; a side that is shorter may round to nothing."""
+"""Pixels; a shorter side may be rounded to 0."""
 _SYNONYMS = {
     "left": "x", "top": "y", "width": "w", "height": "h", "xmin": "x1", "ymin": "y1", "xmax": "x2", "ymax": "y2",
     "right": "x2", "bottom": "y2",
@@ -70,7 +70,7 @@ _BETWEEN = re.compile(r"(?i)\s{0,4}(?:px|pixels?)?\s{0,4}[,;|]?\s{0,8}(?:and|und
 
 
 def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """The reply to a question whose answer is a point or a box; `plain` is cleaned text."""
+    """Return the reply to a question whose answer is a point or a box; `plain` is cleaned text."""
     if settings.coordinates == "percent":
         plain = _TAG.sub("\\npoint: \\g<x>, \\g<y>\\n", plain)
     text, n = bare(plain), 2 if question.form == "point" else 4
@@ -87,21 +87,21 @@ def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bo
         is_absent = says_absent(text, question.finding)
     if not runs:
         return nothing(plain, question, is_absent=is_absent)
-    if is_cut and (len(runs[0]) < n or text[-1:].isdigit()):  # a digit may have been to follow
+    if is_cut and (len(runs[0]) < n or text[-1:].isdigit()):  # another digit may be missing
         return Reply("cut_off")
-    key = found[0] if (found := re.findall(r"\bb?box[ _]2d", plain)) else ""
+    key = boxes_2d[0] if (boxes_2d := re.findall(r"\bb?box[ _]2d", plain)) else ""
     values, note = _in_order(runs[0], n, key.replace(" ", "_"), settings)
     if values is None:
         return Reply("unclear", note=note)
-    return _placed(_in_pixels(values, (settings.side, settings.side), settings), values, note, question, settings)
+    return _place_reply(_in_pixels(values, (settings.side, settings.side), settings), values, note, question, settings)
 
 
 def _in_order(
     run: Sequence[tuple[str, float, bool]], n: int, key: str, settings: AskSettings
 ) -> tuple[tuple[float, ...] | None, str]:
-    """The `n` numbers of a run as x, y (width, height) in the unit that was asked for, and a note.
+    """Return `n` numbers of a run as x, y (width, height) in the requested unit, and a note.
 
-    `key` is what a JSON object calls them, "" for nothing.
+    `key` is their key in a JSON object, or "".
     """
     chosen = convention(settings.coordinates)
     if any(is_percent for _, _, is_percent in run) and settings.coordinates != "percent":
@@ -123,17 +123,17 @@ def _in_order(
 
 
 def _in_pixels(values: tuple[float, ...], size: tuple[int, int], settings: AskSettings) -> tuple[float, ...]:
-    """x, y (width, height) in pixels of a shown picture of `size` (height, width)."""
+    """Return x, y (width, height) in pixels of a shown image of `size` (height, width)."""
     units = convention(settings.coordinates).pixels_of(size) * 2
     return tuple(value * unit for value, unit in zip(values, units, strict=False))
 
 
-def _placed(
-    place: tuple[float, ...], given: tuple[float, ...], note: str, question: Question, settings: AskSettings
+def _place_reply(
+    place: tuple[float, ...], numbers: tuple[float, ...], note: str, question: Question, settings: AskSettings
 ) -> Reply:
-    """A point or box, in pixels of the square picture if it lies in it, in the full image's; `given` in its unit."""
+    """Return a point or box in the full image's pixels, from pixels of the square if in it; `given` is in its unit."""
     side, view = settings.side, SquareView(question.image.size, settings.side)
-    notes = [note, _looks_like(given, side) if settings.coordinates == "pixels" else ""]
+    notes = [note, _looks_like(numbers, side) if settings.coordinates == "pixels" else ""]
     x, y = place[:2]
     if len(place) == 2:
         inside = 0 <= x < side and 0 <= y < side
@@ -151,7 +151,7 @@ def _placed(
 
 
 def _looks_like(values: tuple[float, ...], side: int) -> str:
-    """What unit other than pixels the numbers seem to have; they are read as pixels all the same."""
+    """Return the unit other than pixels that the numbers seem to have; they are read as pixels all the same."""
     if all(0 <= value <= 1 for value in values) and any(value % 1 for value in values):
         return "looks like fractions of the side"
     if all(0 <= value <= 1000 for value in values) and max(values) > side:
@@ -160,15 +160,15 @@ def _looks_like(values: tuple[float, ...], side: int) -> str:
 
 
 def kept_inside(box: Box, size: tuple[int, int]) -> Box:
-    """The box without what rounding put beyond the right or lower edge (a few units in the last place)."""
+    """Return the box without rounding errors beyond the right or lower edge (a few units in the last place)."""
     x, y, width, height = box
     return x, y, min(width, size[1] - x), min(height, size[0] - y)
 
 
 def _number_runs(text: str, settings: AskSettings) -> list[list[tuple[str, float, bool]]]:
-    """Runs of numbers that only separators and labels part: (label or "", number, whether it is a percentage).
+    """Return runs of numbers separated only by separators and labels: (label or "", number, whether a percentage).
 
-    Where corners are asked for, "(10, 20), (40, 60)" is one run.
+    If corners are requested, "(10, 20), (40, 60)" is one run.
     """
     runs: list[list[tuple[str, float, bool]]] = []
     end = -1
@@ -200,28 +200,28 @@ _NO = {False, "no", "false", "absent", "negative", None}
 
 
 def read_labels(plain: str, question: Question, _: AskSettings, is_cut: bool) -> Reply:
-    """The reply to a question whose answer is labels; `plain` is cleaned text."""
+    """Return the reply to a question whose answer is labels; `plain` is cleaned text."""
     values = [value for value in json_values(plain) if _is_labels(value)]
     if values:
-        return _of_names(_names_in(values[-1]), question, is_stated=True)
+        return _labels_reply(_names_in(values[-1]), question, is_stated=True)
     text = bare(plain)
-    found = [(rest, is_end) for rest, is_end in statements(text, _LABEL_KEYS) if _split(rest, question.choices)]
-    if is_cut and (not found or found[-1][1]):
+    listed = [(rest, is_end) for rest, is_end in statements(text, _LABEL_KEYS) if _split(rest, question.choices)]
+    if is_cut and (not listed or listed[-1][1]):
         return Reply("cut_off")
-    if found:
-        return _of_names(_split(found[-1][0], question.choices), question, is_stated=True)
+    if listed:
+        return _labels_reply(_split(listed[-1][0], question.choices), question, is_stated=True)
     names, lines = list[str](), list(lines_of(text))
     ticked = [match for line in lines if (match := _TICKED.fullmatch(line)) and _label(match["name"], question.choices)]
     if ticked:
-        return _of_names([m["name"] for m in ticked if m["said"].lower() in _YES], question, is_stated=True)
+        return _labels_reply([m["name"] for m in ticked if m["said"].lower() in _YES], question, is_stated=True)
     for line in reversed(lines):
-        if _of_names(_split(line, question.choices), question).status != "answered":
+        if _labels_reply(_split(line, question.choices), question).status != "answered":
             break
         names += _split(line, question.choices)
     if names:
-        return _of_names(names, question)
+        return _labels_reply(names, question)
     if lines and not is_refusal(plain):
-        return _of_names(_split(lines[-1], question.choices), question)
+        return _labels_reply(_split(lines[-1], question.choices), question)
     return Reply("refused" if lines else "unclear")
 
 
@@ -245,23 +245,23 @@ def _names_in(value: Any) -> list[str]:
 
 
 def _split(line: str, choices: Sequence[str]) -> list[str]:
-    """The names of a list in words; an "and" within a name, as in "Lines and tubes", parts nothing."""
+    """Return the names in a list in words; an "and" within a name, as in "Lines and tubes", does not separate."""
     listed = re.split(r"[,;、，]", re.sub(r"[\[\]\"{}]", " ", line[:5000]))
     parts = [part for one in listed for part in ([one] if _label(one, choices) else re.split(r"\band\b|\bund\b", one))]
     return [part.strip(" .'\t:-") for part in parts if part.strip(" .'\t:-")]
 
 
-def _of_names(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
-    """The reply whose labels are those named; a denied one is passed over, one that is not a label makes it unclear.
+def _labels_reply(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
+    """Return the reply with the named labels; denied ones are ignored, a name that is not a label makes it unclear.
 
-    No label at all is an answer where "none" is said, or where the place of the answer holds nothing else.
+    An empty list is an answer only if the text says "none", or the place of the answer contains nothing else.
     """
-    found, denied, unknown = set(), [], []
+    labels, denied, unknown = set(), [], []
     says_none = False
     for name in names:
         label = _label(name, question.choices)
         if label:
-            found.add(label)
+            labels.add(label)
         elif _NO_LABELS.fullmatch(name[:200]):
             says_none = True
         elif _DENIED.match(name):
@@ -270,28 +270,28 @@ def _of_names(names: list[str], question: Question, *, is_stated: bool = False) 
             unknown.append(name[:80])
     if unknown:
         return Reply("unclear", note=f"no labels of the benchmark: {'; '.join(unknown[:5])}")
-    if lone := conflict(found, question.choices):
-        return Reply("unclear", note=f"says {lone}, and names {', '.join(sorted(found - {lone}))}")
-    if says_none and found:
-        return Reply("unclear", note=f"says none, and names {', '.join(sorted(found))}")
-    if not (found or says_none or is_stated):
+    if lone := conflict(labels, question.choices):
+        return Reply("unclear", note=f"says {lone}, and names {', '.join(sorted(labels - {lone}))}")
+    if says_none and labels:
+        return Reply("unclear", note=f"says none, and names {', '.join(sorted(labels))}")
+    if not (labels or says_none or is_stated):
         return Reply("unclear")
     note = f"passed over: {'; '.join(denied[:5])}" if denied else ""
-    return Reply("answered", labels=tuple(label for label in question.choices if label in found), note=note)
+    return Reply("answered", labels=tuple(label for label in question.choices if label in labels), note=note)
 
 
 def _label(name: str, choices: Sequence[str]) -> str | None:
-    """The label that a name is, also with a remark in brackets: "Pleural effusion (left)"."""
+    """Return the label of a name, also with a remark in brackets: "Pleural effusion (left)"."""
     without = re.sub(r"\s{0,3}\([^()]{0,80}\)", "", name[:300]).strip(" '")
     return canonical_finding(name[:300], choices) or canonical_finding(without, choices)
 
 
 _SHORT = 600
-"""Characters; a text this short that has the words of a refusal is one."""
+"""Characters; texts up to this length with the wording of a refusal are refusals."""
 
 
 def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """The reply to an open task: `text` whole, and the boxes of the last JSON block that has any."""
+    """Return the reply to an open task: the whole `text`, and the boxes of the last JSON block that has any."""
     blocks = [block for value in json_values(text) if (block := _box_entries(value)) is not None]
     read = [_answer_box(entry, question, settings) for entry in (blocks[-1] if blocks else [])[: ANSWER_LIMITS.boxes]]
     boxes, notes = tuple(box for box, _ in read if box), [note for _, note in read if note]
@@ -299,7 +299,7 @@ def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool
         notes.append(f"{len(blocks[-1])} boxes, the first {ANSWER_LIMITS.boxes} were read")
     if question.requires_boxes and not blocks:
         notes.append("no boxes, though the task asks for them")
-    if len(text) > ANSWER_LIMITS.characters:  # a file with it would be refused
+    if len(text) > ANSWER_LIMITS.characters:  # a prediction file with it would be refused
         return Reply("unclear", text=text, note=f"longer than the {ANSWER_LIMITS.characters:,} characters allowed")
     note = "; ".join(notes[:10])
     if is_cut and not (blocks and text.rstrip(" `\n").endswith(("}", "]"))):
@@ -318,7 +318,7 @@ def _box_entries(value: Any) -> list[Any] | None:
 
 
 def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
-    """A box of an open task's answer in the full image's pixels, or a note that tells why it is not one."""
+    """Return a box of an open task's answer in the full image's pixels, or a note with the reason why there is none."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     label = entry.get("label")
@@ -336,15 +336,15 @@ def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[
 
 
 def _whole_picture_box(entry: dict[str, Any], image: ViewedImage, settings: AskSettings) -> tuple[Box | None, str]:
-    """A box in the pixels of an image that was shown whole, or a note that tells why there is none."""
+    """Return a box in the pixels of an image that was shown whole, or a note with the reason why there is none."""
     values, note = _sides(entry, settings)
     if values is None:
         return None, note
-    shown = shown_height, shown_width = whole_size(image.size, settings.side)
-    x, y, width, height = _in_pixels(values, shown, settings)
-    if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= shown_width - x and LEAST_SIDE <= height <= shown_height - y):
-        return None, f"outside the picture of {shown_width} x {shown_height} pixels"
-    across, down = image.size[1] / shown_width, image.size[0] / shown_height
+    size = height_shown, width_shown = whole_size(image.size, settings.side)
+    x, y, width, height = _in_pixels(values, size, settings)
+    if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= width_shown - x and LEAST_SIDE <= height <= height_shown - y):
+        return None, f"outside the picture of {width_shown} x {height_shown} pixels"
+    across, down = image.size[1] / width_shown, image.size[0] / height_shown
     return kept_inside((x * across, y * down, width * across, height * down), image.size), ""
 
 
@@ -352,7 +352,7 @@ _BOX_KEYS = ("box", "bbox", "box_2d", "bbox_2d")
 
 
 def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, ...] | None, str]:
-    """x, y, width and height of a box of an open task, by name or as a list, and a note why it has none."""
+    """Return x, y, width and height of a box of an open task, by name or as a list, or a note why there is none."""
     key = next((key for key in _BOX_KEYS if isinstance(entry.get(key), list)), "")
     names = ("x", "y", "w", "h") if "w" in entry or "x" in entry else ("x1", "y1", "x2", "y2")
     sides = entry[key] if key else [entry.get(name) for name in names]
@@ -363,7 +363,7 @@ def _sides(entry: dict[str, Any], settings: AskSettings) -> tuple[tuple[float, .
 
 
 def read_boxes(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
-    """The reply to a question about one finding whose answer is any number of boxes with scores."""
+    """Return the reply to a question about one finding whose answer is any number of boxes with scores."""
     blocks = [block for value in json_values(plain) if (block := _detections_in(value)) is not None]
     if not blocks:
         is_absent = says_absent(bare(plain), question.finding)
@@ -372,14 +372,14 @@ def read_boxes(plain: str, question: Question, settings: AskSettings, is_cut: bo
     if not entries:
         return nothing(plain, question, is_absent=True)
     read = [_detection(entry, question, settings) for entry in entries[:MOST_ON_IMAGE]]
-    found, notes = tuple(one for one, _ in read if one), list(dict.fromkeys(note for _, note in read if note))
+    detections, notes = tuple(one for one, _ in read if one), list(dict.fromkeys(note for _, note in read if note))
     if len(entries) > MOST_ON_IMAGE:
         notes.append(f"{len(entries)} boxes, the first {MOST_ON_IMAGE} were read")
-    return noted(Reply("answered" if found else "unclear", detections=found), *notes[:10])
+    return noted(Reply("answered" if detections else "unclear", detections=detections), *notes[:10])
 
 
 def _detections_in(value: Any) -> list[Any] | None:
-    """The boxes of a JSON value; None if it is not about boxes."""
+    """Return the boxes of a JSON value; None if it is not about boxes."""
     if isinstance(value, dict) and isinstance(value.get("boxes"), list):
         return list(value["boxes"])
     if isinstance(value, list) and all(isinstance(entry, dict) and set(_BOX_KEYS) & set(entry) for entry in value):
@@ -388,7 +388,7 @@ def _detections_in(value: Any) -> list[Any] | None:
 
 
 def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[ScoredBox | None, str]:
-    """A box with its score, or a note that tells why it is not one."""
+    """Return a box with its score, or a note with the reason why there is none."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     score = entry.get("score", entry.get("confidence"))
@@ -399,7 +399,7 @@ def _detection(entry: Any, question: Question, settings: AskSettings) -> tuple[S
 
 
 PARSER_VERSION = "2"
-"""Of the rules by which replies are read; changed when one comes to be read otherwise. Every run folder states it."""
+"""Version of the parsing rules, raised when any reply is parsed differently. Every run folder states it."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}
 _FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}
@@ -410,14 +410,14 @@ _READERS = {
 
 
 def read_reply(text: str, question: Question, settings: AskSettings, *, stop_reason: str | None = None) -> Reply:
-    """Read a model's answer. Never raises, whatever the text.
+    """Parse a model's answer. Never raises, whatever the text.
 
     Parameters
     ----------
-    text : as the model wrote it, thinking included; of more than 200,000 characters the last ones are read
-    question : that was asked
-    settings : it was asked with; the grid, the form and the size of the picture
-    stop_reason : why the model stopped, as its API says; "max_tokens", "length" and the like for one that was cut off
+    text : the model's text, including thinking; only the last 200,000 characters are read
+    question : the question
+    settings : of the question; the grid, the form and the size of the image
+    stop_reason : why the model stopped, from its API; "max_tokens", "length" and the like if it was cut off
 
     Examples
     --------
@@ -429,8 +429,8 @@ def read_reply(text: str, question: Question, settings: AskSettings, *, stop_rea
     if reason in _FILTERED:
         return Reply("refused", note=f"stopped by {reason}")
     is_cut = reason in _CUT
-    said, is_open = without_thinking(text)
-    plain = said if question.form == "text" else cleaned(said)
+    reply_text, is_open = without_thinking(text)
+    plain = reply_text if question.form == "text" else cleaned(reply_text)
     if not plain:
         if is_cut or not is_open:
             note = "cut off while thinking" if is_open else "nothing but thinking" if text.strip() else ""

@@ -1,8 +1,8 @@
-"""Which convention for coordinates a model has: it is asked about drawings where the place is known.
+"""Find a model's convention for coordinates by asking about drawings in which the position is known.
 
-Nothing of a patient is in the drawings, and nothing of a benchmark. They are asked like any question of the same form,
-with :data:`reveal_bench.models.coordinates.AUTO` for the convention: the prompt leaves it to the model. The answers
-are read in every convention, by the same parser, and the one fits in which most are right.
+The drawings contain nothing from a patient or a benchmark. They are asked like any question of the same form, with the
+convention :data:`reveal_bench.models.coordinates.AUTO`: the prompt leaves it to the model. The same parser reads the
+answers in every convention, and the one with the most correct answers is used.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class CalibrationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """What came of the drawings.
+class CoordinateCalibration:
+    """The result of the drawings.
 
     Attributes
     ----------
     coordinates, corners : the convention that fits
-    hits : convention -> drawings that were answered rightly, read in it; " corners" behind a name where boxes are read
-        as such
-    answers : what the model wrote, a text for each drawing; "" where no answer came
+    hits : convention -> drawings answered correctly when read in it; " corners" after a name means boxes read as
+        corners
+    answers : the model's texts, one per drawing; "" without an answer
     """
 
     coordinates: str
@@ -47,11 +47,11 @@ class Calibration:
 
     @property
     def key(self) -> str:
-        """Which of `hits` is that of the convention."""
+        """The key of the convention in `hits`."""
         return _key(self.coordinates, corners=self.corners)
 
     def document(self) -> dict[str, Any]:
-        """The calibration as JSON."""
+        """Return the calibration as JSON."""
         return {
             "coordinates": self.coordinates,
             "corners": self.corners,
@@ -60,8 +60,8 @@ class Calibration:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Calibration:
-        """The calibration that :meth:`document` wrote."""
+    def from_document(cls, document: Mapping[str, Any]) -> CoordinateCalibration:
+        """Return the calibration that :meth:`document` wrote."""
         return cls(**{**document, "answers": tuple(document["answers"])})
 
 
@@ -75,21 +75,21 @@ _PLACES = (
     (0.06, 0.38, 0.16, 0.18),
     (0.60, 0.80, 0.26, 0.13),
 )
-"""(left, top, width, height) of the rectangles, as shares of the drawing; none lies where left and right, up and down,
-corners and sizes, or two units could be taken for each other, and none in the middle."""
+"""(left, top, width, height) of the rectangles, as fractions of the drawing. None is in the middle, or at a position
+where left and right, up and down, corners and sizes, or two units could be confused."""
 LEAST_HITS = 6
-"""Drawings, of eight, that an answer must be right about."""
+"""Minimum number of correct answers, of eight drawings."""
 LEAST_IOU = 0.5
 SQUARE, WIDE = (512, 512), (384, 512)
-"""(height, width): of drawings that a square is asked on, and of those shown whole, so that the axes differ."""
+"""(height, width): of drawings shown as squares, and of those shown whole, so that the axes differ."""
 PAPER, INK = 40, 225
 NEARER = 0.01
-"""Shares of the side by which pixels of another size must be nearer than every named convention."""
+"""Fractions of the side by which pixels of another size must be nearer than every named convention."""
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """Eight drawings of a bright rectangle on dark ground, as questions of a form; a source of their pictures."""
+    """Eight drawings of a bright rectangle on dark ground, as questions of a form; a source of their images."""
 
     form: str
 
@@ -100,7 +100,7 @@ class Drawings:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """A question for each."""
+        """One question per drawing."""
         return tuple(
             Question(
                 f"drawing-{number}",
@@ -114,13 +114,13 @@ class Drawings:
         )
 
     def box(self, image_id: str) -> tuple[float, float, float, float]:
-        """[x, y, width, height] of the rectangle of a drawing, in its pixels."""
+        """Return [x, y, width, height] of the rectangle of a drawing, in its pixels."""
         left, top, wide, high = _PLACES[int(image_id.removeprefix("drawing-")) - 1]
         height, width = self.size
         return round(left * width), round(top * height), round(wide * width), round(high * height)
 
     def open(self, image_id: str) -> Image:
-        """The picture of a drawing."""
+        """Return the image of a drawing."""
         from PIL import Image, ImageDraw
 
         x, y, width, height = self.box(image_id)
@@ -129,18 +129,18 @@ class Drawings:
         return picture
 
 
-def calibrate(texts: Sequence[str], settings: AskSettings) -> Calibration:
-    """The convention of the model that answered the drawings.
+def calibrate(texts: Sequence[str], settings: AskSettings) -> CoordinateCalibration:
+    """Return the convention of the model that answered the drawings.
 
     Parameters
     ----------
-    texts : an answer for each drawing, in order
-    settings : that the drawings were asked with
+    texts : one answer per drawing, in order
+    settings : of the questions about the drawings
 
     Raises
     ------
     CalibrationError
-        If at most five answers of eight are right in every convention.
+        If at most five of eight answers are correct in every convention.
     """
     drawings = Drawings(settings.form)
     resized = _resized_side(texts, settings, drawings)
@@ -157,14 +157,14 @@ def calibrate(texts: Sequence[str], settings: AskSettings) -> Calibration:
                 behind = NEARER if name not in CONVENTIONS else 0.0
                 fits.append((median(distances) + behind, name, corners))
     if not fits:
-        told = "; ".join(f"{name} {n}" for name, n in hits.items())
-        said = next((text for text in texts if text), "nothing")
+        counts = "; ".join(f"{name} {n}" for name, n in hits.items())
+        first = next((text for text in texts if text), "nothing")
         raise CalibrationError(
-            f"no convention fits: of {len(texts)} drawings with a known rectangle the model is right about {told}; "
-            f"needed are {LEAST_HITS}. Its first answer: {json.dumps(said[:200])}. Name a convention, or ask for cells."
+            f"no convention fits: of {len(texts)} drawings with a known rectangle the model got right {counts}; "
+            f"{LEAST_HITS} are needed. Its first answer: {json.dumps(first[:200])}. Name a convention or ask for cells."
         )
-    _, name, corners = min(fits, key=lambda fit: fit[0])  # of equals the first
-    return Calibration(name, corners, hits, tuple(texts))
+    _, name, corners = min(fits, key=lambda fit: fit[0])  # ties: the first
+    return CoordinateCalibration(name, corners, hits, tuple(texts))
 
 
 def _key(name: str, *, corners: bool) -> str:
@@ -172,17 +172,17 @@ def _key(name: str, *, corners: bool) -> str:
 
 
 def _distances(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> list[float]:
-    """Of each answer that is right, how far its middle lies from that of the rectangle, in shares of the long side."""
-    found = []
+    """Return the distances of the correct answers' middles from the rectangles', as fractions of the long side."""
+    distances = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place, truth = _place(text, question, settings), drawings.box(question.images[0].image_id)
         if place is not None and _is_hit(place, truth):
-            found.append(math.dist(_middle(place), _middle(truth)) / max(drawings.size))
-    return found
+            distances.append(math.dist(_middle(place), _middle(truth)) / max(drawings.size))
+    return distances
 
 
 def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:
-    """Whether a point lies in the rectangle, or a box is near enough to it."""
+    """Return True if a point is in the rectangle, or a box is near enough to it."""
     if len(place) == 4:
         return bool(box_iou([place], [truth])[0] >= LEAST_IOU)
     x, y, width, height = truth
@@ -190,7 +190,7 @@ def _is_hit(place: tuple[float, ...], truth: tuple[float, ...]) -> bool:
 
 
 def _place(text: str, question: Question, settings: AskSettings) -> tuple[float, ...] | None:
-    """The point or box of an answer, in pixels of the drawing; where there may be several, the only one."""
+    """Return the point or box of an answer, in pixels of the drawing; if several are allowed, the only one."""
     reply = read_reply(text, question, settings)
     if question.form in ("boxes", "text"):
         boxes = reply.boxes or reply.detections
@@ -199,7 +199,7 @@ def _place(text: str, question: Question, settings: AskSettings) -> tuple[float,
 
 
 def _resized_side(texts: Sequence[str], settings: AskSettings, drawings: Drawings) -> int | None:
-    """The long side that the answers would be in pixels of, by the middle of the ratios of left and top edges."""
+    """Return the long side of pixel coordinates that fit the answers, by the median ratio of left and top edges."""
     ratios = []
     for text, question in zip(texts, drawings.questions, strict=True):
         place = _place(text, question, replace(settings, coordinates=f"pixels-{LARGEST}", corners=False))

@@ -1,30 +1,30 @@
-"""Any Python callable as a model: its answers become predictions, and a run folder if one is asked for.
+"""Any Python callable as a model: its answers become predictions and, on request, a run folder.
 
 Conventions
 -----------
-``predict(image, finding)`` gets the full picture (PIL, grey, of the manifest's size; its ``info`` names ``image_id``
-and ``view``) and the finding's name. It answers with a mapping such as ``{"point": (x, y)}``, in pixels of the full
-picture, or None for no answer. A mapping has one or more of these; a model that crops or pads the picture must map its
-answer back to pixels of the full one (:mod:`reveal_bench.geometry`):
+``predict(image, finding)`` gets the full image (PIL, grey, of the manifest's size; its ``info`` contains ``image_id``
+and ``view``) and the finding's name. It returns a mapping such as ``{"point": (x, y)}``, in pixels of the full image,
+or None for no answer. A mapping has one or more of these keys; a model that crops or pads the image must map its answer
+back to pixels of the full one (:mod:`reveal_bench.geometry`):
 
 =============  ======================================================================================================
 ``point``      (x, y)
 ``cell``       a cell of the grid over the central square, such as "D5"
 ``box``        (x, y, width, height)
-``mask``       array (height, width) of the full picture, bool, or whole numbers 0 and 1
-``heat_map``   array (rows, columns) of any size, scaled evenly over the full picture; larger is likelier
-``score``      confidence in [0, 1] that the finding is there, beside one of the others
+``mask``       array (height, width) of the full image, bool, or whole numbers 0 and 1
+``heat_map``   array (rows, columns) of any size, scaled evenly over the full image; larger is likelier
+``score``      confidence in [0, 1] that the finding is present, with one of the others
 =============  ======================================================================================================
 
-A heat map gives a point, so the two exclude each other, and with a threshold a mask as well: see
+A heat map gives a point, so the two exclude each other, and with a threshold also a mask: see
 :mod:`reveal_bench.metrics.heat_maps`; at Otsu's level, holes are kept. A constant map has an empty mask and no point.
 
-For benchmarks of labels, ``predict(images, None)`` gets all pictures of a study and answers either with ``labels``, a
-list of those that are present, or with ``probabilities``, one in [0, 1] for every label, and the same of the two for
-all studies. Numbers may be Python's, numpy's, or whatever numpy can read, such as a tensor of torch in main memory.
+For benchmarks of labels, ``predict(images, None)`` gets all images of a study and returns either ``labels``, a list of
+the present ones, or ``probabilities``, one in [0, 1] for every label, and the same of the two for all studies. Numbers
+may be Python's, numpy's, or anything that numpy can read, such as a tensor of torch in main memory.
 
-The callable runs in this process and asks no network. What it answered is kept in the run folder as it comes, so that a
-run that was killed goes on; the work file stays there beside the results, and the same call again asks nothing.
+The callable runs in this process and uses no network. Its answers are stored in the run folder as they come, so a
+killed run resumes; the work file stays there with the results, and repeating the call asks nothing again.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from reveal_bench.masks import Rle, encode_mask
 from reveal_bench.metrics.heat_maps import largest_point, mask_above, otsu_mask
 from reveal_bench.models.questions import AskSettings, PictureSource, describe_split, list_questions
 from reveal_bench.models.run_folder import (
-    Exchange,
+    QuestionOutcome,
     RunInfo,
     Scalar,
     System,
-    alone,
     check_same_run,
     read_run_info,
+    single_run,
     write_outputs,
     write_run_info,
 )
@@ -76,8 +76,8 @@ WORK_FILE = "answers.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A question that the callable raised an error on, or answered wrongly; `message` says which and how."""
+class CallableFailure:
+    """A question for which the callable raised an error or gave an invalid answer; `message` describes it."""
 
     question: str
     message: str
@@ -85,21 +85,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class CallableRun:
-    """What a callable answered.
+    """The answers of a callable.
 
     Attributes
     ----------
-    predictions : of the questions that it answered, in the order of the manifest
-    no_answer : ids of the questions that it answered with None
+    predictions : of the answered questions, in the order of the manifest
+    no_answer : ids of the questions answered with None
     failures : only with ``on_error="miss"``
-    info, exchanges : as a run folder holds them
+    info, exchanges : as in a run folder
     """
 
     predictions: tuple[LocalizationPrediction, ...] | tuple[FindingsPrediction, ...]
     no_answer: tuple[str, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[CallableFailure, ...]
     info: RunInfo
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[QuestionOutcome, ...]
 
     def __repr__(self) -> str:
         asked = f"{self.info.benchmark} {self.info.benchmark_version}, split {self.info.split}"
@@ -107,7 +107,7 @@ class CallableRun:
         return f"<{self.info.model} on {asked}: {counts}, {len(self.failures):,} failures>"
 
     def to_jsonl(self) -> str:
-        """The canonical prediction file; ``reveal-bench score`` takes it, with ``--allow-missing`` if any is absent."""
+        """Return the canonical prediction file; score it with ``--allow-missing`` if any prediction is absent."""
         return KINDS[self.info.kind].predictions.to_jsonl(self.predictions)
 
 
@@ -133,25 +133,25 @@ def run_callable(
 
     Parameters
     ----------
-    predict : see above; with `batch_size` it gets lists, ``predict(images, findings)``, and answers with a list
-    folder, split : dataset folder and one of its splits; a private holdout's too, for no reference is read
-    batch_size : most questions of a call; None for one call per question, with an image and a finding instead of lists
-    threshold : of heat maps that shall also give masks: a number in (0, 1), or "otsu"
-    grid : cells per side that `cell` refers to; the folder's unless given
-    limit : ask only the first so many questions
-    on_error : what to do when the callable raises or its answer is not valid: raise, or count the question as a
-        miss and go on; a batch that fails is then asked again one by one
-    name, system, parameters, organization : of the model, for the run folder; the name of `predict` unless given
-    out : run folder to write. Answers are kept there as they come: after a kill, the same call asks only the rest.
-        Of an error of the callable it holds no more than the kind, for messages may name paths
-    pictures : where pictures come from; the folder itself unless given
-    progress : called with (questions done, questions in all)
+    predict : see above; with `batch_size` it gets lists, ``predict(images, findings)``, and returns a list
+    folder, split : dataset folder and one of its splits, also of a private holdout, because no reference is read
+    batch_size : maximum questions per call; None for one call per question, with an image and a finding, not lists
+    threshold : of heat maps that also give masks: a number in (0, 1), or "otsu"
+    grid : cells per side of the grid for `cell`; by default the folder's
+    limit : ask only this many questions, the first ones
+    on_error : if the callable raises or its answer is invalid: raise, or count the question as a miss and continue; a
+        failed batch is then asked again one by one
+    name, system, parameters, organization : of the model, for the run folder; by default the name of `predict`
+    out : run folder to write. Answers are stored there as they come: after a kill, the same call asks only the rest.
+        Only the type of the callable's errors is stored, because messages may contain paths
+    pictures : source of the images; by default the folder itself
+    progress : called with (questions done, all questions)
 
     Raises
     ------
     ValueError
-        If an option breaks its rule, the benchmark is of open tasks, an answer is wrong (and `on_error` is "raise"), a
-        batch is not answered one for one, or `out` holds another run.
+        If an option breaks its rule, the benchmark is of open tasks, an answer is invalid (and `on_error` is "raise"),
+        a batch is not answered one for one, or `out` contains another run.
     RuntimeError
         If the callable raises and `on_error` is "raise"; the message names the question.
     """
@@ -163,7 +163,10 @@ def run_callable(
     asked = list_questions(folder, split, settings, limit=limit)
     model = name or str(getattr(predict, "__name__", type(predict).__name__))
     run = _run_info(folder, split, settings, len(asked), limit, model, system, parameters or {}, threshold)
-    with nullcontext() if out is None else alone(Path(out)), _Work(None if out is None else Path(out), run) as work:
+    with (
+        nullcontext() if out is None else single_run(Path(out)),
+        _WorkFile(None if out is None else Path(out), run) as work,
+    ):
         rest = [question for question in asked if question.id not in work.outcomes]
         films = _Films(folder, split, pictures)
         read = _reader(folder, run, threshold, work)
@@ -203,7 +206,7 @@ def _run_info(
     )
 
 
-def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _Work) -> Reader:
+def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _WorkFile) -> Reader:
     if KINDS[run.kind].questions.uses_grid:
         return PlaceReader(read_manifest(folder, run.split), run.grid, threshold)
     kinds = [name for outcome in work.outcomes.values() for name in outcome.answer]
@@ -220,7 +223,7 @@ def _check_options(batch_size: int | None, threshold: Threshold, on_error: str) 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of a question; `answer` holds the fields of a prediction, `detail` is not written to disk."""
+    """The outcome of a question; `answer` has the fields of a prediction, `detail` is not written to disk."""
 
     question: str
     status: str
@@ -230,7 +233,7 @@ class _Outcome:
 
 
 class _Films:
-    """Pictures as the callable gets them: its own copies, so that it may draw on them."""
+    """Images for the callable: its own copies, so that it may draw on them."""
 
     def __init__(self, folder: Path, split: str, pictures: PictureSource | None) -> None:
         self._folder, self._split, self._pictures = folder, split, pictures
@@ -238,10 +241,10 @@ class _Films:
 
     def open(self, image: ViewedImage) -> Image:
         if self._pictures is None:
-            from reveal_bench.models.pictures import Pictures
+            from reveal_bench.models.pictures import SplitPictures
 
-            self._pictures = Pictures(self._folder, self._split)
-        if self._last is None or self._last[0] != image.image_id:  # findings of one image are asked in a row
+            self._pictures = SplitPictures(self._folder, self._split)
+        if self._last is None or self._last[0] != image.image_id:  # findings of one image are asked together
             self._last = image.image_id, self._pictures.open(image.image_id)
         copy = self._last[1].copy()
         if (copy.height, copy.width) != image.size:
@@ -260,13 +263,13 @@ class _Caller:
     read: Reader
 
     def ask(self, batch: Sequence[Question]) -> list[_Outcome]:
-        shown: list[Any] = [
+        inputs: list[Any] = [
             self.films.open(q.image) if q.finding is not None else [self.films.open(image) for image in q.images]
             for q in batch
         ]
         findings = [question.finding for question in batch]
         try:
-            answers = self.predict(shown, findings) if self.is_batched else [self.predict(shown[0], findings[0])]
+            answers = self.predict(inputs, findings) if self.is_batched else [self.predict(inputs[0], findings[0])]
         except Exception as error:
             return self._failed(batch, error)
         if not isinstance(answers, list | tuple) or len(answers) != len(batch):
@@ -297,13 +300,13 @@ class _Caller:
             raise ValueError(f"answer to {question.id!r}: {error}") from None
 
 
-class _Work:
-    """The outcomes so far, in a work file if there is a folder; a line that a kill cut short is dropped.
+class _WorkFile:
+    """The outcomes so far, in a work file if there is a folder; a line cut short by a kill is dropped.
 
     Raises
     ------
     ValueError
-        If the folder holds another run, or its work file is damaged.
+        If the folder contains another run, or its work file is damaged.
     """
 
     def __init__(self, out: Path | None, run: RunInfo) -> None:
@@ -314,11 +317,11 @@ class _Work:
         path = out / WORK_FILE
         before = read_run_info(out)
         if before is None and path.exists() and path.stat().st_size:
-            raise ValueError(f"{out} holds the answers of a run, but not its run.json: give an empty folder")
+            raise ValueError(f"{out} contains the answers of a run, but not its run.json: use an empty folder")
         if before is not None:
             check_same_run(out, run)
             if not path.exists():
-                raise ValueError(f"{out} holds a run without {WORK_FILE}: give an empty folder")
+                raise ValueError(f"{out} contains a run without {WORK_FILE}: use an empty folder")
             self._read(path)
         out.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
@@ -331,13 +334,13 @@ class _Work:
             try:
                 outcome = _Outcome(**json.loads(line))
             except (ValueError, TypeError) as error:
-                raise ValueError(f"{path}:{number}: is not a line of answers: {error}") from None
+                raise ValueError(f"{path}:{number}: not a line of answers: {error}") from None
             self.outcomes[outcome.question] = outcome
         if len(whole) < len(data):
             with path.open("r+b") as file:
                 file.truncate(len(whole))
 
-    def __enter__(self) -> _Work:
+    def __enter__(self) -> _WorkFile:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -355,23 +358,23 @@ class _Work:
 
 
 def _result(asked: Sequence[Question], outcomes: Mapping[str, _Outcome], run: RunInfo) -> CallableRun:
-    found = [(question, outcomes[question.id]) for question in asked]
-    failed = [outcome for _, outcome in found if outcome.status == "failed"]
-    exchanges = [_exchange(question, outcome) for question, outcome in found]
+    results = [(question, outcomes[question.id]) for question in asked]
+    failed = [outcome for _, outcome in results if outcome.status == "failed"]
+    exchanges = [_exchange(question, outcome) for question, outcome in results]
     answered = [exchange for exchange in exchanges if exchange.status == "answered"]
     return CallableRun(
         tuple(chain.from_iterable(map(KINDS[run.kind].predictions.from_answer, answered))),
-        tuple(outcome.question for _, outcome in found if outcome.status in ("empty", "absent")),
-        tuple(Failure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),
+        tuple(outcome.question for _, outcome in results if outcome.status in ("empty", "absent")),
+        tuple(CallableFailure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),
         run,
         tuple(exchanges),
     )
 
 
-def _exchange(question: Question, outcome: _Outcome) -> Exchange:
+def _exchange(question: Question, outcome: _Outcome) -> QuestionOutcome:
     answer = outcome.answer
     rle, labels = answer.get("rle"), answer.get("labels")
-    return Exchange(
+    return QuestionOutcome(
         question.id,
         question.unit,
         outcome.status,
@@ -388,27 +391,27 @@ def _exchange(question: Question, outcome: _Outcome) -> Exchange:
 
 
 Reader = Callable[[Question, Mapping[str, Any]], dict[str, Any]]
-"""(question, answer) -> fields of a prediction, beside the ids; ValueError, naming field, rule and value, if wrong."""
+"""(question, answer) -> fields of a prediction besides the ids; raises ValueError naming field, rule and value."""
 Threshold = float | Literal["otsu"] | None
 
 _PLACES = ("point", "cell", "box", "mask", "heat_map")
 
 
 def check_threshold(threshold: Threshold) -> None:
-    """Raise ValueError unless `threshold` is one."""
+    """Raise ValueError unless `threshold` is valid."""
     is_number = isinstance(threshold, float) and 0 < threshold < 1
     if threshold is not None and threshold != "otsu" and not is_number:
         raise ArgumentError("threshold", "must be a number in (0, 1), 'otsu' or None", repr(threshold))
 
 
 class PlaceReader:
-    """Reads answers about a finding, with the checks that the linter makes of a file.
+    """Converts answers about a finding, with the checks of the linter for files.
 
     Parameters
     ----------
-    manifest : of the split that is asked
+    manifest : of the split
     grid : cells per side
-    threshold : of heat maps, or None if they give points alone
+    threshold : of heat maps, or None if they give only points
     """
 
     def __init__(self, manifest: Manifest, grid: int, threshold: Threshold) -> None:
@@ -417,7 +420,7 @@ class PlaceReader:
         self._checker = EntryChecker(manifest, grid, "jsonl", Limits(), self._log)
 
     def __call__(self, question: Question, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields point, cell, box, rle and score, as far as `answer` gives them."""
+        """Return the fields point, cell, box, rle and score, as far as `answer` has them."""
         _check_names(answer, (*_PLACES, "score"), at_least_one_of=_PLACES)
         for other in ("point", "mask") if self._threshold is not None else ("point",):
             if "heat_map" in answer and other in answer:
@@ -454,18 +457,18 @@ class PlaceReader:
 
 
 class LabelReader:
-    """Reads answers about a study.
+    """Converts answers about a study.
 
     Parameters
     ----------
-    kind : "labels" or "probabilities", whichever earlier studies were answered with
+    kind : "labels" or "probabilities", as in the answers on earlier studies
     """
 
     def __init__(self, kind: str | None = None) -> None:
         self._kind = kind
 
     def __call__(self, question: Question, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The field labels, in the benchmark's order, or probabilities."""
+        """Return the field labels, in the benchmark's order, or probabilities."""
         _check_names(answer, ("labels", "probabilities"))
         (kind, *others) = answer
         if others or self._kind not in (None, kind):
@@ -480,7 +483,7 @@ class LabelReader:
 def _check_names(answer: Mapping[str, Any], known: Sequence[str], *, at_least_one_of: Sequence[str] = ()) -> None:
     unknown = [name for name in answer if name not in known]
     if unknown or not set(answer) & set(at_least_one_of or known):
-        raise ValueError(f"the answer must hold some of {', '.join(known)}, got {reprlib.repr(list(answer))}")
+        raise ValueError(f"the answer must have some of {', '.join(known)}, got {reprlib.repr(list(answer))}")
 
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
@@ -527,5 +530,5 @@ def _probabilities(value: Any, choices: Sequence[str]) -> dict[str, float]:
     probabilities = {label: _numbers(f"probabilities[{label}]", value[label], ()) for label in choices}
     for label, probability in probabilities.items():
         if not 0 <= probability <= 1:
-            raise ValueError(f"`probabilities[{label}]` must lie in [0, 1], got {probability} (a logit?)")
+            raise ValueError(f"`probabilities[{label}]` must be in [0, 1], got {probability} (a logit?)")
     return {label: float(probability) for label, probability in probabilities.items()}

@@ -1,12 +1,12 @@
-"""The pictures of a question as a control changes them; see :mod:`reveal_bench.models.controls`.
+"""The images of a question as changed by a control; see :mod:`reveal_bench.models.controls`.
 
 Conventions
 -----------
-A changed picture has the size of the film, so that answers about it have the same coordinates. The choice of another
-patient, and of the place of a grey patch, depends on the seed and the question alone. The patch over a finding is the
-box around its reference with a margin; the one beside it has the same size, or less where there is no room, lies in the
-central square and touches no part of that box. Both have the film's middle grey, and can be seen: a model that is drawn
-to the patch loses beside the finding what it keeps over it.
+A changed image has the size of the original, so that answers about it have the same coordinates. The choice of another
+patient, and of the position of a grey patch, depends only on the seed and the question. The patch over a finding is the
+box around its reference with a margin. The patch elsewhere has the same size, or less if space is short, and is in the
+central square outside that box. Both have the middle grey of the original, and are visible: a model that is drawn to
+the patch loses on the patch elsewhere what it gains on the patch over the finding.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
 
 GREY = 128
 MARGIN = 0.02
-"""Of the long side: around the box of a finding that is covered."""
+"""Fraction of the long side around the covered box of a finding."""
 SHRINKING = (1.0, 0.8, 0.6, 0.4, 0.25)
 STEPS = 24
-"""Places per side that are tried for the patch beside the finding."""
+"""Positions per side tried for the patch elsewhere."""
 
 Change = Callable[[Question, str, "Image"], "Image"]
-"""(question, id of one of its images, the film) -> what is shown in its place."""
+"""(question, id of one of its images, the original) -> the image shown instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class ControlSource:
-    """The pictures of one question, changed, and those of its examples, as they are."""
+    """The changed images of one question, and the unchanged ones of its examples."""
 
     question: Question
     plain: PictureSource
     change: Change
 
     def open(self, image_id: str) -> Image:
-        """The picture of an image, grey, of the manifest's size."""
+        """Return an image, grey, of the manifest's size."""
         picture = self.plain.open(image_id)
         if image_id not in {image.image_id for image in self.question.images}:
             return picture
@@ -69,17 +69,17 @@ def control_pictures(
     held: Sequence[str],
     counterfactuals: Path | None = None,
 ) -> Callable[[Question], PictureSource]:
-    """For each question, the pictures that the control of `settings` shows.
+    """Return, for each question, the images shown by the control of `settings`.
 
     Parameters
     ----------
-    held : ids of the images that `pictures` has
-    counterfactuals : films without one of their findings, ``<image_id>/<finding>.jpg``
+    held : ids of the images in `pictures`
+    counterfactuals : images without one of their findings, ``<image_id>/<finding>.jpg``
 
     Raises
     ------
     ValueError
-        If the control needs references, or another patient, or a folder, and there is none.
+        If the control needs references, another patient or a folder, and there is none.
     """
     change = _change_of(folder, split, settings, pictures, held, counterfactuals)
     return lambda question: pictures if change is None else ControlSource(question, pictures, change)
@@ -106,7 +106,7 @@ def _change_of(
         return partial(_occluded, boxes=_reference_boxes(folder, split), is_beside=is_beside, seed=settings.seed)
     if settings.control == "without-finding":
         if counterfactuals is None:
-            raise ArgumentError("counterfactuals", "must be a folder of films without each finding, as a phantom has")
+            raise ArgumentError("counterfactuals", "must be a folder of films without each finding, as of a phantom")
         return partial(_without_finding, folder=counterfactuals)
     return None
 
@@ -129,13 +129,13 @@ def _without_finding(question: Question, image_id: str, picture: Image, *, folde
     path = folder / image_id / f"{question.finding}.jpg"
     try:
         with Image.open(path) as stored:
-            found = stored.convert("L")
+            counterfactual = stored.convert("L")
     except OSError as error:
-        raise ArgumentError("counterfactuals", f"must hold a picture for {question.id}", f"{path}: {error}") from None
-    if found.size != picture.size:
-        rule = f"must be of the films' size, {picture.size[0]} x {picture.size[1]}"
-        raise ArgumentError("counterfactuals", rule, f"{found.size[0]} x {found.size[1]} of {path}")
-    return found
+        raise ArgumentError("counterfactuals", f"must contain an image for {question.id}", f"{path}: {error}") from None
+    if counterfactual.size != picture.size:
+        rule = f"must have the size of the originals, {picture.size[0]} x {picture.size[1]}"
+        raise ArgumentError("counterfactuals", rule, f"{counterfactual.size[0]} x {counterfactual.size[1]} of {path}")
+    return counterfactual
 
 
 # Another patient ------------------------------------------------------------------------------------------------------
@@ -149,14 +149,14 @@ class _Viewed:
 
 
 def _patients(folder: Path, split: str, held: set[str]) -> Mapping[str, _Viewed]:
-    """The images of a split whose pictures are held, by id; a study stands for a patient who is not known."""
-    found = {}
+    """Return the available images of a split, by id; a study represents its patient if the patient is unknown."""
+    views = {}
     for config in CONFIGS:
         for shard in split_shards(folder, config, split):
             for viewed in _viewed(shard):
                 if viewed.image_id in held:
-                    found[viewed.image_id] = viewed
-    return found
+                    views[viewed.image_id] = viewed
+    return views
 
 
 def _viewed(shard: Path) -> Iterator[_Viewed]:
@@ -179,7 +179,7 @@ def _other_patient(
     pictures: PictureSource,
     seed: int,
 ) -> Image:
-    """A film of the first other patient, in an order that is the question's own, who has one of the same view."""
+    """Return an image of the same view of another patient, the first in an order specific to the question."""
     from PIL import Image, ImageOps
 
     mine = {patients[image.image_id].patient for image in question.images}
@@ -193,7 +193,7 @@ def _other_patient(
 
 
 def _rank(seed: int, unit: str, viewed: _Viewed) -> tuple[bytes, str]:
-    """By patient, so that the films of a study are of one other person where that person has such views."""
+    """Rank by patient, so that the images of a study come from one other patient if that patient has such views."""
     return hashlib.sha256(f"{seed}\n{unit}\n{viewed.patient}".encode()).digest(), viewed.image_id
 
 
@@ -201,19 +201,19 @@ def _rank(seed: int, unit: str, viewed: _Viewed) -> tuple[bytes, str]:
 
 
 def _reference_boxes(folder: Path, split: str) -> Mapping[tuple[str, str], Box]:
-    """(image, finding) -> the box around the reference; findings without one are not among them."""
+    """Return (image, finding) -> the box around the reference; findings without one are left out."""
     info = read_folder_info(folder)
     if not split_shards(folder, kind_of(info).config, split):
-        raise ArgumentError("control", "must not need references, which are not in this folder", "an occluded film")
-    found = {}
+        raise ArgumentError("control", "must not need references, which this folder lacks", "an occluded film")
+    boxes = {}
     for record in kind_of(info).data.read_references(folder, split):
         for one in record.annotations:
             if one.reader != "ground_truth" or one.area_px == 0:
                 continue
             box = one.bbox_xywh if one.rle is None else tuple(pack_masks([one.rle]).boxes_xywh()[0].tolist())
             if box is not None:
-                found[record.image_id, one.finding] = box
-    return found
+                boxes[record.image_id, one.finding] = box
+    return boxes
 
 
 def _occluded(
@@ -226,7 +226,7 @@ def _occluded(
     seed: int,
 ) -> Image:
     box = boxes.get((image_id, question.finding or ""))
-    if box is None:  # of a finding that is not there, nothing is covered
+    if box is None:  # the finding is absent: nothing is covered
         return picture
     patch = _with_margin(box, picture.size)
     if is_beside:
@@ -241,7 +241,7 @@ def _occluded(
 
 
 def _with_margin(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """(left, top, right, bottom) in whole pixels of a picture of `size` (width, height)."""
+    """Return (left, top, right, bottom) in whole pixels of an image of `size` (width, height)."""
     x, y, wide, high = box
     margin = MARGIN * max(size)
     return (
@@ -255,7 +255,7 @@ def _with_margin(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
 def _beside(
     patch: tuple[int, int, int, int], size: tuple[int, int], rng: np.random.Generator
 ) -> tuple[int, int, int, int] | None:
-    """A patch of the same size, or the largest for which there is room; None if there is none even for the smallest."""
+    """Return a patch of the same size, or the largest that fits; None if not even the smallest fits."""
     left, top, right, bottom = patch
     x0, y0, side = Grid(1).square((size[1], size[0]))
     for scale in SHRINKING:

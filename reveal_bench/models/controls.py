@@ -1,14 +1,14 @@
-"""Controls: the same questions asked once more with something changed, which tells whether a model looks at the film.
+"""Controls: the same questions again with one change, which shows whether a model looks at the image.
 
 Conventions
 -----------
-A control changes what is shown or said, and nothing else. Of some a model that looks must suffer, and a model that
-answers from what is usual does not; the others change what should not matter, or what can be undone: the answer to a
-mirrored film is mirrored back before it is scored, so that it meets the references of the film as it is. Words that
-tell sides are exchanged with it, in what is asked and in what is answered. Examples of few-shot prompts stay as they
-are, but for their pictures under "no-image".
+A control changes either the image or the wording, and nothing else. Some changes lower the score of a model that looks,
+but not of one that answers from prevalence. The others change something irrelevant, or something that can be undone:
+the answer to a mirrored image is mirrored back before scoring, so that it is compared with the original references.
+Words for sides are exchanged with it, in the question and in the answer. Examples of few-shot prompts are unchanged,
+except for their images under "no-image".
 
-What is done to the pictures, :mod:`reveal_bench.models.control_pictures` does.
+:mod:`reveal_bench.models.control_pictures` makes the changed images.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Control:
 
     Attributes
     ----------
-    shows : what the model gets in place of the film or question
-    falls : whether the score of a model that looks falls; else it stays
-    of_places : whether it is for questions about where a finding is
+    shows : what the model gets instead of the image or question
+    falls : whether the score of a model that looks falls; otherwise it is unchanged
+    of_places : only for questions about the position of a finding
     """
 
     shows: str
@@ -49,16 +49,16 @@ CONTROLS: Mapping[str, Control] = {
     "occluded-elsewhere": Control("the film with an even grey beside the finding", falls=False, of_places=True),
     "paraphrase": Control("the same question in other words", falls=False),
 }
-"""Name -> control, in the order in which reports show them."""
+"""Name -> control, in the order of reports."""
 
 _SIDE = re.compile(r"\b(?:(?:left|right)\b|[LR](?=UL\b|LL\b))", re.IGNORECASE)
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 _LEAST = 1e-6
-"""Pixels: how far inside the right edge the left edge comes to lie, which is a part of the picture as that is not."""
+"""Pixels from the right edge to the mirrored left edge, which belongs to the image while the right edge does not."""
 
 
 def swap_sides(text: str) -> str:
-    """The text with left and right exchanged.
+    """Return the text with left and right exchanged.
 
     Examples
     --------
@@ -73,14 +73,14 @@ def _like(word: str, model: str) -> str:
 
 
 def mirrored_question(question: Question) -> Question:
-    """The question with left and right exchanged in its words."""
+    """Return the question with left and right exchanged in its wording."""
     words = (question.finding, question.prompt, question.indication)
     finding, prompt, indication = (text and swap_sides(text) for text in words)
     return replace(question, finding=finding, prompt=prompt, indication=indication)
 
 
 def mirrored_back(reply: Reply, question: Question, n: int) -> Reply:
-    """The reply to a mirrored film as one to the film; `n` are the cells per side of its grid."""
+    """Turn the reply to a mirrored image into one to the original; `n` is the number of cells per side of its grid."""
     widths = {image.image_id: image.size[1] for image in question.images}
     cell = point = box = None
     if reply.cell is not None:

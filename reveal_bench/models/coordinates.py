@@ -1,13 +1,13 @@
-"""Conventions for coordinates in a model's answers: what the numbers count, which comes first, and which a model has.
+"""Conventions for coordinates in a model's answers: their unit, their order, and the known conventions of models.
 
 Conventions
 -----------
-A model that was trained to give places in one unit goes on giving them in it, whatever it is asked for. So a run says
-in which convention it asks and reads: one of :data:`CONVENTIONS`, or ``pixels-N`` for pixels of the picture reduced or
-enlarged to a long side of N, as some models see it. A box is x, y, width and height, or two *corners*: the top left
-one, then the bottom right one. With "y first" every pair is turned round: y, x, and height, width.
+A model trained on positions in one unit keeps using it, whatever the prompt says. Therefore a run states the convention
+in which it asks and reads: one of :data:`CONVENTIONS`, or ``pixels-N`` for pixels of the image resized to a long side
+of N, as some models see it. A box is x, y, width and height, or two *corners*: the top left one, then the bottom right
+one. With "y first" every pair is reversed: y, x, and height, width.
 
-Which convention a model has, :mod:`reveal_bench.models.calibration` finds out.
+:mod:`reveal_bench.models.calibration` determines the convention of a model.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from dataclasses import dataclass
 from reveal_bench.arguments import ArgumentError
 
 AUTO = "auto"
-"""In place of a convention: the one that the model is used to, which is not known yet."""
+"""Instead of a convention: the model's own, which is not known yet."""
 SMALLEST, LARGEST = 16, 20_000
-"""Pixels: long sides that a model may see a picture at."""
+"""Pixels: long sides at which a model may see an image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """What the numbers of an answer mean.
+    """The meaning of the numbers in an answer.
 
     Attributes
     ----------
-    words : how a prompt says it
-    full : what the width of the picture, and its height, count as; None for pixels
-    long_side : of pixels, the long side of the picture that they are of; None for the picture as it was sent
+    words : its wording in a prompt
+    full : the number for the full width of the image, and for its height; None for pixels
+    long_side : for pixels, the long side of their image; None for the image as it was sent
     decimals : of the numbers in examples
     y_first : whether y comes before x
     """
@@ -44,7 +44,7 @@ class Convention:
     y_first: bool = False
 
     def pixels_of(self, size: tuple[int, int]) -> tuple[float, float]:
-        """Pixels along x and along y that a unit is worth in a picture of `size` (height, width).
+        """Return the pixels along x and along y of one unit in an image of `size` (height, width).
 
         Examples
         --------
@@ -58,7 +58,7 @@ class Convention:
         return scale, scale
 
     def names(self, form: str, *, corners: bool) -> tuple[str, ...]:
-        """What the numbers of a point or box are called, in order.
+        """Return the names of the numbers of a point or box, in order.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Convention:
         return tuple(self._ordered(plain))
 
     def written(self, place: Sequence[float], size: tuple[int, int], *, corners: bool) -> tuple[str, ...]:
-        """The numbers of a point [x, y] or box [x, y, width, height], which is in pixels of a picture of `size`.
+        """Return the numbers of a point [x, y] or box [x, y, width, height], from pixels of an image of `size`.
 
         Examples
         --------
@@ -105,7 +105,7 @@ CONVENTIONS: Mapping[str, Convention] = {
 
 
 def convention(name: str) -> Convention:
-    """The convention of a name.
+    """Return the convention of a name.
 
     Raises
     ------
@@ -128,10 +128,10 @@ def convention(name: str) -> Convention:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """What is known of a family of models: the convention that it was trained on, and who says so.
+    """A family of models: the convention that it was trained on, and the source of this information.
 
-    `pattern` is searched in the name of a model, in small letters; `corners` is how it gives boxes, None where it gives
-    points alone.
+    `pattern` is searched in the lower-case name of a model; `corners` is how it gives boxes, None if it gives only
+    points.
     """
 
     family: str
@@ -170,11 +170,11 @@ KNOWN_MODELS: tuple[KnownModel, ...] = (
         "https://github.com/OpenBMB/MiniCPM-V/issues/982",
     ),
 )
-"""Of the first whose pattern is found. DeepSeek-VL2 divides by 999, which is within a thousandth of the same."""
+"""The first match applies. DeepSeek-VL2 divides by 999, which is within a thousandth of the same."""
 
 
 def known_model(model: str) -> KnownModel | None:
-    """What is known of a model by its name, None if nothing is.
+    """Return the entry of a model by its name; None if there is none.
 
     Examples
     --------

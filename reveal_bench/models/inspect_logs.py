@@ -1,11 +1,11 @@
-"""Logs of inspect_ai -> what became of every question.
+"""Read the outcome of every question from logs of inspect_ai.
 
 Conventions
 -----------
-Logs are read in the order in which they were begun. Of a question that several of them hold, the latest reply counts,
-and only where there is none the latest failure: a run that was interrupted and done again needs no tidying. A sample
-that was cut short with its run was not asked. Replies are read anew by :mod:`reveal_bench.models.answers`; inspect's
-scores are not looked at. All facts about questions are in the logs: the dataset folder is not needed.
+Logs are read in the order of their start. If several contain a question, the latest reply counts, or without a reply
+the latest failure: interrupted and resumed runs need no clean-up. A sample that was cut short with its run counts as
+not asked. :mod:`reveal_bench.models.answers` parses the replies again; inspect's scores are ignored. The logs contain
+all facts about the questions: the dataset folder is not needed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.endpoints import reason_text
 from reveal_bench.models.questions import DESCRIBED, AskSettings, ShotUsed
-from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar, with_reply
+from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, Scalar, with_reply
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelUsage
 
 ENDPOINT_MODEL = "openai-api/reveal/"
-"""How inspect names a model at an endpoint that a run was given; what follows is the endpoint's name of it."""
+"""Prefix of inspect's name for a model at a given endpoint; the endpoint's own name of the model follows."""
 SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reasoning_tokens", "frequency_penalty")
-"""What of inspect's configuration goes to a model."""
+"""Fields of inspect's configuration that are sent to a model."""
 READ_AT_ONCE = 100
-"""Samples of a log; its table of contents is read anew each time."""
+"""Samples per read of a log; its table of contents is read each time."""
 NOT_SENT = "the temperature is that of the configuration; the log does not hold what was sent"
 
 
@@ -44,7 +44,7 @@ class _Log:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What all logs of one run have in common."""
+        """The facts that all logs of one run share."""
         return {
             **{name: self.facts[name] for name in (*DESCRIBED, "n_questions")},
             "settings": AskSettings.from_document(self.facts["settings"]).document(),
@@ -53,7 +53,7 @@ class _Log:
         }
 
 
-def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[Exchange]]:
+def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[QuestionOutcome]]:
     """Read the logs of one run: of ``reveal-bench run``, or of ``inspect eval reveal_bench/...``.
 
     Parameters
@@ -62,28 +62,28 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[Exchange]]:
 
     Returns
     -------
-    info : what was asked
-    exchanges : one per question and epoch, in the order of the manifest; questions that were not put are not among them
+    info : the run
+    exchanges : one per question and epoch, in the order of the manifest, without questions that were not asked
 
     Raises
     ------
     ValueError
-        If there is no log, one is damaged or of another task, or they are of several tasks, models or settings.
+        If there is no log, one is damaged or of another task, or they differ in task, model or settings.
     """
     logs = _opened(paths)
     if not logs:
-        raise ArgumentError("paths", "must hold logs (.eval)", f"none in {', '.join(str(path) for path in paths)}")
+        raise ArgumentError("paths", "must contain logs (.eval)", f"none in {', '.join(str(path) for path in paths)}")
     first = logs[0]
     for log in logs[1:]:
         differing = [name for name, value in log.key.items() if value != first.key[name]]
         if differing:
-            told = "; ".join(f"{name} {first.key[name]} and {log.key[name]}" for name in differing)
-            raise ValueError(f"the logs must be of one run: {first.path.name} and {log.path.name} differ in {told}")
-    found = _exchanges(logs)
+            pairs = "; ".join(f"{name} {first.key[name]} and {log.key[name]}" for name in differing)
+            raise ValueError(f"the logs must be of one run: {first.path.name} and {log.path.name} differ in {pairs}")
+    exchanges = _exchanges(logs)
     planned: dict[Any, None] = {}
     for log in logs:
         planned.update(dict.fromkeys(log.header.eval.dataset.sample_ids or ()))
-    n_asked = max(len(planned), len({question for question, _ in found}))
+    n_asked = max(len(planned), len({question for question, _ in exchanges}))
     n_questions = int(first.facts["n_questions"])
     settings = AskSettings.from_document(first.facts["settings"])
     info = RunInfo(
@@ -94,17 +94,17 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[Exchange]]:
         grid=settings.grid,
         settings=settings,
         parameters=first.key["parameters"],
-        epochs=max([log.header.eval.config.epochs or 1 for log in logs] + [epoch for _, epoch in found]),
+        epochs=max([log.header.eval.config.epochs or 1 for log in logs] + [epoch for _, epoch in exchanges]),
         limit=None if n_asked == n_questions else n_asked,
         harness=dict(sorted((first.header.eval.packages or {}).items())),
     )
     place = {sample: i for i, sample in enumerate(planned)}
-    ordered = sorted(found.values(), key=lambda item: (place.get(item[0], len(place)), item[1].epoch))
+    ordered = sorted(exchanges.values(), key=lambda item: (place.get(item[0], len(place)), item[1].epoch))
     return info, [exchange for _, exchange in ordered]
 
 
-def read_log_folder(folder: Path) -> dict[tuple[str, int], Exchange]:
-    """The exchanges in a run's own logs by (question, epoch); none if there is no log.
+def read_log_folder(folder: Path) -> dict[tuple[str, int], QuestionOutcome]:
+    """Return the exchanges in a run's own logs by (question, epoch); none without a log.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def read_log_folder(folder: Path) -> dict[tuple[str, int], Exchange]:
 
 
 def read_completions(folder: Path) -> dict[str, str]:
-    """Id of a sample -> what the model said last, of all logs of a folder; none if there is no log.
+    """Return the last completion of every sample by its id, from all logs of a folder; none without a log.
 
     Raises
     ------
@@ -153,9 +153,9 @@ def _open(path: Path) -> _Log:
     return _Log(path, header, facts)
 
 
-def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, Exchange]]:
-    """(question, epoch) -> id of the sample, and what became of it."""
-    found: dict[tuple[str, int], tuple[Any, Exchange]] = {}
+def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, QuestionOutcome]]:
+    """Return (question, epoch) -> id of the sample, and its outcome."""
+    exchanges: dict[tuple[str, int], tuple[Any, QuestionOutcome]] = {}
     for log in logs:
         settings = AskSettings.from_document(log.facts["settings"])
         for sample in _samples(log):
@@ -163,13 +163,13 @@ def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, Exchang
             if exchange is None:
                 continue
             key = (exchange.question, exchange.epoch)
-            if key not in found or exchange.status != "failed" or found[key][1].status == "failed":
-                found[key] = (sample.id, exchange)
-    return found
+            if key not in exchanges or exchange.status != "failed" or exchanges[key][1].status == "failed":
+                exchanges[key] = (sample.id, exchange)
+    return exchanges
 
 
 def _samples(log: _Log) -> Iterator[EvalSample]:
-    """In the order in which they were planned, those that the log holds; with pictures, so not all of them at once."""
+    """Yield the samples in a log in their planned order; not all at once, because they contain images."""
     from inspect_ai.log import read_eval_log_sample_summaries, read_eval_log_samples_by_id
 
     place = str(log.path.resolve())
@@ -183,15 +183,15 @@ def _samples(log: _Log) -> Iterator[EvalSample]:
         raise ValueError(f"{log.path} is damaged: {type(error).__name__}: {error}") from None
 
 
-def _exchange(sample: EvalSample, settings: AskSettings, log: _Log) -> Exchange | None:
-    """What became of a sample; None if it was cut short with its run."""
+def _exchange(sample: EvalSample, settings: AskSettings, log: _Log) -> QuestionOutcome | None:
+    """Return the outcome of a sample; None if it was cut short with its run."""
     try:
         question = Question.from_document(sample.metadata["question"])
         epoch = int(sample.metadata["first_epoch"]) + sample.epoch - 1
         shots = tuple(ShotUsed(**shot) for shot in sample.metadata["shots"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{log.path}: sample {sample.id} does not say what it asked: {error!r}") from None
-    asked = Exchange(question.id, question.unit, "failed", question.finding, epoch, shots=shots)
+        raise ValueError(f"{log.path}: sample {sample.id} lacks facts of its question: {error!r}") from None
+    asked = QuestionOutcome(question.id, question.unit, "failed", question.finding, epoch, shots=shots)
     if sample.error is not None or not sample.output.choices:
         reason = "no reply" if sample.error is None else sample.error.message
         if _was_cut_short(reason) or (sample.error is None and log.header.status == "cancelled"):
@@ -200,7 +200,9 @@ def _exchange(sample: EvalSample, settings: AskSettings, log: _Log) -> Exchange 
     return _answered(asked, sample, question, settings, log)
 
 
-def _answered(asked: Exchange, sample: EvalSample, question: Question, settings: AskSettings, log: _Log) -> Exchange:
+def _answered(
+    asked: QuestionOutcome, sample: EvalSample, question: Question, settings: AskSettings, log: _Log
+) -> QuestionOutcome:
     output, text = sample.output, sample.output.completion
     reply = read_reply(text, question, settings, stop_reason=output.stop_reason)
     sent = sample.metadata.get("sent")
@@ -222,9 +224,9 @@ def _answered(asked: Exchange, sample: EvalSample, question: Question, settings:
 
 
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
-    """Tokens sent, of these from the provider's cache, and written; inspect counts the cached ones apart.
+    """Return the tokens sent, those of them from the provider's cache, and written; inspect counts cached ones apart.
 
-    Counts that cannot be, such as more tokens from the cache than were sent, are not known.
+    Impossible counts, such as more tokens from the cache than were sent, are unknown.
     """
     if usage is None or min(usage.input_tokens, usage.output_tokens, usage.input_tokens_cache_read or 0) < 0:
         return None, None, None
@@ -233,12 +235,12 @@ def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | Non
 
 
 def _was_cut_short(reason: str) -> bool:
-    """Whether a sample ended because its run did."""
+    """Return True if a sample ended because its run ended."""
     return reason.startswith(("CancelledError(", "Cancelled(", "KeyboardInterrupt(", "NotAskedError("))
 
 
 def _parameters(header: EvalLog, facts: Mapping[str, Any]) -> dict[str, Scalar]:
-    """What goes to the model: as the run says, else from inspect's configuration."""
+    """Return the parameters sent to the model: from the run's facts, otherwise from inspect's configuration."""
     if "parameters" in facts:
         return dict(facts["parameters"])
     config = {

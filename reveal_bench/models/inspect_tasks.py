@@ -2,16 +2,15 @@
 
 Conventions
 -----------
-A sample is a question; its metadata says which one and which examples it shows, never a reference or a path. The
-messages with their pictures are made when the question is put, so that neither memory nor log fills with them. What the
-log holds is read back by :mod:`reveal_bench.models.inspect_logs`.
+A sample is a question; its metadata contain the question and the examples, never a reference or a path. The messages
+with their images are made when the question is asked, so that neither memory nor log fills with them.
+:mod:`reveal_bench.models.inspect_logs` reads the logs.
 
-inspect's own score says only whether a reply could be read. Hits are counted by ``reveal-bench score``, whose numbers
-alone are meant to be published: its denominator is the manifest, inspect's are the samples that did not fail.
+inspect's own score is only whether a reply could be parsed. ``reveal-bench score`` counts hits, and only its numbers
+are meant to be published: its denominator is the manifest, inspect's are the samples that did not fail.
 
-This module is the entry point `inspect_ai` of the package, and together with :mod:`reveal_bench.models.running`,
-:mod:`reveal_bench.models.inspect_logs` and :mod:`reveal_bench.curation.film_grader` the only one that imports that
-library.
+This module is the entry point `inspect_ai` of the package. Only it, :mod:`reveal_bench.models.running`,
+:mod:`reveal_bench.models.inspect_logs` and :mod:`reveal_bench.curation.film_grader` import that library.
 """
 
 from __future__ import annotations
@@ -51,7 +50,14 @@ from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.endpoints import names_content_filter, reason_text
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Message, PictureSource, Shown, describe_split, list_questions
+from reveal_bench.models.questions import (
+    AskSettings,
+    Message,
+    PictureSource,
+    PromptImage,
+    describe_split,
+    list_questions,
+)
 from reveal_bench.models.shots import Shot, ShotPool
 from reveal_bench.version import __version__
 
@@ -60,33 +66,33 @@ ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": Chat
 
 
 class Watcher(Protocol):
-    """Follows how a task goes, and may end it."""
+    """Monitors a task, and may stop it."""
 
-    def putting(self) -> AbstractContextManager[anyio.CancelScope]:
-        """A question is put meanwhile; the scope is cancelled when nothing is to be asked any more."""
+    def asking_scope(self) -> AbstractContextManager[anyio.CancelScope]:
+        """Return a scope for asking one question, which is cancelled when the run stops."""
         ...
 
-    def tried(self, error: Exception | None) -> None:
-        """A question was put, and answered unless there is an error; it may be put again."""
+    def count_attempt(self, error: Exception | None) -> None:
+        """Count an attempt at a question, answered unless there is an error; it may be asked again."""
 
-    def done(self, status: str) -> None:
-        """A question is done with."""
+    def count_done(self, status: str) -> None:
+        """Count a finished question."""
 
     def is_over(self) -> bool:
-        """Whether what is left is not to be asked any more."""
+        """Return True if the remaining questions must not be asked."""
         ...
 
 
 @dataclass(frozen=True)
 class Asking:
-    """All that is needed to put some questions: the questions, their pictures and examples.
+    """Everything needed to ask some questions: the questions, their images and examples.
 
     Attributes
     ----------
-    settings : how they are put
-    questions : in the order in which they are put
-    facts : what they belong to, for the log
-    pictures : for a question, of it and its examples
+    settings : how they are asked
+    questions : in the order of asking
+    facts : their origin, for the log
+    pictures : question -> its images and those of its examples
     shots : question -> its examples
     """
 
@@ -106,14 +112,14 @@ class Asking:
         limit: int | None = None,
         counterfactuals: Path | None = None,
     ) -> Asking:
-        """The questions of a split of a dataset folder, the first `limit` of them if it is given.
+        """Return the questions of a split of a dataset folder, only the first `limit` of them if given.
 
-        `counterfactuals` are the pictures of the control "without-finding".
+        `counterfactuals` are the images of the control "without-finding".
 
         Raises
         ------
         ValueError
-            If folder, split or settings are not what they must be, or a picture is missing that a question shows.
+            If folder, split or settings are invalid, or an image of a question is missing.
         """
         every = list_questions(folder, split, settings)
         questions = list_questions(folder, split, settings, limit=limit)
@@ -121,7 +127,7 @@ class Asking:
         held = set(pictures.ids)
         lacking = [view.image_id for question in questions for view in question.images if view.image_id not in held]
         if lacking:
-            raise ValueError(f"{folder} must hold the picture of every image asked, {len(lacking)} lack: {lacking[0]}")
+            raise ValueError(f"{folder} must have the images of all questions, {len(lacking)} lack: {lacking[0]}")
         pool = ShotPool(folder, settings)
         facts = {**describe_split(folder, split), "n_questions": len(every)}
         shots = {question.id: pool.pick(question) for question in questions}
@@ -132,7 +138,7 @@ class Asking:
 
     @classmethod
     def of_drawings(cls, settings: AskSettings) -> Asking:
-        """The drawings that tell which coordinates a model is used to, asked about as `settings` say."""
+        """Return the drawings that show which coordinates a model uses, asked as `settings` say."""
         drawings = Drawings(settings.form)
         own = replace(
             settings, coordinates=AUTO, corners=False, control=None, style="zero-shot", shots=0, shots_split=None
@@ -151,26 +157,26 @@ class Asking:
         watcher: Watcher | None = None,
         keep_pictures: bool = False,
     ) -> Task:
-        """A task of `questions`, all by default.
+        """Return a task of `questions`, all by default.
 
         Parameters
         ----------
-        epoch : that of inspect's first
-        facts : to be added to the log
+        epoch : number of inspect's first epoch
+        facts : added to the log
         keep_pictures : in the log
         """
-        told = {"settings": self.settings.document(), "reveal_bench": __version__}
+        versions = {"settings": self.settings.document(), "reveal_bench": __version__}
         samples = [self._sample(question, epoch) for question in (self.questions if questions is None else questions)]
         return Task(
             dataset=MemoryDataset(samples, name=f"{self.facts['benchmark']}-{self.facts['split']}"),
-            solver=_putting(self, watcher, keep_pictures=keep_pictures),
-            scorer=None if self.settings.coordinates == AUTO else _answering(self.settings, watcher),
-            metadata={"reveal_bench": {**self.facts, **told, **(facts or {})}},
+            solver=_asking_solver(self, watcher, keep_pictures=keep_pictures),
+            scorer=None if self.settings.coordinates == AUTO else _parsing_scorer(self.settings, watcher),
+            metadata={"reveal_bench": {**self.facts, **versions, **(facts or {})}},
             fail_on_error=False,
         )
 
     def messages(self, question: Question) -> list[ChatMessage]:
-        """The messages of a question, with their pictures."""
+        """Return the messages of a question, with their images."""
         composed = compose(question, self.settings, pictures=self.pictures(question), shots=self.shots[question.id])
         return [chat_message(message, self.settings.detail) for message in composed]
 
@@ -181,50 +187,50 @@ class Asking:
 
 
 def _safe(question_id: str) -> str:
-    """A name that a file in the log may have; the question itself is in the metadata."""
+    """Return a valid file name for the log; the question itself is in the metadata."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", question_id)
     return f"{plain[:100]}-{hashlib.sha256(question_id.encode()).hexdigest()[:8]}"
 
 
 def chat_message(message: Message, detail: Any) -> ChatMessage:
-    """A turn of the conversation, as inspect_ai has it."""
+    """Return a turn of the conversation as inspect_ai represents it."""
     content = [
         ContentImage(image=f"{PICTURE}{base64.b64encode(part.png).decode()}", detail=detail)
-        if isinstance(part, Shown)
+        if isinstance(part, PromptImage)
         else ContentText(text=part)
         for part in message.parts
     ]
-    if message.role == "system":  # several APIs take nothing but a text here
+    if message.role == "system":  # several APIs accept only text here
         return ChatMessageSystem(content="\n\n".join(part for part in message.parts if isinstance(part, str)))
     made: ChatMessage = ROLES[message.role](content=content)
     return made
 
 
 class NotAskedError(Exception):
-    """The run was over before the question's turn."""
+    """The run ended before the question's turn."""
 
 
 class UnansweredError(Exception):
-    """A request was given up; `message`, all that the log says of it, holds no key, and not the request itself.
+    """A failed request; `message`, the only text for the log, contains neither a key nor the request itself.
 
-    `status` is that of HTTP, of the last attempt; None if there was no answer, or the provider's SDK does not tell.
+    `status` is the HTTP status of the last attempt; None without a response, or if the provider's SDK does not say.
     """
 
     def __init__(self, raised: Exception) -> None:
-        attempt = getattr(raised, "last_attempt", None)  # of the library that tries again
+        attempt = getattr(raised, "last_attempt", None)  # set by the retry library
         last = raised if attempt is None else attempt.exception() or raised
-        told = getattr(last, "provider_message", None) or f"{type(last).__name__}: {last}"
-        self.message = reason_text(told)
+        message = getattr(last, "provider_message", None) or f"{type(last).__name__}: {last}"
+        self.message = reason_text(message)
         self.status: int | None = getattr(last, "status_code", None)
         super().__init__(self.message)
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a content filter refused this one question, see :func:`names_content_filter`."""
+        """True if a content filter refused this question, see :func:`names_content_filter`."""
         return names_content_filter(self.status, self.message)
 
 
-def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) -> Solver:
+def _asking_solver(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) -> Solver:
     @solver(name="put_question")
     def put_question() -> Solver:
         async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -232,15 +238,15 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
                 raise NotAskedError
             question = Question.from_document(state.metadata["question"])
             state.messages = await anyio.to_thread.run_sync(partial(asking.messages, question))
-            state, error = await put(state, generate, watcher, keep_pictures=keep_pictures)
-            if error is not None and error.is_filtered:  # as inspect_ai has it where there is a code for it
+            state, error = await ask_question(state, generate, watcher, keep_pictures=keep_pictures)
+            if error is not None and error.is_filtered:  # as inspect_ai does if there is a code for it
                 name = str(state.model)
                 state.output = ModelOutput.from_content(name, error.message, stop_reason="content_filter")
                 error = None
             if watcher is not None:
-                watcher.tried(error)
+                watcher.count_attempt(error)
             if error is not None:
-                raise error from None  # a traceback with the messages of others would be logged, too
+                raise error from None  # otherwise a traceback with the messages of others would be logged
             return state
 
         return solve
@@ -248,22 +254,22 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
     return put_question()
 
 
-async def put(
+async def ask_question(
     state: TaskState,
     ask: Callable[[TaskState], Awaitable[TaskState]],
     watcher: Watcher | None = None,
     *,
     keep_pictures: bool = False,
 ) -> tuple[TaskState, UnansweredError | None]:
-    """The state after asking, and why there is no answer: whatever a provider's client raises leaves it unanswered.
+    """Ask; return the state, and the error if there is no answer, whatever a provider's client raises.
 
     Raises
     ------
     NotAskedError
-        If the run was stopped meanwhile.
+        If the run stopped meanwhile.
     """
     error: UnansweredError | None = None
-    with anyio.CancelScope() if watcher is None else watcher.putting() as scope:
+    with anyio.CancelScope() if watcher is None else watcher.asking_scope() as scope:
         try:
             state = await ask(state)
         except Exception as raised:
@@ -276,7 +282,7 @@ async def put(
 
 
 def _clear_pictures(state: TaskState, *, keep_pictures: bool) -> None:
-    """Keep what of the sampling was sent (a provider drops what its model does not take); then let pictures go."""
+    """Keep the sampling options that were sent (providers drop unsupported ones), and drop the images."""
     for event in transcript().events:
         if isinstance(event, ModelEvent):
             if event.call is not None:
@@ -285,7 +291,7 @@ def _clear_pictures(state: TaskState, *, keep_pictures: bool) -> None:
                 event.input, event.call = [_without_pictures(message) for message in event.input], None
             event.error, event.traceback, event.traceback_ansi = event.error and reason_text(event.error), None, None
     if not keep_pictures:
-        held = transcript().attachments  # of requests, as some providers hand them over whole
+        held = transcript().attachments  # some providers attach whole requests
         for name in [name for name, text in held.items() if PICTURE in text]:
             del held[name]
         state.messages = [_without_pictures(message) for message in state.messages]
@@ -298,7 +304,7 @@ def _without_pictures(message: ChatMessage) -> ChatMessage:
     return message.model_copy(update={"content": content})
 
 
-def _answering(settings: AskSettings, watcher: Watcher | None) -> Scorer:
+def _parsing_scorer(settings: AskSettings, watcher: Watcher | None) -> Scorer:
     @scorer(metrics=[mean()], name="answered")
     def answered() -> Scorer:
         async def score(state: TaskState, target: Target) -> Score:
@@ -310,7 +316,7 @@ def _answering(settings: AskSettings, watcher: Watcher | None) -> Scorer:
                 reply = read_reply(state.output.completion, question, settings, stop_reason=stop_reason)
                 status, note = reply.status, reply.note
             if watcher is not None:
-                watcher.done(status)
+                watcher.count_done(status)
             return Score(value=int(status == "answered"), answer=status, explanation=note)
 
         return score
@@ -335,7 +341,7 @@ def grid_localization(
     seed: int = 0,
     detail: str = "high",
 ) -> Task:
-    """Where a finding is, as a cell of a grid (paper 000); parameters as of ``AskSettings.of_folder``."""
+    """The position of a finding, as a cell of a grid (paper 000); parameters as of ``AskSettings.of_folder``."""
     options = {"style": style, "grid": grid, "side": side, "shots": shots, "shots_split": shots_split}
     return _task(folder, split, "cell", seed=seed, detail=detail, **options)
 
@@ -352,7 +358,7 @@ def localization_point(
     detail: str = "high",
     coordinates: str = "pixels",
 ) -> Task:
-    """Where a finding is, as a point."""
+    """The position of a finding, as a point."""
     options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split, "coordinates": coordinates}
     return _task(folder, split, "point", seed=seed, detail=detail, **options)
 
@@ -369,7 +375,7 @@ def localization_box(
     detail: str = "high",
     coordinates: str = "pixels",
 ) -> Task:
-    """Where a finding is, as a box."""
+    """The position of a finding, as a box."""
     options = {"style": style, "side": side, "shots": shots, "shots_split": shots_split, "coordinates": coordinates}
     return _task(folder, split, "box", seed=seed, detail=detail, **options)
 
@@ -383,7 +389,7 @@ def detection_boxes(
     detail: str = "high",
     coordinates: str = "pixels",
 ) -> Task:
-    """Whether and where a finding is, as any number of boxes with scores."""
+    """The presence and position of a finding, as any number of boxes with scores."""
     return _task(folder, split, "boxes", style=style, side=side, detail=detail, coordinates=coordinates)
 
 
@@ -396,7 +402,7 @@ def findings_labels(
     detail: str = "high",
     views: str = "all",
 ) -> Task:
-    """Which of a benchmark's labels a study shows."""
+    """The benchmark's labels present in a study."""
     return _task(folder, split, "labels", style=style, side=side, detail=detail, views=views)
 
 
@@ -410,6 +416,6 @@ def open_tasks(
     coordinates: str = "pixels",
     views: str = "all",
 ) -> Task:
-    """Open tasks on studies (paper 001), answered in words and, where they want them, boxes."""
+    """Open tasks on studies (paper 001), answered in words and, where they ask for them, boxes."""
     options = {"style": style, "side": side, "detail": detail, "coordinates": coordinates, "views": views}
     return _task(folder, split, "text", **options)

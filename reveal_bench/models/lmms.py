@@ -1,18 +1,19 @@
-"""The way through lmms-eval, for models that run there: the questions go out as its task files, its samples come back.
+"""Export questions as task files of lmms-eval, for models that run there, and import its samples.
 
 Conventions
 -----------
-An export is a folder that stands alone: ``questions.parquet`` with a row per question (its messages as JSON, pictures
-by the SHA-256 of their file), ``pictures/`` with those files, each once however often it is shown, the task's YAML with
-the Python functions that it names, ``run-settings.json`` with what the way back needs, and ``README.md`` with how to
-run it. lmms-eval needs no part of reveal-bench for it. No reference is in it but the answers of few-shot examples.
+An export is a self-contained folder: ``questions.parquet`` with a row per question (its messages as JSON, images by the
+SHA-256 of their file), ``pictures/`` with those files, each once however often it is used, the task's YAML with the
+Python functions that it names, ``run-settings.json`` with everything that the import needs, and ``README.md`` with
+instructions. lmms-eval needs no part of reveal-bench for it. The only references in it are the answers of few-shot
+examples.
 
-lmms-eval logs neither documents nor useful hashes of them. So the *target* of a question, which it does log, is the
-digest of the question's messages and the question's id; samples of another export are refused. A reply that did not
-come is a text to lmms-eval, ``[LMMS_EVAL_REQUEST_FAILED ...]``; here its status is "failed". Its message is cut down to
-the code of HTTP: the rest may name hosts. lmms-eval sends no `detail` of pictures, so that it is "auto" in an export.
+lmms-eval logs neither documents nor useful hashes of them. Therefore the *target* of a question, which it does log, is
+the digest of the question's messages and the question's id; samples of another export are refused. A missing reply is a
+text in lmms-eval, ``[LMMS_EVAL_REQUEST_FAILED ...]``; here its status is "failed". Its message is reduced to the HTTP
+status, because the rest may name hosts. lmms-eval sends no `detail` of images, so it is "auto" in an export.
 
-Shape of lmms-eval's files and its defaults: version 0.7.3.
+Format of lmms-eval's files and its defaults: version 0.7.3.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, ShotU
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
+    from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, Scalar
     from reveal_bench.models.shots import Shot
 
 TASKS: Mapping[Form, str] = {
@@ -52,12 +53,12 @@ QUESTIONS, PICTURES, SETTINGS = "questions.parquet", "pictures", "run-settings.j
 TEMPLATES = Path(__file__).parent / "lmms_eval_tasks"
 MODULE = "reveal_questions.py"
 MAX_NEW_TOKENS = 2048
-"""Enough for a chain of thought; ``--gen_kwargs`` of lmms-eval changes it."""
+"""Enough for a chain of thought; lmms-eval's ``--gen_kwargs`` changes it."""
 GROUP_ROWS = 256
 RENAMED = {"max_new_tokens": "max_tokens"}
 API_BACKENDS = ("openai", "async_openai")
 WITHOUT_TEMPERATURE = ("o1", "o3", "o4", "gpt-5")
-"""Parts of names of models that lmms-eval sends no temperature to."""
+"""Parts of names of models to which lmms-eval sends no temperature."""
 
 
 def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, limit: int | None = None) -> Path:
@@ -65,10 +66,10 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
 
     Parameters
     ----------
-    folder : dataset folder, built with its pictures
-    out : folder to make; it holds pictures of the benchmark
-    settings : how the questions are put; `detail` counts as "auto"
-    limit : the first questions only
+    folder : dataset folder, built with its images
+    out : new folder; it will contain images of the benchmark
+    settings : how the questions are asked; `detail` counts as "auto"
+    limit : export only this many questions, the first ones
 
     Returns
     -------
@@ -78,7 +79,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     Raises
     ------
     ValueError
-        If `out` exists, the split asks nothing, or the folder or the settings are not for it.
+        If `out` exists, the split has no questions, or the folder or the settings are unsuitable.
     """
     out = Path(out)
     if out.exists():
@@ -86,7 +87,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     settings = replace(settings, detail="auto")
     questions = list_questions(folder, split, settings, limit=limit)
     if not questions:
-        raise ArgumentError("split", f"must ask something, {split!r} of {folder} does not")
+        raise ArgumentError("split", f"must have questions, {split!r} of {folder} has none")
     asked = {
         "schema": 1,
         **describe_split(folder, split),
@@ -135,7 +136,7 @@ def _asked(folder: Path, questions: Sequence[Question], settings: AskSettings) -
 
 
 def _write_questions(out: Path, asked: Iterator[Asked]) -> str:
-    """Write the questions and their pictures; returns the digest of all that is sent."""
+    """Write the questions and their images; return the digest of everything that is sent."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -162,7 +163,7 @@ def _row(pictures: Path, question: Question, shots: Sequence[Shot], messages: Se
 
 
 def _part(pictures: Path, part: Any) -> dict[str, str]:
-    """A part of a message as JSON; a picture goes to its file, and is named by its digest."""
+    """Return a part of a message as JSON; an image is written to its file, and named by its digest."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     digest = hashlib.sha256(part.png).hexdigest()
@@ -172,28 +173,30 @@ def _part(pictures: Path, part: Any) -> dict[str, str]:
     return {"type": "image", "sha256": digest}
 
 
-def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = None) -> tuple[RunInfo, list[Exchange]]:
+def import_samples(
+    paths: Sequence[Path], export: Path, *, model: str | None = None
+) -> tuple[RunInfo, list[QuestionOutcome]]:
     """Read what lmms-eval logged (``--log_samples``) of an export, as a run.
 
     Parameters
     ----------
-    paths : files ``*_samples_*.jsonl``, or folders that hold such; several may be parts of a run (``--offset``), or
-        one done again: of each question the latest reply counts, and only where there is none the latest failure
+    paths : files ``*_samples_*.jsonl``, or folders that contain them; several may be parts of a run (``--offset``), or
+        repetitions: of each question the latest reply counts, or without a reply the latest failure
     export : folder that :func:`export_tasks` wrote
-    model : name to publish; by default as lmms-eval was given it, without the folders of a path
+    model : name to publish; by default lmms-eval's name, without the folders of a path
 
     Returns
     -------
-    RunInfo, list of Exchange
+    RunInfo, list of QuestionOutcome
         In the order of the manifest. With ``--repeats`` the replies of a question are its epochs; lmms-eval counts the
-        tokens of the first only. A question that it was not asked (``--limit``) has no exchange, which
-        :func:`reveal_bench.models.run_folder.write_outputs` counts as not asked.
+        tokens of the first only. A question that was not asked (``--limit``) has no exchange, and
+        :func:`reveal_bench.models.run_folder.write_outputs` counts it as not asked.
 
     Raises
     ------
     ValueError
-        If `export` is not one, there are no samples, a line is not one of this export, or the files are of several
-        models or parameters.
+        If `export` is not one, there are no samples, a line is not from this export, or the files differ in model or
+        parameters.
     """
     from reveal_bench.models.run_folder import RunInfo
 
@@ -202,17 +205,17 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
     logs = [_log(path, TASKS[settings.form], model) for path in _sample_files(paths, TASKS[settings.form])]
     for log in logs[1:]:
         if (log.model, log.parameters) != (logs[0].model, logs[0].parameters):
-            told = " and ".join(f"{log.model} {dict(log.parameters)} ({log.path.name})" for log in (logs[0], log))
-            raise ArgumentError("paths", "must be of one model and its parameters", told)
-    found: dict[tuple[str, int], Exchange] = {}
+            runs = " and ".join(f"{log.model} {dict(log.parameters)} ({log.path.name})" for log in (logs[0], log))
+            raise ArgumentError("paths", "must be of one model and its parameters", runs)
+    exchanges: dict[tuple[str, int], QuestionOutcome] = {}
     versions: dict[str, None] = {}
     for log in logs:
         for sample in _samples(log, questions):
             versions[sample.version] = None
             for exchange in _exchanges(sample, settings, log):
                 key = (exchange.question, exchange.epoch)
-                if key not in found or exchange.status != "failed" or found[key].status == "failed":
-                    found[key] = exchange
+                if key not in exchanges or exchange.status != "failed" or exchanges[key].status == "failed":
+                    exchanges[key] = exchange
     place = {question_id: i for i, question_id in enumerate(questions)}
     info = RunInfo(
         **{name: asked[name] for name in (*DESCRIBED, "n_questions", "n_asked")},
@@ -220,11 +223,11 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
         grid=settings.grid,
         settings=settings,
         parameters=logs[0].parameters,
-        epochs=max((epoch for _, epoch in found), default=1),
+        epochs=max((epoch for _, epoch in exchanges), default=1),
         limit=asked["limit"],
         harness={"lmms_eval": ", ".join(versions)},
     )
-    return info, sorted(found.values(), key=lambda exchange: (place[exchange.question], exchange.epoch))
+    return info, sorted(exchanges.values(), key=lambda exchange: (place[exchange.question], exchange.epoch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +238,8 @@ class _Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class _Log:
-    """A file of samples; `counts_tokens` says whether a reply of as many tokens as there may be was cut off."""
+class _SampleFile:
+    """A file of samples; `counts_tokens` says whether a reply of the maximum number of tokens was cut off."""
 
     path: Path
     model: str
@@ -246,7 +249,7 @@ class _Log:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """A line of it: the replies to a question, which of them came, and the counts of the first's tokens."""
+    """A line of it: the replies to a question, which of them came, and the token counts of the first."""
 
     exported: _Exported
     replies: tuple[str, ...]
@@ -256,7 +259,7 @@ class _Sample:
 
 
 def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
-    """``run-settings.json``, and id -> question."""
+    """Return ``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
     try:
@@ -273,25 +276,25 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
 
 
 def _sample_files(paths: Sequence[Path], task: str) -> list[Path]:
-    """The files, by the time in their names."""
+    """Return the files, by the time in their names."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         if not path.exists():
             raise ArgumentError("paths", "must exist", path)
         files.update(dict.fromkeys(path.rglob(f"*_samples_{task}.jsonl") if path.is_dir() else [path]))
     if not files:
-        told = ", ".join(str(path) for path in paths) or "nothing"
-        raise ArgumentError("paths", f"must hold files *_samples_{task}.jsonl (--log_samples)", told)
+        names = ", ".join(str(path) for path in paths) or "nothing"
+        raise ArgumentError("paths", f"must contain files *_samples_{task}.jsonl (--log_samples)", names)
     return sorted(files, key=lambda path: (path.name, path))
 
 
-def _log(path: Path, task: str, model: str | None) -> _Log:
-    """What ``*_results.json`` beside the samples says of the model; without it the model must be named."""
+def _log(path: Path, task: str, model: str | None) -> _SampleFile:
+    """Read the model from ``*_results.json`` in the same folder; without this file the model must be named."""
     beside = path.with_name(path.name.partition("_samples_")[0] + "_results.json")
     if not beside.is_file():
         if model is None:
             raise ArgumentError("model", f"must be given, {path} has no {beside.name} beside it")
-        return _Log(path, model, {}, counts_tokens=False)
+        return _SampleFile(path, model, {}, counts_tokens=False)
     try:
         results = json.loads(beside.read_bytes())
         backend, batch = str(results["config"]["model"]), str(results["config"]["batch_size"])
@@ -306,10 +309,10 @@ def _log(path: Path, task: str, model: str | None) -> _Log:
         parameters.pop("temperature", None)
     name = PurePath(named).name if named.startswith(("/", ".", "~")) else named
     # a batch of a local model is padded to its longest reply, and lmms-eval counts the padding
-    return _Log(path, model or name or backend, parameters, counts_tokens=is_api or batch == "1")
+    return _SampleFile(path, model or name or backend, parameters, counts_tokens=is_api or batch == "1")
 
 
-def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]:
+def _samples(log: _SampleFile, questions: Mapping[str, _Exported]) -> Iterator[_Sample]:
     with log.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             place = f"{log.path}:{number}"
@@ -324,14 +327,14 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
             if question_id not in questions or questions[question_id].sent != sent:
                 raise ValueError(f"{place} is of another export: {question_id!r} was asked differently, or not at all")
             if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):
-                raise ValueError(f"{place} must hold a text for each of its {len(came)} replies, got {replies!r:.200}")
+                raise ValueError(f"{place} must have a text for each of its {len(came)} replies, got {replies!r:.200}")
             yield _Sample(questions[question_id], replies, came, tokens, version)
 
 
-def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Exchange]:
-    """What became of a question, epoch by epoch."""
+def _exchanges(sample: _Sample, settings: AskSettings, log: _SampleFile) -> Iterator[QuestionOutcome]:
+    """Yield the outcome of a question, epoch by epoch."""
     from reveal_bench.models.answers import read_reply
-    from reveal_bench.models.run_folder import Exchange, with_reply
+    from reveal_bench.models.run_folder import QuestionOutcome, with_reply
 
     question = sample.exported.question
     common: dict[str, Any] = {
@@ -343,7 +346,7 @@ def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Ex
     temperature = log.parameters.get("temperature")
     for epoch, (text, came) in enumerate(zip(sample.replies, sample.came, strict=True), start=1):
         if came == "failed":
-            yield Exchange(status="failed", error=_reason(text), epoch=epoch, **common)
+            yield QuestionOutcome(status="failed", error=_reason(text), epoch=epoch, **common)
             continue
         text = "" if came == "empty" else text  # lmms-eval writes "None" for no text at all
         is_counted = epoch == 1 and log.counts_tokens and sample.tokens.get("input_tokens") != 0  # 0: words, not tokens
@@ -352,7 +355,7 @@ def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Ex
         stop_reason = "max_tokens" if spent is not None and isinstance(most, int) and spent >= most else None
         reply = read_reply(text, question, settings, stop_reason=stop_reason)
         yield with_reply(
-            Exchange(status=reply.status, epoch=epoch, **common),
+            QuestionOutcome(status=reply.status, epoch=epoch, **common),
             reply,
             text=text,
             stop_reason=stop_reason,
@@ -363,7 +366,7 @@ def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Ex
 
 
 def _reason(failure: str) -> str:
-    """Why a reply did not come, without the words of others: these may name hosts or quote keys."""
+    """Return the reason for a missing reply, without the original wording, which may name hosts or quote keys."""
     if "BUDGET_EXCEEDED" in failure:
         return "lmms-eval's budget of tokens was spent"
     attempts, code = re.search(r"after (\d+) retries", failure), re.search(r"Error code: (\d{3})\b", failure)

@@ -1,16 +1,16 @@
-"""What a model sees of a film: the central square with its grid, the bare square, or the whole picture.
+"""The images that a model sees: the central square with its grid, the bare square, or the whole image.
 
 Conventions
 -----------
-The square is that of :class:`reveal_bench.geometry.Grid`, cut to the fraction of a pixel: where the long side exceeds
-the short one by an odd number, half a pixel goes on either side. It is resized to `side` x `side` pixels (256 in paper
-000, section 3.2). Around it the form "cell" has a margin with a letter above and below every column and a number on
-either side of every row; the margin hides nothing of the film. A cell line is a dark and a light stripe that meet where
-the same `Grid` that scores has its edge, rounded to the nearest pixel: one of them stands out on any film, and yellow
-is not a colour of catheters. Cells of 28 pixels and more carry their name in their top left corner, see-through and
-dark or light as the film below asks for; in a finer grid names would hide the film, and every fourth line is stronger.
+The square is that of :class:`reveal_bench.geometry.Grid`, cut to the fraction of a pixel: if the long side exceeds the
+short one by an odd number, half a pixel is cut on either side. It is resized to `side` x `side` pixels (256 in paper
+000, section 3.2). The form "cell" adds a margin with a letter above and below every column and a number on either side
+of every row; the margin covers nothing of the image. A cell line is a dark and a light stripe that meet at the edge of
+the scoring `Grid`, rounded to the nearest pixel: one of them is visible on any image, and yellow is not a colour of
+catheters. Cells of 28 pixels and more show their name in their top left corner, translucent and dark or light depending
+on the image below; in a finer grid names would cover the image, and every fourth line is stronger.
 
-Coordinates (x, y) of a shown picture are in its pixels, from its top left corner, the margin included.
+Coordinates (x, y) of a shown image are in its pixels, from its top left corner, including the margin.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SMALLEST_CELL = 9.5
-"""Pixels; below, the rows' numbers would touch each other."""
+"""Pixels; in smaller cells, the rows' numbers would touch each other."""
 NAMED_CELL = 28
-"""Pixels; from here on a name of readable size covers less than a sixth of its cell."""
+"""Pixels; from this size on, a readable name covers less than a sixth of its cell."""
 STRONG_EVERY = 4
 LIGHT, DARK, MARGIN, LETTER = (255, 225, 70), (0, 0, 0), (24, 24, 24), (255, 255, 255)
 LINE_OPACITY, STRONG_OPACITY, NAME_OPACITY, HALO_OPACITY = 140, 215, 215, 110
@@ -45,7 +45,7 @@ class SquareView:
     ----------
     size : (height, width) of the image, in pixels
     side : of the shown square, in pixels
-    margin : pixels between the edge of the shown picture and the square; 0 unless a grid is drawn
+    margin : pixels between the edge of the shown image and the square; 0 without a grid
 
     Raises
     ------
@@ -77,41 +77,41 @@ class SquareView:
         return Grid(1).square(self.size)
 
     def to_full(self, x: float, y: float) -> tuple[float, float]:
-        """The point of the full image that is shown at (x, y); it is outside the image if (x, y) is."""
+        """Return the point of the full image shown at (x, y); it is outside the image if (x, y) is."""
         left, top, side = self.box
         return left + (x - self.margin) * side / self.side, top + (y - self.margin) * side / self.side
 
     def to_view(self, x: float, y: float) -> tuple[float, float]:
-        """Where the point (x, y) of the full image is shown; outside the square if it is not in it."""
+        """Return the position at which the point (x, y) of the full image is shown; outside the square if not in it."""
         left, top, side = self.box
         return (x - left) * self.side / side + self.margin, (y - top) * self.side / side + self.margin
 
     def box_to_full(self, box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """A box [x, y, width, height] of the shown picture, in pixels of the full image."""
+        """Return a box [x, y, width, height] of the shown image, in pixels of the full image."""
         x, y, width, height = box
         scale = self.box[2] / self.side
         return (*self.to_full(x, y), width * scale, height * scale)
 
 
 def square_picture(image: Image, *, side: int) -> Image:
-    """The central square of a grey or RGB picture, resized to `side` x `side` pixels, as RGB.
+    """Return the central square of a grey or RGB image, resized to `side` x `side` pixels, as RGB.
 
     Raises
     ------
     ValueError
-        If the picture is of another mode, or `side` is below 1.
+        If the image has another mode, or `side` is below 1.
     """
     left, top, length = SquareView((image.height, image.width), side).box
     return _resized(image, (side, side), (left, top, left + length, top + length))
 
 
 def whole_picture(image: Image, *, side: int) -> Image:
-    """A grey or RGB picture with its long side reduced to `side` pixels, never enlarged, as RGB.
+    """Return a grey or RGB image with its long side reduced to `side` pixels, never enlarged, as RGB.
 
     Raises
     ------
     ValueError
-        If the picture is of another mode, or `side` is below 1.
+        If the image has another mode, or `side` is below 1.
     """
     if side < 1:
         raise ArgumentError("side", "must be at least 1", side)
@@ -120,7 +120,7 @@ def whole_picture(image: Image, *, side: int) -> Image:
 
 
 def whole_size(size: tuple[int, int], side: int) -> tuple[int, int]:
-    """(height, width) at which a whole picture of `size` (height, width) is shown: its long side at most `side`.
+    """Return (height, width) at which a whole image of `size` (height, width) is shown: its long side at most `side`.
 
     Examples
     --------
@@ -132,12 +132,12 @@ def whole_size(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 
 def cells_are_named(side: int, grid: Grid) -> bool:
-    """Whether every cell of a shown square carries its name; if not, only columns and rows do."""
+    """Return True if every cell of a shown square carries its name; otherwise only columns and rows do."""
     return side >= NAMED_CELL * grid.n
 
 
 def grid_margin(side: int, grid: Grid) -> int:
-    """Pixels that :func:`draw_grid` adds on each side of a square of `side` pixels."""
+    """Return the pixels that :func:`draw_grid` adds on each side of a square of `side` pixels."""
     return round(1.5 * _letter_size(side, grid))
 
 
@@ -149,21 +149,21 @@ def check_side(side: int, grid: Grid) -> None:
 
 
 def draw_grid(image: Image, grid: Grid) -> Image:
-    """A square picture inside a margin with letters and numbers, with the lines of `grid` on it and names in its cells.
+    """Return a square image with the lines of `grid`, names in its cells, and a margin with letters and numbers.
 
     Parameters
     ----------
-    image : square, of mode L or RGB; it stays as it is
+    image : square, of mode L or RGB; not modified
     grid : whose `box` gives the edges
 
     Returns
     -------
-    RGB picture, wider and higher than `image` by twice :func:`grid_margin`.
+    RGB image, wider and higher than `image` by twice :func:`grid_margin`.
 
     Raises
     ------
     ValueError
-        If the picture is not square, of another mode, or too small for names that can be read.
+        If the image is not square, has another mode, or is too small for readable names.
     """
     from PIL import Image
 
@@ -185,25 +185,26 @@ def draw_grid(image: Image, grid: Grid) -> Image:
 
 
 def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes:
-    """PNG of what a model is shown of a grey or RGB picture; nothing but pixels is in it, and they alone decide it.
+    """Return the PNG of the image that a model sees; its bytes depend on the pixels alone, and contain nothing else.
 
-    The square with its grid for answers of the form "cell", the bare square for "point" and "box", the whole picture
+    The square with its grid for answers of the form "cell", the bare square for "point" and "box", the whole image for
+    "boxes", "labels" and "text".
     for "boxes", "labels" and "text".
 
     Raises
     ------
     ValueError
-        If the picture is of another mode, or `side` is too small.
+        If the image has another mode, or `side` is too small.
     """
     if form == "cell":
-        shown = draw_grid(square_picture(image, side=side), Grid(grid) if isinstance(grid, int) else grid)
+        picture = draw_grid(square_picture(image, side=side), Grid(grid) if isinstance(grid, int) else grid)
     elif form in ("point", "box"):
-        shown = square_picture(image, side=side)
+        picture = square_picture(image, side=side)
     else:
-        shown = whole_picture(image, side=side)
-    shown.info = {}  # what the source's file says of itself is not for sending
+        picture = whole_picture(image, side=side)
+    picture.info = {}  # metadata of the source file must not be sent
     buffer = io.BytesIO()
-    shown.save(buffer, "PNG", compress_level=6)
+    picture.save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
 
 
@@ -220,18 +221,18 @@ def _check_mode(image: Image) -> None:
 
 
 def _letter_size(side: int, grid: Grid) -> int:
-    """Font size of the margin: about a 28th of the picture, less where cells are small, never below 11."""
+    """Return the font size of the margin: about a 28th of the image, less if cells are small, never below 11."""
     return max(11, min(side // 28, round(0.7 * side / grid.n)))
 
 
 def _line_width(edges: list[int]) -> int:
-    """Pixels of each of the two stripes of a line: 1 up to a side of 700, then in proportion, thin beside a cell."""
+    """Return the pixels of each of the two stripes of a line: 1 up to a side of 700, then proportional."""
     side = edges[-1] - edges[0]
     return max(1, min(round(side / 500), side // (16 * (len(edges) - 1))))
 
 
 def _draw_lines(drawn: Image, edges: list[int], *, named: bool) -> None:
-    """Lines along the edges: the dark stripe ends and the light one begins at the edge."""
+    """Draw lines along the edges: the dark stripe ends and the light one begins at the edge."""
     from PIL import Image, ImageChops, ImageDraw
 
     width = _line_width(edges)
@@ -250,7 +251,7 @@ def _draw_lines(drawn: Image, edges: list[int], *, named: bool) -> None:
 
 
 def _draw_letters(drawn: Image, edges: list[int], size: int) -> None:
-    """The letter of every column above and below, the number of every row left and right."""
+    """Draw the letter of every column above and below, the number of every row left and right."""
     from PIL import ImageDraw, ImageFont
 
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(size)
@@ -264,7 +265,7 @@ def _draw_letters(drawn: Image, edges: list[int], size: int) -> None:
 
 
 def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None:
-    """Every cell's name in its top left corner: dark on bright `film`, light on dark, with a halo of the other."""
+    """Draw every cell's name in its top left corner: dark on a bright `film`, light on dark, with an opposite halo."""
     from PIL import Image, ImageChops, ImageStat
 
     names, halos, places = _names_of(drawn.size, tuple(edges), grid)
@@ -283,7 +284,7 @@ def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None
 def _names_of(
     size: tuple[int, int], edges: tuple[int, ...], grid: Grid
 ) -> tuple[Image, Image, tuple[tuple[int, int, int, int], ...]]:
-    """How opaque the names and their halos are, and the box of each name: the same on every film of one size."""
+    """Return the opacity of the names and halos, and the box of each name: the same on every image of one size."""
     from PIL import Image, ImageDraw, ImageFont
 
     points = max(10, round(0.2 * (edges[-1] - edges[0]) / grid.n))

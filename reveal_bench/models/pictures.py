@@ -1,11 +1,11 @@
-"""Pictures of a dataset folder, read one at a time as they are asked for.
+"""Images of a dataset folder, read one at a time on demand.
 
-Where every picture lies is known from the columns of ids alone. A picture is then read with its row group (100 rows
-or 32 MB in the folders that this package writes), of which the last few stay in memory; a larger group, as another
-program may have written it, is read in batches of a few rows and not kept.
+The columns of ids alone locate every image. An image is then read with its row group (100 rows or 32 MB in the folders
+that this package writes), of which the last few stay in memory; a larger group, as another program may write, is read
+in batches of a few rows and not kept.
 
-Grey values are those of the stored file, converted by Pillow to 8 bits, as in the hash `pixel_sha256` of a row. A file
-of 16 bits, which this package never writes, is scaled so that its darkest value is 0 and its brightest 255.
+Grey values are those of the stored file, converted by Pillow to 8 bits, as in the hash `pixel_sha256` of a row. Files
+of 16 bits, which this package never writes, are scaled so that the darkest value is 0 and the brightest 255.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 COLUMNS = {"image": None, "images": "image_facts", "prior_images": "prior_image_facts"}
-"""Columns of pictures -> columns that say which pictures they are; None for the row itself."""
+"""Columns of images -> columns of their ids; None for the row itself."""
 FACTS = ("image_id", "width", "height", "pixel_pipeline")
 FORMATS = ("PNG", "JPEG")
 WITHHELD = "withheld"
 KEPT_BYTES = 96 << 20
-"""Row groups in memory; one of more than half of it is not kept."""
+"""Row groups in memory; a group of more than half of it is not kept."""
 BATCH_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a picture lies: row `row` of a row group, and entry `entry` if `column` holds lists."""
+class _StoredAt:
+    """The position of an image: row `row` of a row group, and entry `entry` if `column` has lists."""
 
     shard: Path
     group: int
@@ -52,23 +52,23 @@ class _Place:
 
 
 class FolderPictures:
-    """The pictures of all splits of a dataset folder that it holds pictures of. May be used by several threads.
+    """The images of all splits of a dataset folder that has them. May be used by several threads.
 
     Parameters
     ----------
     folder : dataset folder, public or private
-    splits : to look in, all by default
+    splits : to search, all by default
 
     Raises
     ------
     ValueError
-        If the folder has none of the pictures, or says two things of one image.
+        If the folder has none of the images, or two rows contradict each other about one.
     """
 
     def __init__(self, folder: Path, splits: Iterable[str] | None = None) -> None:
         self.folder = Path(folder)
         info = read_folder_info(self.folder)
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _StoredAt] = {}
         for split in info.splits if splits is None else splits:
             check_split(info, self.folder, split)
             sizes = _manifest_sizes(self.folder, split)
@@ -80,37 +80,36 @@ class FolderPictures:
                 self._places[image_id] = place if known.is_withheld else known
         if all(place.is_withheld for place in self._places.values()):
             named = "" if splits is None else f" of split {', '.join(splits)}"
-            raise ValueError(f"{folder} holds no pictures{named}: {_REMEDY}")
+            raise ValueError(f"{folder} has no pictures{named}: {_REMEDY}")
         self._groups = _Groups()
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of the images whose picture the folder holds, in the order of its files."""
+        """Ids of the images in the folder, in the order of its files."""
         return tuple(image_id for image_id, place in self._places.items() if not place.is_withheld)
 
     def open(self, image_id: str) -> Image:
-        """The picture of an image, of mode L and of the size that the dataset states.
+        """Return an image, of mode L and of the size stated in the dataset.
 
         Raises
         ------
         ValueError
-            If the folder does not know the image or holds no picture of it, or the picture does not decode, or is of
-            another size.
+            If the folder does not know the image or lacks its pixels, or the file does not decode, or has another size.
         """
         place = self._places.get(image_id)
         if place is None:
-            raise ArgumentError("image_id", f"must be of an image whose inputs are in {self.folder}", repr(image_id))
+            raise ArgumentError("image_id", f"must be an image with its picture in {self.folder}", repr(image_id))
         data = None if place.is_withheld else self._groups.picture(place)
         if data is None:
-            raise ValueError(f"{self.folder} holds no picture of {image_id}: {_REMEDY}")
+            raise ValueError(f"{self.folder} has no picture of {image_id}: {_REMEDY}")
         try:
             return _decoded(data, place.size)
         except ValueError as error:
             raise ValueError(f"the picture of {image_id} in {place.shard.name} must decode: {error}") from None
 
 
-class Pictures(FolderPictures):
-    """The pictures of one split of a dataset folder. May be used by several threads.
+class SplitPictures(FolderPictures):
+    """The images of one split of a dataset folder. May be used by several threads.
 
     Parameters
     ----------
@@ -120,7 +119,7 @@ class Pictures(FolderPictures):
     Raises
     ------
     ValueError
-        If the folder has no such split, or none of its pictures.
+        If the folder has no such split, or none of its images.
     """
 
     def __init__(self, folder: Path, split: str) -> None:
@@ -131,14 +130,14 @@ _REMEDY = "build it with them, or add them from your own copy of the source with
 
 
 class _Groups:
-    """Columns of pictures by row group; the last ones stay, up to :data:`KEPT_BYTES` in all."""
+    """Columns of images by row group; the latest stay in memory, up to :data:`KEPT_BYTES` in all."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Path, int, str], pa.ChunkedArray] = OrderedDict()
         self._lock = threading.Lock()
 
-    def picture(self, place: _Place) -> bytes | None:
-        """The bytes of a picture's file, or None where the row has none."""
+    def picture(self, place: _StoredAt) -> bytes | None:
+        """Return the bytes of an image file; None if the row has none."""
         key = (place.shard, place.group, place.column)
         with self._lock:
             column, row = self._kept.get(key), place.row
@@ -151,8 +150,8 @@ class _Groups:
             cell = cell[place.entry] if place.entry < len(cell) else None
         return None if cell is None else cell["bytes"]
 
-    def _read(self, place: _Place) -> tuple[pa.ChunkedArray, int]:
-        """The column of the group, or a few rows of it, and the place of the row in it."""
+    def _read(self, place: _StoredAt) -> tuple[pa.ChunkedArray, int]:
+        """Return the column of the group, or a few rows of it, and the index of the row in it."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(place.shard) as file:
@@ -170,14 +169,14 @@ class _Groups:
         return column, place.row
 
 
-def _column_bytes(file: pq.ParquetFile, place: _Place) -> int:
+def _column_bytes(file: pq.ParquetFile, place: _StoredAt) -> int:
     group = file.metadata.row_group(place.group)
     leaves = (group.column(i) for i in range(group.num_columns))
     return sum(leaf.total_uncompressed_size for leaf in leaves if leaf.path_in_schema.split(".")[0] == place.column)
 
 
 def _manifest_sizes(folder: Path, split: str) -> dict[str, tuple[int, int]]:
-    """Image id -> (height, width) by the public manifest of a localization split; empty for the other kinds."""
+    """Return image id -> (height, width) from the public manifest of a localization split; empty for other kinds."""
     import pyarrow.parquet as pq
 
     path = folder / "manifest" / f"{split}.parquet"
@@ -187,8 +186,8 @@ def _manifest_sizes(folder: Path, split: str) -> dict[str, tuple[int, int]]:
     return {row["image_id"]: (row["height"], row["width"]) for row in rows}
 
 
-def _places(folder: Path, split: str) -> Iterator[tuple[str, _Place]]:
-    """(image id, place) of every image of a split, in the order of the files."""
+def _places(folder: Path, split: str) -> Iterator[tuple[str, _StoredAt]]:
+    """Yield (image id, position) of every image of a split, in the order of the files."""
     import pyarrow.parquet as pq
 
     for config in CONFIGS:
@@ -200,14 +199,14 @@ def _places(folder: Path, split: str) -> Iterator[tuple[str, _Place]]:
                         yield from _places_of_group(file, shard, group, column)
 
 
-def _places_of_group(file: pq.ParquetFile, shard: Path, group: int, column: str) -> Iterator[tuple[str, _Place]]:
+def _places_of_group(file: pq.ParquetFile, shard: Path, group: int, column: str) -> Iterator[tuple[str, _StoredAt]]:
     facts_column = COLUMNS[column]
     wanted = list(FACTS) if facts_column is None else [facts_column]
     for number, row in enumerate(file.read_row_group(group, columns=wanted).to_pylist()):
         entries = [(None, row)] if facts_column is None else list(enumerate(row[facts_column] or ()))
         for entry, facts in entries:
             size, is_withheld = (facts["height"], facts["width"]), facts["pixel_pipeline"] == WITHHELD
-            yield facts["image_id"], _Place(shard, group, number, column, entry, size, is_withheld)
+            yield facts["image_id"], _StoredAt(shard, group, number, column, entry, size, is_withheld)
 
 
 def _decoded(data: bytes, size: tuple[int, int]) -> Image:

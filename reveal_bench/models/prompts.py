@@ -1,15 +1,15 @@
-"""What a model is told: the words around the pictures of a question, and how they become messages.
+"""Wording of the prompts: the text around the images of a question, and the messages made of both.
 
-Zero-shot, chain-of-thought and few-shot prompts for cells, points and boxes, as paper 000 compares them (section 4,
-appendix); labels of a study as in paper 004; open tasks with boxes as in paper 001. The tasks are theirs, the words are
-this project's.
+Zero-shot, chain-of-thought and few-shot prompts for cells, points and boxes, as compared in paper 000 (section 4,
+appendix); labels of a study as in paper 004; open tasks with boxes as in paper 001. The tasks are theirs, the wording
+is this project's.
 
 Conventions
 -----------
-What changes a word changes :data:`VERSION`; a test holds the words to it. Every prompt asks for an answer whose last
-line :mod:`reveal_bench.models.answers` reads. A format is explained with the top left cell or with letters, never with
-a likely place: models repeat examples. Coordinates are pixels of the picture that is shown, unless the settings name
-another convention of :mod:`reveal_bench.models.coordinates`.
+Every change of wording changes :data:`VERSION`; a test checks the wording against it. Every prompt asks for an answer
+whose last line :mod:`reveal_bench.models.answers` reads. A format is explained with the top left cell or with letters,
+never with a likely position, because models repeat examples. Coordinates are pixels of the shown image, unless the
+settings name another convention of :mod:`reveal_bench.models.coordinates`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.controls import mirrored_question
 from reveal_bench.models.coordinates import AUTO, convention
 from reveal_bench.models.overlay import Form, cells_are_named, shown_png, whole_size
-from reveal_bench.models.questions import AskSettings, Message, PictureSource, Shown
+from reveal_bench.models.questions import AskSettings, Message, PictureSource, PromptImage
 
 if TYPE_CHECKING:
     from reveal_bench.models.shots import Shot
@@ -79,7 +79,7 @@ _OTHER_PLACES = {
         "{Give} the smallest upright rectangle that holds all of the finding{sides}."
     ),
 }
-"""As :data:`_PLACES`, in any convention but pixels of the picture, with width and height."""
+"""As :data:`_PLACES`, in any convention except pixels of the image with width and height."""
 _OTHER_WORDS = {
     "cell": (
         "The picture shows a {film} under a grid of {n} x {n} squares: columns A to {last_column} from left to right, "
@@ -95,7 +95,7 @@ _OTHER_WORDS = {
         "{Name} the tightest upright rectangle around the whole finding{sides}."
     ),
 }
-"""As :data:`_PLACES`, in other words, for the control that changes nothing else."""
+"""As :data:`_PLACES`, in other words, for the control that changes only the wording."""
 _OTHER_PRESENT = "What to find: {finding}. The film does show it; say only where."
 _OTHER_PERHAPS = "What to look for: {finding}. The film may show it, or may not."
 _OTHER_LABELS = (
@@ -184,14 +184,14 @@ _BOXES_WELCOME = "You may mark what you describe with rectangles."
 def compose(
     question: Question, settings: AskSettings, *, pictures: PictureSource, shots: Sequence[Shot] = ()
 ) -> list[Message]:
-    """The messages that ask a question: the system's, the examples with their answers, and the question.
+    """Return the messages that ask a question: the system message, the examples with their answers, and the question.
 
     Parameters
     ----------
     question : of the form of `settings`
-    settings : style, grid and size of the pictures
-    pictures : of the question's images, and of those of the examples
-    shots : examples of a few-shot prompt, in the order in which they are shown
+    settings : style, grid and size of the images
+    pictures : of the question and of the examples
+    shots : examples of a few-shot prompt, in the order of the prompt
 
     Raises
     ------
@@ -213,7 +213,7 @@ def compose(
 
 
 def describe(settings: AskSettings, question: Question) -> str:
-    """The words of a question without examples, each picture as a line in square brackets; for docs and dry runs.
+    """Return the wording of a question without examples, with each image as a line in brackets; for docs and dry runs.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def describe(settings: AskSettings, question: Question) -> str:
 
 
 def prompt_text(question: Question, settings: AskSettings) -> str:
-    """The words that go with the pictures of a question."""
+    """Return the wording of a question with images."""
     if settings.control == "mirrored":
         question = mirrored_question(question)
     if question.form == "text":
@@ -279,12 +279,12 @@ def _is_paraphrased(settings: AskSettings) -> bool:
 
 
 def _is_in_pixels(settings: AskSettings) -> bool:
-    """Whether places are asked for as they are by default."""
+    """Return True if positions are requested as by default."""
     return (settings.coordinates, settings.corners) == ("pixels", False)
 
 
 def _convention_text(settings: AskSettings) -> str:
-    """What coordinates mean in a square picture, or in each of several whole ones, whose sizes were told."""
+    """Return the meaning of coordinates in a square image, or in several whole ones, whose sizes are given before."""
     if settings.coordinates == AUTO:
         return _OWN_CONVENTION
     chosen = convention(settings.coordinates)
@@ -298,7 +298,7 @@ def _convention_text(settings: AskSettings) -> str:
 
 
 def _line(settings: AskSettings) -> str:
-    """How the last line of an answer is to look."""
+    """Return the format of the last line of an answer."""
     form = settings.form
     if form not in _OTHER_PLACES or _is_in_pixels(settings):
         return _LINES[form]
@@ -310,7 +310,7 @@ def _line(settings: AskSettings) -> str:
 
 
 def _task_text(question: Question, settings: AskSettings) -> str:
-    """The words of an open task: what the pictures are, the indication, the task, and how boxes are to be given."""
+    """Return the wording of an open task: the images, the indication, the task, and the format of boxes."""
     listed = []
     for i, image in enumerate(question.images, start=1):
         height, width = whole_size(image.size, settings.side)
@@ -328,7 +328,7 @@ def _task_text(question: Question, settings: AskSettings) -> str:
 
 
 def _detection_text(question: Question, settings: AskSettings) -> str:
-    """The words of a question that is answered by any number of boxes with scores."""
+    """Return the wording of a question answered by any number of boxes with scores."""
     image = question.image
     height, width = whole_size(image.size, settings.side)
     facts = {"film": _film(image), "Film": _capital(_film(image)), "width": width, "height": height}
@@ -348,7 +348,7 @@ def _detection_text(question: Question, settings: AskSettings) -> str:
 
 
 def _boxes_text(wish: str, settings: AskSettings) -> str:
-    """How boxes of an open task are to be given."""
+    """Return the format of the boxes of an open task."""
     if _is_in_pixels(settings):
         return _BOXES.format(wish=wish)
     sides, names = "", "..."
@@ -363,12 +363,12 @@ def _film(image: ViewedImage) -> str:
 
 
 def _right(question: Question) -> str:
-    """Which side is the right one, if a film is frontal."""
+    """Return the sentence on the right side if an image is frontal."""
     return _RIGHT if any(image.view in ("AP", "PA", "FRONTAL") for image in question.images) else ""
 
 
 def _films(question: Question) -> str:
-    """The films of a study in words: "frontal chest radiograph (PA) and lateral chest radiograph"."""
+    """Return the images of a study in words: "frontal chest radiograph (PA) and lateral chest radiograph"."""
     names = [_film(image) for image in question.images]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
@@ -381,28 +381,28 @@ def _shown_images(question: Question) -> tuple[ViewedImage, ...]:
     return question.images[:1] if question.form in _PLACES else question.images
 
 
-def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -> tuple[str | Shown, ...]:
-    """The pictures of a question, those of an open task each after its number, then the words."""
-    parts: list[str | Shown] = []
+def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -> tuple[str | PromptImage, ...]:
+    """Return the images of a question, in an open task each after its number, then the text."""
+    parts: list[str | PromptImage] = []
     if settings.control == "no-image":
         return (prompt_text(question, settings),)
-    source: Any = pictures  # by identity a key of the cache
+    source: Any = pictures  # a cache key by identity
     for i, image in enumerate(_shown_images(question), start=1):
         if question.form == "text":
             parts.append(f"Picture {i}{' (earlier examination)' if image.is_prior else ''}:")
         png = _shown_png(source, image.image_id, question.form, settings.side, settings.grid)
-        parts.append(Shown(image.image_id, png))
+        parts.append(PromptImage(image.image_id, png))
     return (*parts, prompt_text(question, settings))
 
 
 @lru_cache(maxsize=64)
 def _shown_png(pictures: Any, image_id: str, form: Form, side: int, grid: int) -> bytes:
-    """Kept for a while: an image is shown for each of its findings, and as an example of others."""
+    """Cache images for a while: each is shown for all its findings, and as an example for others."""
     return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
 
 
 def _example_answer(answer: str, settings: AskSettings) -> str:
-    """The answer of an example, in pixels of the picture or a cell, written as the prompt asks for it.
+    """Return the answer of an example, in pixels of the image or as a cell, in the format that the prompt requests.
 
     Examples
     --------

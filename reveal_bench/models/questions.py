@@ -1,10 +1,10 @@
-"""What a model is asked: the questions of a split, and the settings that decide how they are put.
+"""The questions of a split, and the settings for asking them.
 
 Conventions
 -----------
-There is a question per (image, finding) that the split's public manifest asks, per study for benchmarks of labels, and
-per task for open tasks. Nothing here reads a reference: the questions of a private holdout are listed like any others.
-The *form* of an answer is a grid cell, a point, a box, boxes with scores, the labels of a study, or text.
+There is one question per (image, finding) of the split's public manifest, per study for benchmarks of labels, and per
+task for open tasks. No reference is read here: the questions of a private holdout are listed like any others. The
+*form* of an answer is a grid cell, a point, a box, boxes with scores, the labels of a study, or text.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ Style = Literal["zero-shot", "chain-of-thought", "few-shot"]
 STYLES: tuple[Style, ...] = ("zero-shot", "chain-of-thought", "few-shot")
 FORMS: tuple[Form, ...] = get_args(Form)
 LOCAL: tuple[Form, ...] = ("cell", "point", "box")
-"""Forms of one place, asked for in a square picture."""
+"""Forms with one position, asked on a square image."""
 PLACED: tuple[Form, ...] = ("point", "box", "boxes", "text")
-"""Forms of answers that may hold coordinates."""
+"""Forms of answers that may contain coordinates."""
 SQUARE_SIDE, WHOLE_SIDE = 256, 1024
-"""Pixels: side of the square that a localization is asked on (paper 000, section 3.2), long side of a whole picture."""
+"""Pixels: side of the square for localizations (paper 000, section 3.2), long side of a whole image."""
 MIN_SIDE, MAX_SIDE, MAX_SHOTS = 64, 4096, 16
 DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
-"""What :func:`describe_split` says."""
+"""The keys of :func:`describe_split`."""
 CONFIGS = (*(kind.config for kind in KINDS.values()), "holdout_inputs")
-"""Where a folder keeps rows with pictures; those of a private holdout in the last."""
+"""Configurations of a folder with images; those of a private holdout come last."""
 ONE_VIEW = ("PA", "AP", "FRONTAL", "UNKNOWN", "LATERAL")
-"""Which film stands for a study, first to last (paper 001, section 3.2)."""
+"""Views in the order in which one represents a study (paper 001, section 3.2)."""
 FACTS = ("image_facts", "prior_image_facts")
 LATER = {"coordinates", "corners", "views", "control"}
-"""Settings that runs of earlier versions do not state; they had the defaults."""
+"""Settings that runs of earlier versions do not state, with the defaults that they had."""
 IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A picture in a message: PNG bytes, and the image they come from."""
+class PromptImage:
+    """An image in a message: PNG bytes, and the id of the original."""
 
     image_id: str
     png: bytes
@@ -60,7 +60,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ShotUsed:
-    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
+    """An example in a few-shot prompt; `tier` says how similar to the question it could be chosen."""
 
     image_id: str
     split: str
@@ -72,39 +72,39 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A turn of the conversation: texts and pictures in the order in which the model gets them."""
+    """A turn of the conversation: texts and images in the order in which the model gets them."""
 
     role: Role
-    parts: tuple[str | Shown, ...]
+    parts: tuple[str | PromptImage, ...]
 
 
 class PictureSource(Protocol):
-    """Where pictures come from; :class:`reveal_bench.models.pictures.Pictures` for a dataset folder."""
+    """A source of images; :class:`reveal_bench.models.pictures.SplitPictures` for a dataset folder."""
 
     def open(self, image_id: str) -> Image:
-        """The picture of an image, grey, of the manifest's size."""
+        """Return an image, grey, of the manifest's size."""
         ...
 
 
 @dataclass(frozen=True)
 class AskSettings:
-    """All that the messages of a question depend on, besides the data.
+    """Everything that the messages of a question depend on, besides the data.
 
     Parameters
     ----------
     form : of the answers; one of the forms of the benchmark's kind
     style : of the prompt
     grid : cells per side
-    side : pixels, of the square picture or of the long side of a whole one
-    shots : examples of a few-shot prompt; 0 in the other styles
-    shots_split : split that the examples come from, if it has enough of them
+    side : pixels of the square image, or of the long side of a whole one
+    shots : number of examples of a few-shot prompt; 0 in the other styles
+    shots_split : preferred split of the examples, if it has enough of them
     seed : of the choice of examples
-    detail : how finely an API is asked to look at pictures: "auto", "low" or "high"; thin lines need "high"
-    coordinates, corners : how places are asked for and read, see :mod:`reveal_bench.models.coordinates`; the first may
-        be "auto" where a model is calibrated, and nowhere else
-    views : films of a study that are shown: "all"; or "one", the PA, else the AP, and beside it the one of the study
-        before where the question has one (as paper 001 asked a model that takes one picture)
-    control : what is changed to see whether the model looks, one of :data:`reveal_bench.models.controls.CONTROLS`
+    detail : resolution requested from an API: "auto", "low" or "high"; thin lines need "high"
+    coordinates, corners : the convention for positions, see :mod:`reveal_bench.models.coordinates`; the first may be
+        "auto" only where a model is calibrated
+    views : images of a study in the prompt: "all"; or "one", the PA, otherwise the AP, and with it one of the previous
+        study if the question has one (as paper 001 asked a model that accepts one image)
+    control : a change that tests whether the model looks, one of :data:`reveal_bench.models.controls.CONTROLS`
     prompt_version : of :mod:`reveal_bench.models.prompts`
 
     Raises
@@ -176,15 +176,15 @@ class AskSettings:
         corners: bool | None = None,
         views: str = "all",
     ) -> AskSettings:
-        """The settings for a dataset folder; None stands for what its benchmark and the papers use.
+        """Return the settings for a dataset folder; None means the value used by its benchmark and the papers.
 
-        Boxes are asked for as x, y, width and height in pixels, and as corners in every other convention, as the models
-        do that have one.
+        Boxes are requested as x, y, width and height in pixels, and as corners in every other convention, like the
+        models that use one.
 
         Raises
         ------
         ValueError
-            If a setting is out of range or not for this kind of benchmark.
+            If a setting is out of range or unsuitable for this kind of benchmark.
         """
         info = read_folder_info(folder)
         forms = kind_of(info, known_only=True).questions.forms
@@ -208,12 +208,12 @@ class AskSettings:
         )
 
     def document(self) -> dict[str, Any]:
-        """The settings as JSON."""
+        """Return the settings as JSON."""
         return asdict(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> AskSettings:
-        """The settings that :meth:`document` wrote, or an earlier version of it, without what it did not know.
+        """Return the settings that :meth:`document` of this or an earlier version wrote; missing ones have defaults.
 
         Raises
         ------
@@ -227,12 +227,12 @@ class AskSettings:
 
 
 def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> list[Question]:
-    """The questions of a split, in the order of its manifest; the first `limit` of them if it is given.
+    """Return the questions of a split, in the order of its manifest; only the first `limit` of them if given.
 
     Raises
     ------
     ValueError
-        If the folder has no such split, or the form of the answers is not for its kind of benchmark.
+        If the folder has no such split, or its kind of benchmark lacks this form of answers.
     """
     info = read_folder_info(folder)
     kind = kind_of(info, known_only=True)
@@ -252,17 +252,17 @@ def _check_control(control: str, form: str) -> None:
 
 
 def _one_view(images: Sequence[ViewedImage]) -> tuple[ViewedImage, ...]:
-    """One film of the study and, where there is an earlier study, one of that: the first in the order of ONE_VIEW."""
+    """Return the first image in the order of ONE_VIEW, of the study and of the earlier study if there is one."""
     parts = [[image for image in images if image.is_prior == is_prior] for is_prior in (False, True)]
     return tuple(min(part, key=lambda image: ONE_VIEW.index(image.view)) for part in parts if part)
 
 
 def describe_split(folder: Path, split: str) -> dict[str, Any]:
-    """What answers to a split's questions belong to: benchmark, version, split, kind, and the digest of its data.
+    """Return the identity of a split's questions: benchmark, version, split, kind, and the digest of its data.
 
-    The digest `dataset` is the SHA-256 of the rows of the split's manifest and of the hashes of its images' pixels, as
-    far as the folder knows them. Two builds of one version with other films, other questions or other grey values
-    differ in it; references have no part in it.
+    The digest `dataset` is the SHA-256 of the rows of the split's manifest and of the pixel hashes of its images, as
+    far as the folder has them. It differs between two builds of one version with other images, other questions or
+    other grey values; references do not affect it.
 
     Raises
     ------
@@ -281,18 +281,18 @@ def describe_split(folder: Path, split: str) -> dict[str, Any]:
         for row in pq.read_table(shard, columns=columns).to_pylist():
             facts = [row] if "pixel_sha256" in row else [fact for name in FACTS for fact in row.get(name) or ()]
             pixels.update((fact["image_id"], fact["pixel_sha256"] or "") for fact in facts)
-    told = json.dumps([asked, sorted(pixels)], sort_keys=True)
+    rows = json.dumps([asked, sorted(pixels)], sort_keys=True)
     return {
         "benchmark": info.benchmark,
         "benchmark_version": info.version,
         "split": split,
         "kind": kind_of(info, known_only=True).name,
-        "dataset": hashlib.sha256(told.encode()).hexdigest(),
+        "dataset": hashlib.sha256(rows.encode()).hexdigest(),
     }
 
 
 def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
-    """The split of the examples: as named, else "validation", else the first whose references are in the folder."""
+    """Return the split of the examples: the named one, else "validation", else the first with references."""
     having = [split for split in info.splits if split_shards(folder, "localization", split)]
     if asked_for is not None:
         if asked_for not in having:
@@ -301,5 +301,5 @@ def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
             )
         return asked_for
     if not having:
-        raise ValueError(f"{folder} has no split with references: there is no example to show")
+        raise ValueError(f"{folder} has no split with references, and therefore no examples")
     return "validation" if "validation" in having else having[0]

@@ -1,15 +1,15 @@
-"""The run folder: what became of every question (:class:`Exchange`), written whole or not at all, and read back.
+"""The run folder: the outcome of every question (:class:`QuestionOutcome`), written whole or not at all, and read back.
 
 Conventions
 -----------
-``run.json`` says what was asked of whom, ``transcript.jsonl`` holds a line per question and epoch in the order of the
-manifest, ``predictions.jsonl`` the canonical predictions (``predictions-1.jsonl`` and so on for several epochs),
-``submission.json`` what goes to a leaderboard beside them, ``summary.json`` the counts. The same exchanges give the
-same bytes: no time of day, path, host or key is in any of them. Coordinates are pixels of the full-size image.
+``run.json`` describes the questions and the model, ``transcript.jsonl`` has a line per question and epoch in the order
+of the manifest, ``predictions.jsonl`` the canonical predictions (``predictions-1.jsonl`` and so on for several epochs),
+``submission.json`` the metadata for a leaderboard, ``summary.json`` the counts. Equal exchanges give equal bytes: no
+file contains a time, path, host or key. Coordinates are pixels of the full-size image.
 
-A question without a usable answer has no line among the predictions, but always one in the transcript;
-``score --allow-missing`` counts it as a miss. Costs are exact decimals; an answer that came without counts of tokens
-is left out of the cost, and counted.
+A question without a usable answer has no line in the predictions, but always one in the transcript;
+``score --allow-missing`` counts it as a miss. Costs are exact decimals; answers without token counts are excluded from
+the cost, and counted.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answer_words import Reply
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.calibration import Calibration
+from reveal_bench.models.calibration import CoordinateCalibration
 from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.version import __version__
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
 CONTROL_RUNS = "controls"
-"""Folder in a run folder: a run folder for each control."""
+"""Subfolder with a run folder per control."""
 LOCK, SCRAPS = ".lock", (".*.json.*", ".*.jsonl.*", "logs/.inspect_tmp_*")
 FREE = ("n_asked", "limit", "epochs", "prices", "harness", "calibration", "reveal_bench")
-"""Fields of ``run.json`` that may differ when a run goes on."""
+"""Fields of ``run.json`` that may change when a run is resumed."""
 LATER = {"calibration"}
-"""Fields that runs of earlier versions do not have."""
+"""Fields that runs of earlier versions lack."""
 UNKNOWN = "not stated"
 LONGEST_NAME, LONGEST_VALUE = 100, 500  # characters that submission.schema.json allows
-NOT_IN_NAMES, LONGEST_PLAIN_NAME = re.compile(r"[^A-Za-z0-9 ._+()/-]"), 64  # those that the leaderboard does
+NOT_IN_NAMES, LONGEST_PLAIN_NAME = re.compile(r"[^A-Za-z0-9 ._+()/-]"), 64  # characters that the leaderboard allows
 
 Scalar = str | int | float | bool | None
 System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
@@ -60,19 +60,19 @@ System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """``run.json``: what was asked, of whom, and with what.
+    """``run.json``: the questions, the model and the programs.
 
     Attributes
     ----------
-    n_questions, n_asked : questions of the split, and those of them that were asked, see `limit`
+    n_questions, n_asked : questions of the split, and the number of those asked, see `limit`
     model : name to publish
-    grid : cells per side that cells in the answers belong to
-    settings : how the questions were put; None if the model is not a language model, or another harness put them
+    grid : cells per side of the grid for cells in the answers
+    settings : of the prompts; None if the model is not a language model, or another harness asked
     parameters : sent to the model, such as temperature and max_tokens
     harness : name -> version of the programs that asked
     dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
-    system : kind of model, as ``submission.json`` names it
-    calibration : how the coordinates in `settings` were found; None if they were told
+    system : kind of model, as in ``submission.json``
+    calibration : how the coordinates in `settings` were found; None if they were given
     """
 
     benchmark: str
@@ -91,7 +91,7 @@ class RunInfo:
     harness: Mapping[str, str] = field(default_factory=dict)
     system: System = "multimodal_llm"
     dataset: str | None = None
-    calibration: Calibration | None = None
+    calibration: CoordinateCalibration | None = None
     reveal_bench: str = __version__
 
     def __post_init__(self) -> None:
@@ -107,25 +107,25 @@ class RunInfo:
             raise ArgumentError("grid", f"must be that of the settings, {self.settings.grid}", self.grid)
 
     def document(self) -> dict[str, Any]:
-        """The information as JSON."""
+        """Return the information as JSON."""
         parts = {name: (part := getattr(self, name)) and part.document() for name in _PARTS}
         return {"schema": 1, **{name: getattr(self, name) for name in _NAMES}, **parts}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunInfo:
-        """The information that :meth:`document` wrote; ValueError if a field is unknown, missing or out of range."""
+        """Return the information that :meth:`document` wrote; ValueError if a field is unknown, missing or invalid."""
         if not isinstance(document, dict) or not isinstance(document.get("model"), str):
-            raise ValueError(f"must hold one JSON object with a `model`, got {str(document)[:100]}")
+            raise ValueError(f"must contain one JSON object with a `model`, got {str(document)[:100]}")
         if document.get("schema") != 1:
             raise ArgumentError("schema", "must be 1", f"{document.get('schema')!r}: another version wrote this run")
         known = {"schema", *_NAMES}
         if not known - LATER <= set(document) <= known:
             raise ValueError(f"the fields must be {sorted(known)}, got {sorted(document)}")
-        given: dict[str, Any] = {name: document.get(name) for name in _NAMES}
-        given["settings"] = given["settings"] and AskSettings.from_document(given["settings"])
-        given["prices"] = given["prices"] and Prices.from_text(**given["prices"])
-        given["calibration"] = given["calibration"] and Calibration.from_document(given["calibration"])
-        return cls(**given)
+        fields: dict[str, Any] = {name: document.get(name) for name in _NAMES}
+        fields["settings"] = fields["settings"] and AskSettings.from_document(fields["settings"])
+        fields["prices"] = fields["prices"] and Prices.from_text(**fields["prices"])
+        fields["calibration"] = fields["calibration"] and CoordinateCalibration.from_document(fields["calibration"])
+        return cls(**fields)
 
 
 _PARTS = ("settings", "prices", "calibration")
@@ -138,11 +138,11 @@ class RunSummary:
 
     Attributes
     ----------
-    n_expected : exchanges of the whole run: questions asked times epochs
-    by_status : status -> exchanges; "not_asked" is what is left to do
-    by_finding : the same by finding (localization), else empty
+    n_expected : exchanges of the whole run: questions times epochs
+    by_status : status -> exchanges; "not_asked" remain to be asked
+    by_finding : the same by finding (localization), otherwise empty
     cost : None without prices
-    without_usage : replies whose tokens are unknown; the cost leaves them out
+    without_usage : replies with unknown token counts, excluded from the cost
     """
 
     n_expected: int
@@ -156,7 +156,7 @@ class RunSummary:
     served_models: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The summary as JSON; the cost as exact decimal text."""
+        """Return the summary as JSON; the cost as exact decimal text."""
         cost = None if self.cost is None else _decimal_text(self.cost)
         return {"schema": 1, **asdict(self), "cost": cost, "parser_version": PARSER_VERSION}
 
@@ -167,28 +167,30 @@ class Run:
 
     folder: Path
     info: RunInfo
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[QuestionOutcome, ...]
     summary: RunSummary
     predictions: tuple[Path, ...]
 
 
 def prediction_files(epochs: int) -> list[str]:
-    """Names of the prediction files: ``predictions.jsonl``, with several epochs ``predictions-1.jsonl`` and so on."""
+    """Return the names of the prediction files: ``predictions.jsonl``, or ``predictions-1.jsonl`` and so on."""
     return ["predictions.jsonl"] if epochs == 1 else [f"predictions-{epoch}.jsonl" for epoch in range(1, epochs + 1)]
 
 
-def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, organization: str = UNKNOWN) -> RunSummary:
+def write_outputs(
+    out: Path, exchanges: Sequence[QuestionOutcome], run: RunInfo, *, organization: str = UNKNOWN
+) -> RunSummary:
     """Write a run folder, except the logs of the program that asked; every file whole or not at all.
 
     Parameters
     ----------
     exchanges : at most one per question and epoch, in the order of the manifest
-    organization : who submits, for ``submission.json``
+    organization : the submitter, for ``submission.json``
 
     Raises
     ------
     ValueError
-        If there are two exchanges of one question and epoch, more than the run asks, or an epoch that it has not.
+        If there are two exchanges of one question and epoch, more than the run asks, or an unknown epoch.
     """
     _check(exchanges, run)
     place = {question: i for i, question in enumerate(dict.fromkeys(e.question for e in exchanges))}
@@ -206,18 +208,18 @@ def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, org
         files[name] = kind.predictions.to_jsonl(chain.from_iterable(map(kind.predictions.from_answer, answered)))
     _write_all(Path(out), files)
     for path in Path(out).glob("predictions*.jsonl"):
-        if path.name not in files:  # of a run with other epochs
+        if path.name not in files:  # from a run with other epochs
             path.unlink()
     return summary
 
 
 def write_run_info(out: Path, run: RunInfo) -> None:
-    """Write ``run.json`` only, as a run does before it asks."""
+    """Write only ``run.json``, as a run does before it asks."""
     _write_all(Path(out), {RUN: run.document()})
 
 
 def read_run_info(out: Path) -> RunInfo | None:
-    """``run.json`` of a folder, None if there is none; ValueError if it is not what :func:`write_outputs` writes."""
+    """Return ``run.json`` of a folder, None if there is none; ValueError if :func:`write_outputs` did not write it."""
     path = Path(out) / RUN
     try:
         return RunInfo.from_document(json.loads(path.read_bytes()))
@@ -228,30 +230,30 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` holds a run whose answers do not belong to what is asked now.
+    """Raise ValueError if `out` contains a run whose answers are to other questions or of another model.
 
-    How much is asked may differ, and so may prices and versions of programs.
+    The number of questions may differ, and so may prices and versions of programs.
     """
     held = read_run_info(out)
     if held is None:
         return
-    told, now = held.document(), asked.document()
-    for name in (name for name in told if name not in FREE and told[name] != now[name]):
-        here, there = told[name], now[name]
+    earlier, now = held.document(), asked.document()
+    for name in (name for name in earlier if name not in FREE and earlier[name] != now[name]):
+        here, there = earlier[name], now[name]
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
             here, there = ({part: side.get(part) for part in parts} for side in (here, there))
-        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, but {there!r} is asked for")
+        raise ValueError(f"{out} contains another run: {RUN} says {name} {here!r}, but {there!r} is requested")
 
 
 @contextlib.contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Keep a run folder from being written by two at once, where the system has such locks; remove scraps of a kill.
+def single_run(out: Path) -> Iterator[None]:
+    """Prevent two processes from writing a run folder, if the system has such locks; remove scraps of a kill.
 
     Raises
     ------
     ValueError
-        If another process writes it.
+        If another process writes the folder.
     """
     out.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -263,7 +265,7 @@ def alone(out: Path) -> Iterator[None]:
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):  # removed by the one before
+            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):  # removed by the previous process
                 raise FileNotFoundError
         except OSError:
             raise ValueError(f"{out} is being written by another run") from None
@@ -288,22 +290,22 @@ def read_run(out: Path) -> Run:
         try:
             exchanges.append(from_line(json.loads(line), info.kind))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path}:{number}: is not a line of a transcript: {error!r}") from None
+            raise ValueError(f"{path}:{number}: not a line of a transcript: {error!r}") from None
     paths = tuple(out / name for name in prediction_files(info.epochs))
     return Run(out, info, tuple(exchanges), _summary(exchanges, info), paths)
 
 
-def _check(exchanges: Sequence[Exchange], run: RunInfo) -> None:
+def _check(exchanges: Sequence[QuestionOutcome], run: RunInfo) -> None:
     for (question, epoch), n in Counter((e.question, e.epoch) for e in exchanges).items():
         if n > 1:
-            raise ArgumentError("exchanges", "must hold one per question and epoch", f"{n} of {question!r}, {epoch}")
+            raise ArgumentError("exchanges", "must have one per question and epoch", f"{n} of {question!r}, {epoch}")
         if not 1 <= epoch <= run.epochs:
-            raise ArgumentError("epoch", f"must lie in [1, {run.epochs}]", f"{epoch} of {question!r}")
+            raise ArgumentError("epoch", f"must be in [1, {run.epochs}]", f"{epoch} of {question!r}")
     if len(exchanges) > (most := run.n_asked * run.epochs):
-        raise ArgumentError("exchanges", f"must be at most {most}, as many as are asked", len(exchanges))
+        raise ArgumentError("exchanges", f"must be at most {most}, the number of questions", len(exchanges))
 
 
-def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:
+def _summary(exchanges: Sequence[QuestionOutcome], run: RunInfo) -> RunSummary:
     expected = run.n_asked * run.epochs
     by_status = Counter(exchange.status for exchange in exchanges)
     if len(exchanges) < expected:
@@ -327,13 +329,13 @@ def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:
 
 
 def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[str, Any]:
-    """What a leaderboard asks for beside the predictions, in the form of ``submission.schema.json``."""
+    """Return the metadata that a leaderboard needs with the predictions, in the form of ``submission.schema.json``."""
     how = {} if run.settings is None else run.settings.document()
     style, shots_seed = how.pop("style", None), how.pop("seed", None)
     parameters: dict[str, Scalar] = {
-        "model": run.model,  # exactly; a leaderboard takes fewer characters for the name itself
+        "model": run.model,  # exactly; leaderboards allow fewer characters in the name itself
         **how,
-        "shots_seed": shots_seed,  # not the one that the model samples with
+        "shots_seed": shots_seed,  # not the model's sampling seed
         **run.parameters,
         "epochs": run.epochs,
         "limit": run.limit,
@@ -358,7 +360,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
 
 
 def _plain_name(model: str) -> str:
-    """A name as leaderboards take it, such as "llama3.2-vision-11b" for that with a colon."""
+    """Return a name that leaderboards accept, such as "llama3.2-vision-11b" for that with a colon."""
     name = NOT_IN_NAMES.sub("-", unicodedata.normalize("NFKC", model)).lstrip(" ._+()/-")
     return name[:LONGEST_PLAIN_NAME].strip() or "model"
 
@@ -369,30 +371,31 @@ def _decimal_text(value: Decimal) -> str:
 
 
 def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
-    """Write texts and JSON documents, then bring them all to their names."""
+    """Write texts and JSON documents under temporary names, then rename them all."""
     out.mkdir(parents=True, exist_ok=True)
     texts = {name: x if isinstance(x, str) else json.dumps(x, indent=2) + "\n" for name, x in files.items()}
     write_all({out / name: text for name, text in texts.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """What became of one question in one epoch.
+class QuestionOutcome:
+    """The outcome of one question in one epoch.
 
     Attributes
     ----------
     question : id of the question
     unit : id of the image, study or task
     status : of :data:`reveal_bench.models.answer_words.STATUSES`; only "answered" makes a prediction
-    finding : of a localization, else None
+    finding : of a localization, otherwise None
     epoch : from 1
-    text : what the model wrote, None if there is no reply
-    note : why the text could not be read, or how
-    cell, point, box, detections, mask, labels, probabilities, answer, boxes : what was read; the last two of open tasks
-    score, error : the model's confidence, if it gives one; why there is no reply
-    sent_temperature : as it went to the model, None if none was sent
-    tokens_in, tokens_cached, tokens_out : None if the reply came without counts; `tokens_cached` of `tokens_in`
-    shots : examples that the prompt showed
+    text : the model's text, None without a reply
+    note : why the text could not be parsed, or how it was parsed
+    cell, point, box, detections, mask, labels, probabilities, answer, boxes : the parsed answer; the last two of open
+        tasks
+    score, error : the model's confidence, if any; the reason for a missing reply
+    sent_temperature : as sent to the model, None if none was sent
+    tokens_in, tokens_cached, tokens_out : None if the reply has no counts; `tokens_cached` is part of `tokens_in`
+    shots : examples in the prompt
     """
 
     question: str
@@ -422,8 +425,8 @@ class Exchange:
     shots: tuple[ShotUsed, ...] = ()
 
 
-def with_reply(asked: Exchange, reply: Reply, **facts: Any) -> Exchange:
-    """The exchange of a question that was replied to; `facts` are further fields."""
+def with_reply(asked: QuestionOutcome, reply: Reply, **facts: Any) -> QuestionOutcome:
+    """Return the exchange of a question with a reply; `facts` are further fields."""
     names = ("status", "note", "cell", "point", "box", "detections", "labels", "boxes")
     as_read = {name: getattr(reply, name) for name in names}
     return replace(asked, **{**as_read, "answer": reply.text, **facts})
@@ -435,32 +438,32 @@ _READ = ("cell", "point", "box", "detections", "mask", "score", "labels", "proba
 _SEVERAL = ("detections", "boxes")
 
 
-def to_line(exchange: Exchange, kind: str) -> dict[str, Any]:
-    """The line of an exchange in the transcript of a benchmark of `kind`; of what can be read, only what was."""
-    given = asdict(exchange)
-    as_read = {name: given[name] for name in _READ if given[name] or (name not in _SEVERAL and given[name] is not None)}
+def to_line(exchange: QuestionOutcome, kind: str) -> dict[str, Any]:
+    """Return the transcript line of an exchange of a benchmark of `kind`, without empty parsed fields."""
+    line = asdict(exchange)
+    as_read = {name: line[name] for name in _READ if line[name] or (name not in _SEVERAL and line[name] is not None)}
     about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, KINDS[kind].key: exchange.unit}
     about |= {"finding": exchange.finding} if exchange.finding else {}
-    return about | {name: given[name] for name in (*_ALWAYS, *TOKENS, "shots")} | as_read
+    return about | {name: line[name] for name in (*_ALWAYS, *TOKENS, "shots")} | as_read
 
 
-def from_line(line: dict[str, Any], kind: str) -> Exchange:
-    """The exchange that :func:`to_line` wrote.
+def from_line(line: dict[str, Any], kind: str) -> QuestionOutcome:
+    """Return the exchange that :func:`to_line` wrote.
 
     Raises
     ------
     ValueError, TypeError, KeyError, AttributeError
-        If it is not one.
+        If the line is invalid.
     """
-    given = dict(line)
-    given["unit"] = given.pop(KINDS[kind].key)
+    values = dict(line)
+    values["unit"] = values.pop(KINDS[kind].key)
     for name in ("point", "box", "labels"):
-        if name in given:
-            given[name] = tuple(given[name])
-    if "mask" in given:
-        height, width = given["mask"]["size"]
-        given["mask"] = Rle((height, width), given["mask"]["counts"])
-    given["detections"] = tuple(ScoredBox(tuple(one["box"]), one["score"]) for one in given.get("detections", ()))
-    given["boxes"] = tuple(AnswerBox(**{**box, "box": tuple(box["box"])}) for box in given.get("boxes", ()))
-    given["shots"] = tuple(ShotUsed(**shot) for shot in given["shots"])
-    return Exchange(**given)
+        if name in values:
+            values[name] = tuple(values[name])
+    if "mask" in values:
+        height, width = values["mask"]["size"]
+        values["mask"] = Rle((height, width), values["mask"]["counts"])
+    values["detections"] = tuple(ScoredBox(tuple(one["box"]), one["score"]) for one in values.get("detections", ()))
+    values["boxes"] = tuple(AnswerBox(**{**box, "box": tuple(box["box"])}) for box in values.get("boxes", ()))
+    values["shots"] = tuple(ShotUsed(**shot) for shot in values["shots"])
+    return QuestionOutcome(**values)

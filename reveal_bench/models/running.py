@@ -1,22 +1,21 @@
-"""Ask a model every question of a split, with inspect_ai; done again, it asks only what is left.
+"""Ask a model every question of a split, with inspect_ai; a repeated call asks only the remaining questions.
 
 Conventions
 -----------
-Every answer is in a log in ``<out>/logs`` before the next question is put in its place, so that a killed run loses only
-what was in flight. What is left is worked out from these logs, of whatever runs, and asked in parts of :data:`PART`
-questions with a log each. (inspect's own ``eval_set`` resumes, too, but keeps what it has not written yet in the user's
-home, and does not know a question that failed for good from one to ask again.)
+Every answer is in a log in ``<out>/logs`` before the next question takes its place, so that a killed run loses only
+requests under way. The remaining questions are determined from these logs, whatever runs wrote them, and asked in parts
+of :data:`PART` questions with a log each. (inspect's own ``eval_set`` resumes as well, but buffers unwritten samples in
+the user's home, and does not distinguish failed questions from those to ask again.)
 
-A model whose coordinates are not known is asked about drawings first (:mod:`reveal_bench.models.calibration`). What
-comes of it is in ``run.json``, so that a run that goes on asks as it began.
+A model with unknown coordinates is first asked about drawings (:mod:`reveal_bench.models.calibration`). The result is
+in ``run.json``, so that a resumed run asks with the same convention.
 
-A question whose request fails for good stays in the run as "failed" and is a miss; it is asked again only with
-`ask_again`. Pictures do not go into the logs. Nothing is printed; but for one unnamed scratch file nothing is written
-outside `out`.
+A question whose request failed after all retries stays "failed" in the run and is a miss; it is asked again only with
+`ask_again`. Images are not logged. Nothing is printed; except for one unnamed scratch file nothing is written outside
+`out`.
 
-The key of an `endpoint` comes from an environment variable of its own and goes nowhere else: not to another machine
-over plain http, and redirects are not followed. Without `endpoint` a provider takes the key and address from the
-variables that inspect_ai documents for it.
+The key of an `endpoint` follows the rules of :mod:`reveal_bench.models.endpoints`. Without `endpoint`, a provider takes
+key and address from the variables documented by inspect_ai.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.kinds.questions import Question
-from reveal_bench.models.calibration import Calibration, calibrate
+from reveal_bench.models.calibration import CoordinateCalibration, calibrate
 from reveal_bench.models.coordinates import AUTO
 from reveal_bench.models.endpoints import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder
 from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
     CONTROL_RUNS,
-    Exchange,
+    QuestionOutcome,
     RunInfo,
     RunSummary,
     Scalar,
-    alone,
     check_same_run,
     read_run_info,
+    single_run,
     write_outputs,
     write_run_info,
 )
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
 LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
-"""Questions of one log: it is written whole after every answer."""
+"""Questions per log, because a log is rewritten after every answer."""
 FOREIGN = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_ADMIN_KEY")
 """Variables that the SDK would send to any endpoint."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
@@ -68,20 +67,20 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The model, how it is asked, and how patiently.
+    """The model, its settings, and its patience.
 
     Parameters
     ----------
-    model : inspect's name such as "openai/gpt-5", or with `endpoint` the name that the endpoint knows it by
+    model : inspect's name such as "openai/gpt-5", or with `endpoint` the endpoint's name of it
     endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
     label : name to publish; `model` by default
     temperature, max_tokens, top_p, reasoning_effort, seed : None leaves one out; with several epochs the seed of the
-        first, one more in each further one
+        first, incremented by one in each further epoch
     attempt_timeout : whole seconds that one attempt may take
-    max_retries : further attempts after one that broke, hung, or was answered 408, 409, 429 or 5xx
-    max_connections : requests under way at once
-    log_images : whether pictures go into the logs; patients' pictures should not
-    instance : an ``inspect_ai.model.Model`` to ask in place of the one named
+    max_retries : further attempts after one that broke, hung, or got status 408, 409, 429 or 5xx
+    max_connections : concurrent requests
+    log_images : whether images are logged; patients' images should not be
+    instance : an ``inspect_ai.model.Model`` to ask instead of the named one
 
     Raises
     ------
@@ -128,7 +127,7 @@ class ModelChoice:
 
     @property
     def parameters(self) -> dict[str, Scalar]:
-        """What is sent beside the messages."""
+        """The parameters sent with the messages."""
         names = ("temperature", "max_tokens", "top_p", "reasoning_effort", "seed")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -152,34 +151,34 @@ def run_model(
 
     Parameters
     ----------
-    folder, split : dataset folder with its pictures, and what to ask of it
-    out : the run folder; if it holds a run of the same model and settings, what is left of it is asked
-    epochs : how often every question is asked
-    limit : only the first so many questions; may be raised later on
+    folder, split : dataset folder with its images, and the split to ask
+    out : the run folder; if it contains a run of the same model and settings, its remaining questions are asked
+    epochs : number of times that every question is asked
+    limit : ask only this many questions, the first ones; may be raised later
     prices : of tokens, for the cost
-    ask_again : ask those once more that failed for good
-    organization : who submits, for ``submission.json``
-    counterfactuals : of a phantom: its films without each finding, for the control "without-finding"
-    progress : called as :data:`reveal_bench.models.run_monitor.Progress` says, from another thread than
-        yours but one at a time
+    ask_again : ask failed questions again
+    organization : the submitter, for ``submission.json``
+    counterfactuals : of a phantom: its images without each finding, for the control "without-finding"
+    progress : called as in :data:`reveal_bench.models.run_monitor.Progress`, from another thread than the caller's but
+        never concurrently
 
     Raises
     ------
     ValueError
-        If folder, split, settings or model are not what they must be, or `out` holds another run or is being written.
+        If folder, split, settings or model are invalid, or `out` contains another run or is being written.
     CalibrationError
         If `settings` leave the coordinates to the model, and no convention fits.
     RunStoppedError
-        If nothing answers, or requests in a row failed for good, see :mod:`reveal_bench.models.run_monitor`.
+        If nothing answers, or too many requests in a row failed, see :mod:`reveal_bench.models.run_monitor`.
     KeyboardInterrupt
-        If the run was interrupted. As in the case before, the run folder holds what was done.
+        If the run was interrupted. As in the previous case, the run folder contains all results so far.
     ImportError
         If `inspect_ai` is not installed.
     """
     out = Path(out)
     if epochs < 1:
         raise ArgumentError("epochs", "must be at least 1", epochs)
-    with alone(out), contained(out):
+    with single_run(out), contained_environment(out):
         if read_run_info(out) is None and (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
             raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
         settings, calibration = _calibrated(out, settings, choice, progress)
@@ -209,13 +208,13 @@ def run_model(
 def run_controls(
     folder: Path, split: str, out: Path, choice: ModelChoice, controls: Sequence[str], **options: Any
 ) -> dict[str, RunSummary]:
-    """Ask the questions of a run once more under each of some controls, into ``<out>/controls/<name>``.
+    """Ask the questions of a run again under each of some controls, into ``<out>/controls/<name>``.
 
     Parameters
     ----------
-    out : the folder of the run, whose settings are asked with again
+    out : the folder of the run, whose settings are used
     controls : names of :data:`reveal_bench.models.controls.CONTROLS`
-    options : as of :func:`run_model`
+    options : of :func:`run_model`
 
     Returns
     -------
@@ -224,7 +223,7 @@ def run_controls(
     info = read_run_info(out)
     if info is None or info.settings is None:
         raise ArgumentError("out", "must be the folder of a run", out)
-    asked = [(name, replace(info.settings, control=name)) for name in dict.fromkeys(controls)]  # all checked at first
+    asked = [(name, replace(info.settings, control=name)) for name in dict.fromkeys(controls)]  # checks all names first
     return {
         name: run_model(folder, split, out / CONTROL_RUNS / name, settings, choice, **options)
         for name, settings in asked
@@ -233,8 +232,8 @@ def run_controls(
 
 def _calibrated(
     out: Path, settings: AskSettings, choice: ModelChoice, progress: Progress | None
-) -> tuple[AskSettings, Calibration | None]:
-    """The settings with a convention that the model has, and how it was found: in this folder before, or now."""
+) -> tuple[AskSettings, CoordinateCalibration | None]:
+    """Return settings with the model's convention, and its calibration: the one in this folder, or a new one."""
     held = read_run_info(out)
     known = None if held is None else held.calibration
     if settings.coordinates != AUTO:
@@ -242,17 +241,17 @@ def _calibrated(
     if known is None:
         asking = _asking_class().of_drawings(settings)
         count = _watcher(choice, progress, "calibrating", len(asking.questions), [])
-        log = evaluated(
+        log = evaluate_task(
             asking.task(watcher=count), out / SCRATCH / "drawings", choice, choice.parameters, count, whole=True
         )
-        said = {
+        completions = {
             sample.metadata["question"]["id"]: sample.output.completion
             for sample in log.samples or ()
             if sample.output.stop_reason != "content_filter"
         }
-        if not any(said.values()):
+        if not any(completions.values()):
             raise RunStoppedError(f"no drawing was answered, the last: {count.last_error}", count.last_status)
-        known = calibrate([said.get(question.id, "") for question in asking.questions], asking.settings)
+        known = calibrate([completions.get(question.id, "") for question in asking.questions], asking.settings)
     return replace(settings, coordinates=known.coordinates, corners=known.corners), known
 
 
@@ -265,10 +264,10 @@ def _ask(
         sent["seed"] = choice.seed + epoch - 1
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
-    evaluated(task, out / LOGS, choice, sent, count)
+    evaluate_task(task, out / LOGS, choice, sent, count)
 
 
-def evaluated(
+def evaluate_task(
     task: Any,
     logs: Path,
     choice: ModelChoice,
@@ -278,17 +277,17 @@ def evaluated(
     whole: bool = False,
     role: str | None = None,
 ) -> Any:
-    """The log of a task, its header or the `whole` of it; KeyboardInterrupt if it was interrupted.
+    """Run a task; return its log, only the header unless `whole`; KeyboardInterrupt if it was interrupted.
 
-    The model is the one that the task asks, also where it asks for the model of a `role`.
+    The task asks this model, also where it asks for the model of a `role`.
     """
     import inspect_ai
 
     model = _model(choice)
     client: Any = getattr(model.api, "client", None)
     if hasattr(client, "max_retries"):
-        client.max_retries = 0  # the SDK's own attempts would be neither seen nor counted
-    with count.pausing(model.api, choice.max_retries):
+        client.max_retries = 0  # retries by the SDK would be invisible and uncounted
+    with count.watch_retries(model.api, choice.max_retries):
         made = inspect_ai.eval(
             task,
             model=model,
@@ -296,7 +295,7 @@ def evaluated(
             log_dir=str(logs),
             log_format="eval",
             log_images=choice.log_images,
-            log_realtime=False,  # else there is a database in the user's home
+            log_realtime=False,  # otherwise it writes a database in the user's home
             log_buffer=1,
             log_header_only=not whole,
             log_level="critical",
@@ -312,7 +311,7 @@ def evaluated(
             attempt_timeout=choice.attempt_timeout,
             **sent,
         )
-    if not made or made[0].status == "cancelled":  # inspect takes Ctrl-C for an end like any other
+    if not made or made[0].status == "cancelled":  # inspect treats Ctrl-C as a normal end
         raise KeyboardInterrupt
     count.check()
     log = made[0]
@@ -322,7 +321,7 @@ def evaluated(
 
 
 def _watcher(
-    choice: ModelChoice, progress: Progress | None, what: str, total: int, done: Sequence[Exchange]
+    choice: ModelChoice, progress: Progress | None, what: str, total: int, done: Sequence[QuestionOutcome]
 ) -> RunWatcher:
     return RunWatcher(progress, what, total, done, patience=choice.attempt_timeout)
 
@@ -340,7 +339,7 @@ def _asking_class() -> type[Asking]:
 def _model(choice: ModelChoice) -> Any:
     from inspect_ai._util.error import PrerequisiteError
     from inspect_ai.model import get_model
-    from rich.text import Text  # in whose markup inspect writes for a terminal
+    from rich.text import Text  # the markup that inspect writes for a terminal
 
     if choice.instance is not None:
         return choice.instance
@@ -348,7 +347,7 @@ def _model(choice: ModelChoice) -> Any:
         if choice.endpoint is None:
             return get_model(choice.model, memoize=False)
         _shield(choice.endpoint)
-        key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint does not look
+        key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint ignores it
         model = get_model(ENDPOINT_MODEL + choice.model, base_url=choice.endpoint, api_key=key, memoize=False)
     except (PrerequisiteError, ValueError) as error:
         plain = Text.from_markup(str(error)).plain if isinstance(error, PrerequisiteError) else str(error)
@@ -363,7 +362,7 @@ def _info(
     epochs: int,
     limit: int | None,
     prices: Prices | None,
-    calibration: Calibration | None,
+    calibration: CoordinateCalibration | None,
 ) -> RunInfo:
     versions = {name: importlib.metadata.version(name) for name in ("inspect_ai", "openai")}
     return RunInfo(
@@ -381,30 +380,30 @@ def _info(
     )
 
 
-def _check_shots(out: Path, done: Mapping[tuple[str, int], Exchange], asking: Asking) -> None:
-    """Raise ValueError if answers were given to other examples: references have changed since."""
+def _check_shots(out: Path, done: Mapping[tuple[str, int], QuestionOutcome], asking: Asking) -> None:
+    """Raise ValueError if answers were given with other examples, because the references have changed."""
     for (question, _), exchange in done.items():
         if question in asking.shots and exchange.shots != tuple(shot.used for shot in asking.shots[question]):
             rule = "its dataset folder has changed since"
-            raise ValueError(f"{out} holds another run: {question!r} was asked with other examples, {rule}")
+            raise ValueError(f"{out} contains another run: {question!r} was asked with other examples, {rule}")
 
 
 def _shield(endpoint: str) -> None:
-    """Before each log, as inspect_ai reads a file .env whenever it begins one; :func:`contained` puts all back."""
+    """Clean the environment before each log, since inspect_ai reads .env each time."""
     check_endpoint(endpoint)
     for name in FOREIGN:
         os.environ.pop(name, None)
-    if not is_sealed(endpoint):  # a proxy would read key and pictures
+    if not is_sealed(endpoint):  # a proxy would read key and images
         for proxy in PROXIES:
             os.environ.pop(proxy, None)
             os.environ.pop(proxy.upper(), None)
 
 
 @contextlib.contextmanager
-def contained(out: Path) -> Iterator[None]:
-    """What inspect_ai and the SDK take from the environment, for the time of a run; its scratch files are in `out`."""
+def contained_environment(out: Path) -> Iterator[None]:
+    """Redirect the environment of inspect_ai and the SDK to scratch files in `out` for the time of a run."""
     scratch = (out / SCRATCH).resolve()
-    given = {
+    scratch_variables = {
         "XDG_DATA_HOME": str(scratch),
         "XDG_CACHE_HOME": str(scratch),
         "INSPECT_TRACE_FILE": str(scratch / "trace.log"),
@@ -414,14 +413,14 @@ def contained(out: Path) -> Iterator[None]:
     before, root = dict(os.environ), logging.getLogger()
     handlers, level = list(root.handlers), root.level
     scratch.mkdir(parents=True, exist_ok=True)
-    os.environ.update(given)
+    os.environ.update(scratch_variables)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are not valid
+            warnings.simplefilter("ignore")  # about calls of inspect_ai, and invalid replies
             yield
     finally:
         os.environ.clear()
-        os.environ.update(before)  # a file .env has been read, too
+        os.environ.update(before)  # removes variables read from .env, too
         root.handlers[:] = handlers
         root.setLevel(level)
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,28 +1,28 @@
-"""Few-shot examples: which images a prompt shows with their answers before it asks, and those answers.
+"""Few-shot examples: the images that a prompt shows with their answers before the question, and those answers.
 
 Conventions
 -----------
-An example shows the finding that is asked. Candidates fall into four tiers, used up one after the other:
+An example shows the finding of the question. Candidates are used in the order of four tiers:
 
 1. same view, from `settings.shots_split` (the validation split);
-2. same view, from elsewhere: every other split whose references are in the folder, the asked one included;
-3. another view, or one that is not known, from `settings.shots_split`;
-4. the same from elsewhere.
+2. same view, from elsewhere: every other split with references in the folder, including the question's own;
+3. another or unknown view, from `settings.shots_split`;
+4. another or unknown view, from elsewhere.
 
-Tiers 1 and 2 are those of paper 000 (appendix, "Few shot selection"); 3 and 4 are ours, so that lateral films of rare
-findings get examples at all. Each example carries its tier, so that a report can leave ours out.
+Tiers 1 and 2 are those of paper 000 (appendix, "Few shot selection"); 3 and 4 are ours, so that lateral images of rare
+findings get examples at all. Each example states its tier, so that a report can exclude ours.
 
-Views are compared as they are written, except that FRONTAL, all that test splits of CheXlocalize know of a frontal
-film, is the same as AP and as PA. AP and PA are two views. UNKNOWN is the same as nothing, itself included.
+Views are compared as written, except that FRONTAL, the only frontal view in the test splits of CheXlocalize, equals AP
+and PA. AP and PA are two views. UNKNOWN equals no view, not even itself.
 
-Never shown are the image that is asked, another image of its patient or study, and an image with the same pixels, as
-far as these are known. Of a private holdout without its inputs the folder knows studies alone; its patients are in no
-other split by construction. A patient gives at most one example of a question: two films of one person show the same
-finding at the same place, and would count for two where there is one.
+Never used are the image of the question, another image of its patient or study, and an image with the same pixels, as
+far as these are known. For a private holdout without its images the folder knows only studies; its patients are in no
+other split by construction. A patient provides at most one example of a question, because two images of one person show
+the same finding at the same position.
 
-The choice depends on the seed, the question's id and the candidates alone, not on the order of the questions or on how
-many are asked: candidates of a tier are ranked by a hash of seed, question and image. So the examples of a smaller
-number are the first of a larger one.
+The choice depends only on the seed, the question's id and the candidates, not on the order or number of questions:
+candidates of a tier are ranked by a hash of seed, question and image. Therefore the examples of a smaller number are
+the first of a larger one.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _COLUMNS = ("image_id", "patient_id", "view", "height", "width", "annotations")
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """An example: a question whose answer is known.
+    """An example: a question with a known answer.
 
     Attributes
     ----------
-    answer : cell such as "D5", or "x y", or "x y width height" in whole pixels of the square picture
+    answer : cell such as "D5", or "x y", or "x y width height" in whole pixels of the square image
     tier : 1 to 4, see above
     """
 
@@ -71,13 +71,13 @@ class Shot:
 
     @property
     def used(self) -> ShotUsed:
-        """What transcripts and logs say of it."""
+        """The entry for transcripts and logs."""
         return ShotUsed(self.question.image.image_id, self.split, self.tier)
 
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """What must not be shared by a question and its examples; None where it is not known."""
+    """Attributes that a question and its examples must not share; None if unknown."""
 
     study_id: str
     patient_id: str | None = None
@@ -92,7 +92,7 @@ class _Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class _Example:
+class _Candidate:
     image: ViewedImage
     split: str
     patient_id: str
@@ -100,7 +100,7 @@ class _Example:
 
 
 def is_same_view(a: str, b: str) -> bool:
-    """Whether two views count as one for the choice of examples.
+    """Return True if two views count as one in the choice of examples.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class ShotPool:
     Parameters
     ----------
     folder : dataset folder of a benchmark of localizations
-    settings : how many examples, from where, for which form of answer
+    settings : number and source of examples, and the form of answers
 
     Raises
     ------
@@ -128,7 +128,7 @@ class ShotPool:
 
     def __init__(self, folder: Path, settings: AskSettings) -> None:
         self._settings = settings
-        self._examples: dict[str, list[_Example]] = {}
+        self._examples: dict[str, list[_Candidate]] = {}
         self._who: dict[str, _Identity] = {}
         if settings.shots == 0:
             return
@@ -146,7 +146,7 @@ class ShotPool:
                 self._examples.setdefault(finding, []).append(example)
 
     def pick(self, question: Question) -> tuple[Shot, ...]:
-        """The examples of a question: `settings.shots` of them, or fewer if there are no more; nearest tier first.
+        """Return `settings.shots` examples of a question, or fewer if the candidates run out; lowest tier first.
 
         Raises
         ------
@@ -175,8 +175,8 @@ class ShotPool:
                 by_patient[example.patient_id] = self._shot(question, example)
         return tuple(by_patient.values())
 
-    def _shot(self, question: Question, example: _Example) -> Shot:
-        shown = Question(
+    def _shot(self, question: Question, example: _Candidate) -> Shot:
+        example_question = Question(
             f"{example.image.image_id}|{question.finding}",
             self._settings.form,
             (example.image,),
@@ -184,19 +184,19 @@ class ShotPool:
             self._present,
         )
         tier = self._tier(question.image.view, example)
-        return Shot(shown, example.patient_id, example.split, example.answer, tier)
+        return Shot(example_question, example.patient_id, example.split, example.answer, tier)
 
-    def _tier(self, view: str, example: _Example) -> int:
+    def _tier(self, view: str, example: _Candidate) -> int:
         near = 1 if is_same_view(view, example.image.view) else 3
         return near + (example.split != self._settings.shots_split)
 
-    def _rank(self, question: Question, example: _Example) -> bytes:
+    def _rank(self, question: Question, example: _Candidate) -> bytes:
         text = f"{self._settings.seed}\n{question.id}\n{example.image.image_id}"
         return hashlib.sha256(text.encode()).digest()
 
 
 def _identities(folder: Path, info: FolderInfo) -> dict[str, _Identity]:
-    """Who each image of the folder is of: its study by the manifests, more where the tables tell it."""
+    """Return the patient and study of each image: the study from the manifests, more if the tables have it."""
     who = {
         row.image_id: _Identity(row.study_id)
         for split in info.splits
@@ -211,8 +211,8 @@ def _identities(folder: Path, info: FolderInfo) -> dict[str, _Identity]:
 
 def _read_examples(
     shards: Sequence[Path], split: str, info: FolderInfo, settings: AskSettings
-) -> Iterator[tuple[str, _Example]]:
-    """Every finding that the ground truth of a split shows inside the central square, with its answer."""
+) -> Iterator[tuple[str, _Candidate]]:
+    """Yield every finding with reference pixels inside the central square, with its answer."""
     import pyarrow.parquet as pq
 
     for shard in shards:
@@ -232,7 +232,7 @@ def _read_examples(
                 answer = _answer(regions, i, annotation["bbox_xywh"], settings)
                 if answer is not None:
                     image = ViewedImage(row["image_id"], VIEWS[row["view"]], sizes[i])
-                    yield info.findings[annotation["label"]], _Example(image, split, row["patient_id"], answer)
+                    yield info.findings[annotation["label"]], _Candidate(image, split, row["patient_id"], answer)
 
 
 def _region(annotation: Mapping[str, Any]) -> Rle | list[Box]:
@@ -244,7 +244,7 @@ def _region(annotation: Mapping[str, Any]) -> Rle | list[Box]:
 
 
 def _answer(regions: PackedMasks, index: int, around: Sequence[float], settings: AskSettings) -> str | None:
-    """The answer for region `index`, whose tight box is `around`; None if all of it lies outside the square."""
+    """Return the answer for region `index` with the tight box `around`; None if it is completely outside the square."""
     if settings.form == "cell":
         return _best_cell(regions, index, Grid(settings.grid))
     height, width = (int(side) for side in regions.sizes[index])
@@ -257,7 +257,7 @@ def _answer(regions: PackedMasks, index: int, around: Sequence[float], settings:
 
 
 def _best_cell(regions: PackedMasks, index: int, grid: Grid) -> str | None:
-    """The cell most covered; of equals the one with the region's deepest pixel, else the first in row-major order."""
+    """Return the most covered cell; ties: the one with the deepest pixel, otherwise the first in row-major order."""
     covered = cell_coverage(regions, index, grid)
     if not covered.any():
         return None
@@ -269,7 +269,7 @@ def _best_cell(regions: PackedMasks, index: int, grid: Grid) -> str | None:
 
 
 def _visible(regions: PackedMasks, index: int) -> PackedMasks | None:
-    """Region `index` cut to the pixels whose centres lie in the central square; None if there are none."""
+    """Return region `index` cut to pixels with centres in the central square; None if it has none."""
     height, width = (int(side) for side in regions.sizes[index])
     left, top, side = Grid(1).square((height, width))
     columns = slice(math.ceil(left - 0.5), math.ceil(left - 0.5) + int(side))
@@ -284,9 +284,9 @@ def _visible(regions: PackedMasks, index: int) -> PackedMasks | None:
 
 
 def _point(visible: PackedMasks, view: SquareView) -> tuple[int, int]:
-    """The deepest pixel in whole pixels of the square picture.
+    """Return the deepest pixel in whole pixels of the square image.
 
-    Of those around it, the nearest that still lies in the region: a coarse picture can round a thin line away.
+    Among the pixels around it, the nearest one in the region counts: a coarse image can round a thin line away.
     """
     x, y = visible.deepest_xy([0])[0].tolist()
     exact_x, exact_y = view.to_view(x + 0.5, y + 0.5)
@@ -298,11 +298,11 @@ def _point(visible: PackedMasks, view: SquareView) -> tuple[int, int]:
     ]
     near.sort(key=lambda point: (point[0] - exact_x) ** 2 + (point[1] - exact_y) ** 2)
     hits = point_hit([[view.to_full(*point)] for point in near], visible.take([0] * len(near)))
-    return near[int(np.argmax(hits))]  # the first hit; the nearest if there is none
+    return near[int(np.argmax(hits))]  # the first hit; the nearest without any
 
 
 def _box(around: Sequence[float], view: SquareView) -> tuple[int, int, int, int]:
-    """A box cut to the square picture, in whole pixels of it, at least one pixel wide and high."""
+    """Return a box cut to the square image, in whole pixels of it, at least one pixel wide and high."""
     x, y, width, height = around
     corners = view.to_view(x, y), view.to_view(x + width, y + height)
     (left, right), (top, bottom) = (_whole_span(corners[0][axis], corners[1][axis], view.side) for axis in (0, 1))

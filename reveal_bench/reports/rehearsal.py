@@ -24,7 +24,7 @@ from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.questions import Question
-from reveal_bench.models.questions import AskSettings, Message, Shown
+from reveal_bench.models.questions import AskSettings, Message, PromptImage
 from reveal_bench.reports.page import render
 from reveal_bench.reports.style import check_extra
 
@@ -128,13 +128,13 @@ class _Stage:
         turns = [{"role": turn.role, "parts": [self._part(part) for part in turn.parts]} for turn in messages]
         _write_json(place / "messages.json", {"question": question.id, "messages": turns})
         self.n_messages += len(messages)
-        size = sum(len(part.png) for turn in messages for part in turn.parts if isinstance(part, Shown))
+        size = sum(len(part.png) for turn in messages for part in turn.parts if isinstance(part, PromptImage))
         fits = len(self.on_page) < PAGE_QUESTIONS and self.page_bytes + size <= PAGE_BYTES
         if fits and len(self.on_page) == number - 1:  # the first ones, without a gap
             self.page_bytes += size
             self.on_page.append(_on_page(number, question, messages))
 
-    def _part(self, part: str | Shown) -> dict[str, str]:
+    def _part(self, part: str | PromptImage) -> dict[str, str]:
         """A part as JSON; its bytes are counted and its picture, if it is a new one, is written."""
         if isinstance(part, str):
             self.bytes_sent += len(part.encode())
@@ -164,7 +164,7 @@ class _Picture:
     n_bytes: int
 
     @classmethod
-    def of(cls, part: Shown) -> _Picture:
+    def of(cls, part: PromptImage) -> _Picture:
         width, height = (int.from_bytes(part.png[at : at + 4], "big") for at in (16, 20))  # of PNG's first chunk
         return cls(base64.b64encode(part.png).decode(), part.image_id, width, height, len(part.png))
 
@@ -173,7 +173,10 @@ def _on_page(number: int, question: Question, messages: Sequence[Message]) -> tu
     """A question as its template asks for it."""
     title = question.id if question.finding is None else f"{question.image.image_id} · {question.finding}"
     turns = [
-        {"role": turn.role, "parts": [_Picture.of(part) if isinstance(part, Shown) else part for part in turn.parts]}
+        {
+            "role": turn.role,
+            "parts": [_Picture.of(part) if isinstance(part, PromptImage) else part for part in turn.parts],
+        }
         for turn in messages
     ]
     return number, title, turns

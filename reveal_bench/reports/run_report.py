@@ -41,7 +41,7 @@ from reveal_bench.metrics.intervals import Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.models.answer_words import STATUSES
 from reveal_bench.models.controls import CONTROLS
-from reveal_bench.models.run_folder import Exchange, Run
+from reveal_bench.models.run_folder import QuestionOutcome, Run
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
@@ -397,7 +397,7 @@ def _same_share(film: Run, control: Run) -> float:
     return sum(one[question] == other[question] for question in both) / len(both) if both else math.nan
 
 
-def _answer(exchange: Exchange) -> tuple[Any, ...]:
+def _answer(exchange: QuestionOutcome) -> tuple[Any, ...]:
     """What was answered, places to the pixel."""
     places = (tuple(round(v) for v in place) if place else None for place in (exchange.point, exchange.box))
     return (exchange.cell, *places, exchange.labels, exchange.answer)

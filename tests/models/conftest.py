@@ -20,7 +20,7 @@ from reveal_bench.masks import decode_mask
 from reveal_bench.models.overlay import shown_png
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Shown, list_questions
+from reveal_bench.models.questions import AskSettings, PromptImage, list_questions
 from reveal_bench.phantom.layouts import write_chexlocalize
 from reveal_bench.sources import chexlocalize
 from tests.conftest import made_once
@@ -99,7 +99,7 @@ def saying(folder: Path, split: str, answers: Mapping[str, str]) -> Iterator[Pla
     known = {}
     for question in list_questions(folder, split, settings):
         *_, shown, _ = compose(question, settings, pictures=pictures)[-1].parts
-        assert isinstance(shown, Shown)
+        assert isinstance(shown, PromptImage)
         known[hashlib.sha256(shown.png).hexdigest(), question.finding or ""] = question.id
     with played(PlayedModel(known, answers)) as model:
         yield model

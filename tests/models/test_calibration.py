@@ -21,7 +21,7 @@ from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.answers import Reply, read_reply
-from reveal_bench.models.calibration import Calibration, CalibrationError, Drawings, calibrate
+from reveal_bench.models.calibration import CalibrationError, CoordinateCalibration, Drawings, calibrate
 from reveal_bench.models.coordinates import AUTO, CONVENTIONS, KNOWN_MODELS, convention, known_model
 from reveal_bench.models.overlay import SquareView, shown_png
 from reveal_bench.models.pictures import FolderPictures
@@ -205,7 +205,7 @@ def test_the_convention_of_boxes_is_found(how: str, corners: bool, side: int) ->
     found = calibrate(answers_of("box", side, lambda place, size: said(place, size, how, corners=corners)), settings)
     assert (found.coordinates, found.corners) == (CONVENTION_OF[how], corners)
     assert found.hits[found.key] == 8
-    assert Calibration.from_document(json.loads(json.dumps(found.document()))) == found
+    assert CoordinateCalibration.from_document(json.loads(json.dumps(found.document()))) == found
 
 
 @pytest.mark.parametrize("form", ["point", "boxes", "text"])
@@ -225,7 +225,7 @@ def test_two_wrong_answers_of_eight_are_borne_and_three_are_not() -> None:
     texts = answers_of("point", 256, lambda place, size: said(place, size, "percent"))
     settings = AskSettings("point", coordinates=AUTO)
     assert calibrate(["I cannot see it.", "", *texts[2:]], settings).coordinates == "percent"
-    with pytest.raises(CalibrationError, match=r"no convention fits: .*percent 5.*needed are 6") as raised:
+    with pytest.raises(CalibrationError, match=r"no convention fits: .*percent 5.*6 are needed") as raised:
         calibrate(["I cannot see it.", "", "", *texts[3:]], settings)
     assert "I cannot see it." in str(raised.value)
 

@@ -281,19 +281,19 @@ def test_a_later_version_goes_on(world: World, tmp_path: Path, monkeypatch: pyte
 def test_another_run_is_not_continued(world: World, tmp_path: Path) -> None:
     run(world, by_name, out=tmp_path, limit=3)
     with pytest.raises(
-        ValueError, match=r"holds another run: run\.json says model 'by_name', but 'other' is asked for"
+        ValueError, match=r"contains another run: run\.json says model 'by_name', but 'other' is requested"
     ):
         run(world, by_name, out=tmp_path, name="other")
     with (tmp_path / WORK_FILE).open("ab") as file:
         file.write(b"not json\n")
-    with pytest.raises(ValueError, match=f"{WORK_FILE}:4: is not a line of answers"):
+    with pytest.raises(ValueError, match=f"{WORK_FILE}:4: not a line of answers"):
         run(world, by_name, out=tmp_path)
     (tmp_path / WORK_FILE).unlink()
-    with pytest.raises(ValueError, match=f"holds a run without {WORK_FILE}: give an empty folder"):
+    with pytest.raises(ValueError, match=f"contains a run without {WORK_FILE}: use an empty folder"):
         run(world, by_name, out=tmp_path)
     (tmp_path / WORK_FILE).write_bytes(b"{}\n")
     (tmp_path / "run.json").unlink()
-    with pytest.raises(ValueError, match=r"holds the answers of a run, but not its run.json"):
+    with pytest.raises(ValueError, match=r"contains the answers of a run, but not its run.json"):
         run(world, by_name, out=tmp_path)
 
 

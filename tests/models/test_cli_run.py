@@ -71,7 +71,7 @@ def test_given_again_it_asks_nothing_and_another_run_is_refused(
     assert len(model.asked) == asked
     assert (out / "transcript.jsonl").read_bytes() == before
     refused = call(*words(films, model, out), "--grid", "16", expect=1).stderr
-    assert "holds another run: run.json says" in refused
+    assert "contains another run: run.json says" in refused
 
 
 def test_logs_become_the_same_run(ran: tuple[Path, PlayedModel, str], tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_saved_replies_give_the_predictions_of_the_run_that_they_are_of(
     refused = call(
         "import-replies", tmp_path / "replies.csv", *asked, "--out", shutil.copytree(out, tmp_path / "ran"), expect=1
     )
-    assert "holds another run" in refused.stderr
+    assert "contains another run" in refused.stderr
 
 
 def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:

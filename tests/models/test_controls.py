@@ -29,8 +29,8 @@ from reveal_bench.models.controls import CONTROLS, mirrored_question, swap_sides
 from reveal_bench.models.overlay import SquareView, square_picture
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose, prompt_text
-from reveal_bench.models.questions import AskSettings, Shown, describe_split, list_questions
-from reveal_bench.models.run_folder import CONTROL_RUNS, Exchange, RunInfo, read_run, with_reply, write_outputs
+from reveal_bench.models.questions import AskSettings, PromptImage, describe_split, list_questions
+from reveal_bench.models.run_folder import CONTROL_RUNS, QuestionOutcome, RunInfo, read_run, with_reply, write_outputs
 from reveal_bench.phantom import write_chexlocalize, write_counterfactuals
 from reveal_bench.reports.run_page import write_run_report
 from reveal_bench.sources import chexlocalize
@@ -143,7 +143,7 @@ class Phantom:
         found: dict[str, Grey | None] = {}
         for question in self.questions:
             parts = compose(question, settings, pictures=changed(question))[-1].parts
-            (picture, *_) = [part for part in parts if isinstance(part, Shown)] or [None]
+            (picture, *_) = [part for part in parts if isinstance(part, PromptImage)] or [None]
             decoded = None if picture is None else Image.open(io.BytesIO(picture.png)).convert("L")
             found[question.id] = None if decoded is None else np.asarray(decoded, float)
         return found
@@ -272,7 +272,7 @@ def asked(phantom: Phantom, out: Path, model: Guessing) -> None:
             said = "I cannot tell." if control == "no-image" and out.name == "refuses" else f"Point: {x}, {y}"
             reply = read_reply(said, question, settings)
             exchanges.append(
-                with_reply(Exchange(question.id, question.unit, "failed", question.finding), reply, text=".")
+                with_reply(QuestionOutcome(question.id, question.unit, "failed", question.finding), reply, text=".")
             )
         info = RunInfo(**facts, n_questions=n, n_asked=n, model=out.name, grid=8, settings=settings)
         write_outputs(out if control is None else out / CONTROL_RUNS / control, exchanges, info)

@@ -77,7 +77,7 @@ def test_damaged_logs_are_named(logs: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must hold logs \(\.eval\), got none in"):
+    with pytest.raises(ValueError, match=r"must contain logs \(\.eval\), got none in"):
         import_logs([tmp_path])
     with pytest.raises(ValueError, match="`paths` must exist"):
         import_logs([tmp_path / "nowhere"])

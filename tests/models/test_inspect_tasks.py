@@ -182,7 +182,7 @@ def test_a_folder_without_a_picture_that_is_asked_is_refused(films: Path, monkey
     ids = {view.image_id for question in list_questions(films, "test", AskSettings()) for view in question.images}
     one = sorted(ids)[0]
     monkeypatch.setattr("reveal_bench.models.inspect_tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
-    with pytest.raises(ValueError, match=f"must hold the picture of every image asked, .* lack: {one}"):
+    with pytest.raises(ValueError, match=f"must have the images of all questions, .* lack: {one}"):
         Asking.of_folder(films, "test", AskSettings())
 
 

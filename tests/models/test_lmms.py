@@ -23,7 +23,7 @@ from PIL import Image
 from reveal_bench.models import lmms
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Shown, list_questions
+from reveal_bench.models.questions import AskSettings, PromptImage, list_questions
 from reveal_bench.models.run_folder import write_outputs
 from reveal_bench.models.shots import ShotPool
 from tests.syntax import imports_of
@@ -182,7 +182,7 @@ def test_lmms_eval_gets_our_messages(style: str, films: Path, request: pytest.Fi
         assert [message["role"] for message in theirs] == [message.role for message in ours]
         for got, expected in zip(theirs, ours, strict=True):
             for content, part in zip(got["content"], expected.parts, strict=True):
-                if isinstance(part, Shown):
+                if isinstance(part, PromptImage):
                     assert content["type"] == "image"
                     assert content["url"].mode == "RGB"
                     assert content["url"].tobytes() == Image.open(io.BytesIO(part.png)).tobytes()
@@ -328,9 +328,9 @@ def test_of_several_logs_the_latest_reply_counts(log: Log, export: Path) -> None
         ('{"target": "x"}', ":1 is not a sample of lmms-eval"),
         (("sent", "0" * 64), "is of another export"),
         (("id", "nobody|Edema"), "is of another export"),
-        ({"filtered_resps": []}, "must hold a text for each of its 1 replies"),
-        ({"filtered_resps": ["A1", "B2"]}, "must hold a text for each of its 1 replies"),
-        ({"filtered_resps": [3]}, "must hold a text for each of its 1 replies"),
+        ({"filtered_resps": []}, "must have a text for each of its 1 replies"),
+        ({"filtered_resps": ["A1", "B2"]}, "must have a text for each of its 1 replies"),
+        ({"filtered_resps": [3]}, "must have a text for each of its 1 replies"),
     ],
     ids=["cut", "list", "bare", "other words", "other question", "no reply", "two replies", "number"],
 )
@@ -350,8 +350,8 @@ def test_what_is_no_log_or_export_is_refused(log: Log, export: Path, few: Path, 
     path = log({0: ["A1"]})
     for paths, folder, message in [
         ([tmp_path / "nowhere"], export, "`paths` must exist"),
-        ([], export, r"`paths` must hold files \*_samples_reveal_grid.jsonl .*, got nothing"),
-        ([export], export, r"`paths` must hold files"),
+        ([], export, r"`paths` must contain files \*_samples_reveal_grid.jsonl .*, got nothing"),
+        ([export], export, r"`paths` must contain files"),
         ([path], tmp_path, "`export` must be a folder that export_tasks wrote"),
         ([path], few, ":1 is of another export"),
         ([path, log({1: ["A1"]}, name="20261122_130000", model="other")], export, "must be of one model"),

@@ -33,7 +33,7 @@ from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.models import lmms
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Shown, list_questions
+from reveal_bench.models.questions import AskSettings, PromptImage, list_questions
 from reveal_bench.models.run_folder import Run, read_run, write_outputs
 from reveal_bench.models.shots import ShotPool
 from tests.models.conftest import Truth, playing
@@ -158,7 +158,7 @@ def test_what_is_sent_is_our_messages(done: Done, films: Path) -> None:
                         "type": "image_url",
                         "image_url": {"url": "data:image/png;base64," + base64.b64encode(part.png).decode()},
                     }
-                    if isinstance(part, Shown)
+                    if isinstance(part, PromptImage)
                     else {"type": "text", "text": part}
                     for part in message.parts
                 ],

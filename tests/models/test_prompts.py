@@ -15,7 +15,7 @@ from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.overlay import Form, shown_png, whole_picture, whole_size
 from reveal_bench.models.prompts import VERSION, compose, describe, prompt_text
-from reveal_bench.models.questions import AskSettings, Message, Shown
+from reveal_bench.models.questions import AskSettings, Message, PromptImage
 from reveal_bench.models.shots import Shot
 
 PIXELS = {"i1": 10, "i2": 90, "p1": 150, "e1": 200, "e2": 230}
@@ -81,7 +81,7 @@ def words(message: Message) -> str:
 
 
 def images(message: Message) -> list[str]:
-    return [part.image_id for part in message.parts if isinstance(part, Shown)]
+    return [part.image_id for part in message.parts if isinstance(part, PromptImage)]
 
 
 def test_a_version_has_its_words() -> None:
@@ -101,7 +101,7 @@ def test_zero_shot_is_a_system_message_and_a_question_with_its_picture() -> None
     assert (system.role, user.role) == ("system", "user")
     assert images(user) == ["i1"]
     picture = user.parts[0]
-    assert isinstance(picture, Shown)
+    assert isinstance(picture, PromptImage)
     assert picture.png == shown_png(Pictures().open("i1"), form="cell", side=256, grid=8)
     assert user.parts[1] == prompt_text(localization("cell"), settings)
 
@@ -194,7 +194,7 @@ def test_labels_show_all_images_of_the_study_and_list_all_labels() -> None:
     assert all(f"- {label}\n" in words(user) for label in REVEAL_LABELS)
     assert words(user).startswith("Frontal chest radiograph (AP) and lateral chest radiograph of one examination.")
     picture = user.parts[0]
-    assert isinstance(picture, Shown)
+    assert isinstance(picture, PromptImage)
     assert Image.open(io.BytesIO(picture.png)).size == (64, 48)
 
 

@@ -14,15 +14,15 @@ from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
 from reveal_bench.models.questions import AskSettings, ShotUsed
-from reveal_bench.models.run_folder import Exchange, RunInfo, alone, read_run, read_run_info, write_outputs
+from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, read_run, read_run_info, single_run, write_outputs
 from tests.conftest import ROOT
 
 SHOTS = (ShotUsed("c", "validation", 1), ShotUsed("d", "test", 4))
-CELL = Exchange(
+CELL = QuestionOutcome(
     "a|Edema", "a", "answered", "Edema", text="Cell: D5\n", cell="D5", stop_reason="stop", served_model="m-1",
     sent_temperature=0.7, tokens_in=1000, tokens_cached=200, tokens_out=30, shots=SHOTS,
 )  # fmt: skip
-FAILED = Exchange("b|Edema", "b", "failed", "Edema", error="HTTP 400")
+FAILED = QuestionOutcome("b|Edema", "b", "failed", "Edema", error="HTTP 400")
 INFO = RunInfo(
     "chexlocalize", "1.0.0", "test", "localization", 3, 3, "Model", 8, AskSettings(style="few-shot", shots=2, seed=4),
     {"temperature": 0.7, "seed": 9}, prices=Prices(Decimal("0.1"), Decimal("3"), Decimal("0.01")),
@@ -52,11 +52,14 @@ def test_masks_boxes_labels_and_texts_come_back(tmp_path: Path) -> None:
     box = replace(CELL, question="b|Edema", unit="b", cell=None, box=(1.0, 2.0, 3.0, 4.0), note="two boxes")
     write_outputs(tmp_path / "l", [mask, box], replace(INFO, settings=None, system="cnn"))
     assert read_run(tmp_path / "l").exchanges == (mask, box)
-    studies = [Exchange("s", "s", "answered", labels=()), Exchange("t", "t", "answered", labels=("COPD",))]
+    studies = [
+        QuestionOutcome("s", "s", "answered", labels=()),
+        QuestionOutcome("t", "t", "answered", labels=("COPD",)),
+    ]
     write_outputs(tmp_path / "f", studies, replace(INFO, kind="findings", settings=None))
     assert read_run(tmp_path / "f").exchanges == tuple(studies)
     assert (tmp_path / "f" / "predictions.jsonl").read_text().splitlines()[0] == '{"study_id": "s", "labels": []}'
-    task = Exchange("k", "k", "answered", answer="Large.", boxes=(AnswerBox("i", "heart", (1, 2, 3, 4)),))
+    task = QuestionOutcome("k", "k", "answered", answer="Large.", boxes=(AnswerBox("i", "heart", (1, 2, 3, 4)),))
     write_outputs(tmp_path / "t", [task], replace(INFO, kind="tasks", settings=None))
     assert read_run(tmp_path / "t").exchanges == (task,)
     assert json.loads((tmp_path / "t" / "predictions.jsonl").read_text()) == {
@@ -92,12 +95,12 @@ def test_epochs_have_a_file_each_and_no_other_stays(tmp_path: Path) -> None:
     ("exchanges", "message"),
     [
         ([CELL, CELL], "one per question and epoch, got 2 of 'a|Edema', 1"),
-        ([replace(CELL, epoch=2)], r"`epoch` must lie in \[1, 1\], got 2 of 'a|Edema'"),
-        ([replace(CELL, question=str(i)) for i in range(4)], "must be at most 3, as many as are asked, got 4"),
+        ([replace(CELL, epoch=2)], r"`epoch` must be in \[1, 1\], got 2 of 'a|Edema'"),
+        ([replace(CELL, question=str(i)) for i in range(4)], "must be at most 3, the number of questions, got 4"),
     ],
     ids=["twice", "epoch", "too-many"],
 )
-def test_what_cannot_be_is_refused(exchanges: list[Exchange], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(exchanges: list[QuestionOutcome], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         write_outputs(tmp_path, exchanges, INFO)
     assert list(tmp_path.iterdir()) == []
@@ -134,7 +137,7 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     lines = (tmp_path / "transcript.jsonl").read_text().splitlines()
     for broken in ("", "[]", '{"question": 1}', lines[1][:-1], lines[1].replace('"status"', '"state"')):
         (tmp_path / "transcript.jsonl").write_text(f"{lines[0]}\n{broken}\n")
-        with pytest.raises(ValueError, match=r"transcript\.jsonl:2: is not a line of a transcript"):
+        with pytest.raises(ValueError, match=r"transcript\.jsonl:2: not a line of a transcript"):
             read_run(tmp_path)
     (tmp_path / "transcript.jsonl").unlink()
     with pytest.raises(ValueError, match=r"it has no transcript\.jsonl"):
@@ -144,8 +147,8 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
         ({**document, "schema": 2}, "`schema` must be 1, got 2"),
         ({**document, "more": 1}, "the fields must be"),
         ({**document, "settings": {"form": "cell"}}, "`settings` must have the fields"),
-        ({**document, "model": None}, "must hold one JSON object with a `model`"),
-        ([], r"run\.json: must hold one JSON object with a `model`, got \[\]"),
+        ({**document, "model": None}, "must contain one JSON object with a `model`"),
+        ([], r"run\.json: must contain one JSON object with a `model`, got \[\]"),
     ):
         (tmp_path / "run.json").write_text(json.dumps(told))
         with pytest.raises(ValueError, match=message):
@@ -189,7 +192,7 @@ def test_who_is_alone_clears_what_a_kill_left(tmp_path: Path) -> None:
         (tmp_path / name).write_text("torn")
     for name in ("run.json", "logs/a.eval"):
         (tmp_path / name).write_text("whole")
-    with alone(tmp_path), pytest.raises(ValueError, match="is being written by another run"), alone(tmp_path):
+    with single_run(tmp_path), pytest.raises(ValueError, match="is being written by another run"), single_run(tmp_path):
         pass
     held = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert held == {"run.json", "logs/a.eval"}
@@ -205,5 +208,5 @@ def test_a_lock_that_was_removed_in_between_locks_nothing(tmp_path: Path, monkey
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
-    with pytest.raises(ValueError, match="is being written by another run"), alone(tmp_path):
+    with pytest.raises(ValueError, match="is being written by another run"), single_run(tmp_path):
         pass

@@ -18,9 +18,9 @@ def watcher(patience: float = 0.0) -> RunWatcher:
 def test_ten_failures_in_a_row_end_a_run() -> None:
     run = watcher()
     for error in (*[ERROR] * 9, None, *[ERROR] * 9):  # an answer in between starts the count again
-        run.tried(error)
+        run.count_attempt(error)
     assert not run.is_over()
-    run.tried(ERROR)
+    run.count_attempt(ERROR)
     assert run.is_over()
 
 
@@ -39,6 +39,6 @@ def test_a_pause_that_the_endpoint_asks_for_is_made(headers: dict[str, str], low
     error.response, error.status = SimpleNamespace(headers=headers), 429  # type: ignore[attr-defined]
     state = SimpleNamespace(outcome=SimpleNamespace(exception=lambda: error), attempt_number=1)
     api = SimpleNamespace(retry_wait=lambda: None)
-    with watcher().pausing(api, max_retries=5):
+    with watcher().watch_retries(api, max_retries=5):
         seconds = api.retry_wait()(state)
     assert low <= seconds <= high

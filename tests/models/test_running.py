@@ -217,9 +217,9 @@ def test_another_run_is_not_mixed_in(done: Done, films: Path) -> None:
     for settings, choice, told in (
         (AskSettings(style="chain-of-thought"), done.choice, "settings .*'style': 'zero-shot'.*'chain-of-thought'"),
         (AskSettings(), replace(done.choice, temperature=0.7), r"parameters \{'temperature': 0.0\}.*0.7"),
-        (AskSettings(), replace(done.choice, label="Other"), "model 'Played Model', but 'Other' is asked for"),
+        (AskSettings(), replace(done.choice, label="Other"), "model 'Played Model', but 'Other' is requested"),
     ):
-        with pytest.raises(ValueError, match=f"holds another run: run.json says {told}"):
+        with pytest.raises(ValueError, match=f"contains another run: run.json says {told}"):
             run_model(films, "test", done.out, settings, choice)
 
 
@@ -234,7 +234,7 @@ def test_another_build_of_the_data_is_not_mixed_in(films: Path, truth: Truth, tm
         hashes = table["pixel_sha256"].to_pylist()
         at = table.schema.get_field_index("pixel_sha256")
         pq.write_table(table.set_column(at, table.schema.field(at), [["0" * 64, *hashes[1:]]]), shard)
-        with pytest.raises(ValueError, match=r"holds another run: run\.json says dataset '[0-9a-f]{64}'"):
+        with pytest.raises(ValueError, match=r"contains another run: run\.json says dataset '[0-9a-f]{64}'"):
             run_model(folder, "test", tmp_path / "out", AskSettings(), choice)
         assert len(model.asked) == 1
 

@@ -16,7 +16,7 @@ from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, read_manifest
 from reveal_bench.models.questions import AskSettings
-from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
+from reveal_bench.models.run_folder import QuestionOutcome, RunInfo, write_outputs
 from reveal_bench.reports import style
 from reveal_bench.reports.curation import report
 from tests.conftest import World, made_once
@@ -62,7 +62,7 @@ def write_run(
     info = RunInfo("chexlocalize", manifest.version, SPLIT, "localization", n, n, "model-a", grid, settings)
     info = replace(info, epochs=len(answers), prices=Prices.from_text("2", "10"), **changes)  # type: ignore[arg-type]
     exchanges = [
-        Exchange(
+        QuestionOutcome(
             f"{image_id}|{finding}",
             image_id,
             "answered" if (image_id, finding) in cells else "refused",

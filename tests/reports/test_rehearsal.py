@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.kinds.questions import Question, ViewedImage
-from reveal_bench.models.questions import AskSettings, Message, Shown
+from reveal_bench.models.questions import AskSettings, Message, PromptImage
 from reveal_bench.reports import rehearsal
 from reveal_bench.reports.rehearsal import RehearsalCount, rehearse
 from tests.reports.html_page import HtmlPage
@@ -30,11 +30,11 @@ def question(image_id: str, finding: str = "Edema") -> Question:
 
 
 QUESTIONS = [question("a"), question("a", "Lung <Lesion>"), question("b")]
-EXAMPLE = Shown("shot", png(1))
+EXAMPLE = PromptImage("shot", png(1))
 
 
 def compose(asked: Question) -> Sequence[Message]:
-    shown = Shown(asked.image.image_id, png(ord(asked.image.image_id)))
+    shown = PromptImage(asked.image.image_id, png(ord(asked.image.image_id)))
     return (
         Message("system", ("<script>alert(1)</script> & über",)),
         Message("user", ("An example:", EXAMPLE)),
@@ -53,7 +53,9 @@ def test_every_message_and_every_picture_is_there_as_it_would_be_sent(tmp_path: 
             Message(
                 turn["role"],
                 tuple(
-                    part["text"] if "text" in part else Shown(part["image_id"], (out / part["picture"]).read_bytes())
+                    part["text"]
+                    if "text" in part
+                    else PromptImage(part["image_id"], (out / part["picture"]).read_bytes())
                     for part in turn["parts"]
                 ),
             )
