@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 import reveal_bench
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.masks import decode_mask
-from reveal_bench.models.pictures import SplitPictures
+from reveal_bench.models.pictures import SplitImages
 
 CELLS, FINE, REACH = 16, 64, 2
 """Cells per side; pixels per side that texture is taken from; how many cells away a cell still sees."""
@@ -52,7 +52,7 @@ def describe(image: Image.Image) -> Array:
 
 def learn(folder: Path, split: str) -> dict[str, HistGradientBoostingRegressor]:
     """A regression of the share of a cell that is covered, for every finding that the split shows."""
-    pictures = SplitPictures(folder, split)
+    pictures = SplitImages(folder, split)
     features: dict[str, list[Array]] = {}
     shares: dict[str, list[Array]] = {}
     for record in reveal_bench.read_localization(folder, split):

@@ -241,9 +241,9 @@ class _Films:
 
     def open(self, image: ViewedImage) -> Image:
         if self._pictures is None:
-            from reveal_bench.models.pictures import SplitPictures
+            from reveal_bench.models.pictures import SplitImages
 
-            self._pictures = SplitPictures(self._folder, self._split)
+            self._pictures = SplitImages(self._folder, self._split)
         if self._last is None or self._last[0] != image.image_id:  # findings of one image are asked together
             self._last = image.image_id, self._pictures.open(image.image_id)
         copy = self._last[1].copy()

@@ -108,7 +108,7 @@ class FolderPictures:
             raise ValueError(f"the picture of {image_id} in {place.shard.name} must decode: {error}") from None
 
 
-class SplitPictures(FolderPictures):
+class SplitImages(FolderPictures):
     """The images of one split of a dataset folder. May be used by several threads.
 
     Parameters

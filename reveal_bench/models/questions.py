@@ -79,7 +79,7 @@ class Message:
 
 
 class PictureSource(Protocol):
-    """A source of images; :class:`reveal_bench.models.pictures.SplitPictures` for a dataset folder."""
+    """A source of images; :class:`reveal_bench.models.pictures.SplitImages` for a dataset folder."""
 
     def open(self, image_id: str) -> Image:
         """Return an image, grey, of the manifest's size."""

@@ -20,7 +20,7 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.folder import FolderInfo, chosen_split
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.models import pictures
-from reveal_bench.models.pictures import FolderPictures, SplitPictures
+from reveal_bench.models.pictures import FolderPictures, SplitImages
 from tests.conftest import random_records
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -83,10 +83,10 @@ def flat(*numbers: int, **about: Any) -> list[dict[str, Any]]:
     return [{"image": stored(number), **facts(number, **about)} for number in numbers]
 
 
-def one(root: Path, data: bytes | None, **about: Any) -> SplitPictures:
+def one(root: Path, data: bytes | None, **about: Any) -> SplitImages:
     """The pictures of a folder with one image, whose file is `data`."""
     row = {"image": None if data is None else {"bytes": data, "path": "i1.png"}, **facts(1, **about)}
-    return SplitPictures(make_folder(root, {"localization/test-00000-of-00001": [row]}), "test")
+    return SplitImages(make_folder(root, {"localization/test-00000-of-00001": [row]}), "test")
 
 
 def same(image: Image.Image, number: int) -> bool:
@@ -101,14 +101,14 @@ def test_images_come_from_any_shard_and_row_group(tmp_path: Path) -> None:
         "holdout_inputs/holdout-00000-of-00001": flat(9, 10, 11),
     }
     folder = make_folder(tmp_path / "public", shards)
-    assert SplitPictures(folder, "test").ids == ("i1", "i2", "i3", "i4", "i5", "i6", "i7")
-    assert SplitPictures(folder, "holdout").ids == ("i9", "i10", "i11")
+    assert SplitImages(folder, "test").ids == ("i1", "i2", "i3", "i4", "i5", "i6", "i7")
+    assert SplitImages(folder, "holdout").ids == ("i9", "i10", "i11")
     every = FolderPictures(folder)
     assert every.ids == tuple(f"i{number}" for number in range(1, 12))
     for number in (7, 1, 5, 11, 8, 2, 9):
         assert same(every.open(f"i{number}"), number)
     with pytest.raises(ValueError, match=r"`image_id` must be an image with its picture in .*, got 'i8'"):
-        SplitPictures(folder, "test").open("i8")
+        SplitImages(folder, "test").open("i8")
 
 
 def test_studies_and_tasks_keep_their_images_in_lists(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_studies_and_tasks_keep_their_images_in_lists(tmp_path: Path) -> None:
         tmp_path / "studies",
         {"multilabel/test-00000-of-00001": studies[:2], "holdout_inputs/holdout-00000-of-00001": studies[2:]},
     )
-    assert SplitPictures(folder, "test").ids == ("i1", "i2")
-    assert same(SplitPictures(folder, "test").open("i2"), 2)
-    assert same(SplitPictures(folder, "holdout").open("i3"), 3)
+    assert SplitImages(folder, "test").ids == ("i1", "i2")
+    assert same(SplitImages(folder, "test").open("i2"), 2)
+    assert same(SplitImages(folder, "holdout").open("i3"), 3)
 
     # the image of one task is the earlier one of the next, and withheld in one of the two rows
     task = {"images": [stored(4)], "image_facts": [facts(4)], "prior_images": None, "prior_image_facts": None}
@@ -132,7 +132,7 @@ def test_studies_and_tasks_keep_their_images_in_lists(tmp_path: Path) -> None:
         {"task_id": "t1", "images": [stored(5)], "image_facts": [facts(5)], **withheld},
         {"task_id": "t2", **task},
     ]
-    shown = SplitPictures(make_folder(tmp_path / "tasks", {"tasks/test-00000-of-00001": tasks}), "test")
+    shown = SplitImages(make_folder(tmp_path / "tasks", {"tasks/test-00000-of-00001": tasks}), "test")
     assert set(shown.ids) == {"i4", "i5", "i6"}
     assert same(shown.open("i4"), 4)
     with pytest.raises(ValueError, match="has no picture of i6: build it with them"):
@@ -196,7 +196,7 @@ def test_a_folder_without_pictures_says_how_to_get_them(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "bare", {names[0]: bare[:1], names[1]: bare[1:]})
     for split in ("released", "holdout"):
         with pytest.raises(ValueError, match=f"has no pictures of split {split}: {remedy}"):
-            SplitPictures(folder, split)
+            SplitImages(folder, split)
     with pytest.raises(ValueError, match=f"has no pictures: {remedy}"):
         FolderPictures(folder)
     shards = {
@@ -208,9 +208,9 @@ def test_a_folder_without_pictures_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no picture of i2"):
         FolderPictures(folder).open("i2")
     with pytest.raises(ValueError, match="has no pictures of split closed"):
-        SplitPictures(folder, "closed")
+        SplitImages(folder, "closed")
     with pytest.raises(ValueError, match=r"`split` must be one of the splits of .* \(a, b, closed\), got 'c'"):
-        SplitPictures(folder, "c")
+        SplitImages(folder, "c")
     with pytest.raises(ValueError, match=r"`split` must be given: .* has a, b, closed"):
         chosen_split(folder)
 
@@ -222,7 +222,7 @@ def test_two_sizes_of_one_image_are_refused(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "manifest", {"localization/a-00000-of-00001": flat(1)})
     pq.write_table(pa.table({"image_id": ["i1"], "height": [6], "width": [10]}), folder / "manifest" / "a.parquet")
     with pytest.raises(ValueError, match=r"i1 must have one size in .*, got \(6, 10\) and \(6, 9\)"):
-        SplitPictures(folder, "a")
+        SplitImages(folder, "a")
 
 
 def test_a_folder_as_it_is_built_shows_its_released_and_its_held_out_films(tmp_path: Path) -> None:
@@ -235,14 +235,14 @@ def test_a_folder_as_it_is_built_shows_its_released_and_its_held_out_films(tmp_p
     public, vault = tmp_path / "public", tmp_path / "vault"
     build_folder({"test": iter(records)}, public, BENCHMARKS["chexlocalize"], holdout=vault, seed=1, synthetic=True)
     released, held_out, every = (
-        SplitPictures(public, "released"),
-        SplitPictures(public, "holdout"),
+        SplitImages(public, "released"),
+        SplitImages(public, "holdout"),
         FolderPictures(public),
     )
     assert set(released.ids) | set(held_out.ids) == set(every.ids) == set(values)
     assert not set(released.ids) & set(held_out.ids)
     with pytest.raises(ValueError, match="has no pictures of split holdout"):
-        SplitPictures(vault, "holdout")  # it keeps the references alone
+        SplitImages(vault, "holdout")  # it keeps the references alone
     for image_id, value in values.items():
         assert every.open(image_id).getextrema() == (value, value)
 
@@ -253,7 +253,7 @@ def test_threads_get_what_they_ask_for_within_the_memory_allowed(
 ) -> None:
     monkeypatch.setattr(pictures, "KEPT_BYTES", kept_bytes)
     folder = make_folder(tmp_path / "f", {"localization/test-00000-of-00001": flat(*range(60))}, group_rows=10)
-    shown = SplitPictures(folder, "test")
+    shown = SplitImages(folder, "test")
     asked = np.random.default_rng(0).integers(0, 60, 200).tolist()
     with ThreadPoolExecutor(8) as pool:
         opened = list(pool.map(lambda number: shown.open(f"i{number}"), asked))

@@ -22,7 +22,7 @@ from reveal_bench.kinds.findings.records import read_studies, read_study_manifes
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.pictures import SplitPictures
+from reveal_bench.models.pictures import SplitImages
 from reveal_bench.models.prompts import prompt_text
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.sources import BuildError, own_boxes
@@ -203,7 +203,7 @@ def test_studies_may_be_pictures(tmp_path, matches, rows):
     assert ids.stat().st_mode & 0o077 == 0
     assert studies[0].patient_id == studies[1].patient_id
     assert [(i.width, i.height, i.view) for s in studies for i in s.images] == [(8, 6, "UNKNOWN"), (6, 8, "UNKNOWN")]
-    deep = SplitPictures(tmp_path / "out", "test").open(studies[1].images[0].image_id)
+    deep = SplitImages(tmp_path / "out", "test").open(studies[1].images[0].image_id)
     assert np.asarray(deep)[0].tolist() == [0, 51, 102, 153, 204, 255]  # from 512 to 517, not all of them white
 
 
