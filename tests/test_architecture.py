@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": BELOW_MODELS,
     "curation": {"models"} | BELOW_MODELS,
     "reports": {"models", "curation"} | BELOW_MODELS,
-    "viewer": {"evaluation", "kinds"} | BASE,
+    "viewer": {"evaluation", "kinds", "predictions"} | BASE,
     "phantom": {"kinds", "dicom"} | BASE,
     "scale": {"dataset", "saliency_maps", "sources", "kinds"} | BASE,
 }

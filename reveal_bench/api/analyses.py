@@ -11,11 +11,12 @@ from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.heat_maps import Maps, asked_of, found_maps
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
-from reveal_bench.api.scoring import ONE_REPLICATE, score_given
+from reveal_bench.api.scoring import once, score_inputs
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.confidence import CalibrationResult, judge_confidences
 from reveal_bench.evaluation.pixels import PixelStatistic, pixel_statistics
 from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Curve, Curves
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, estimate_cases
@@ -155,8 +156,8 @@ def confidence(
     if field is None:
         raise ArgumentError("bench", "must be of a kind whose answers say how sure they are", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name
-    options = {**ONE_REPLICATE, "thresholds": thresholds}
-    scored = score_given(predictions, opened, "predictions", name, None, allow_missing, None, options)
+    options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
+    scored = score_inputs(predictions, opened, options, argument="predictions", name=name)
     given = scored.rows.confidences()
     if given is None:
         rule = f"must say how sure they are, in the field `{field}`"
@@ -267,10 +268,10 @@ def curves(
     name = name_of(predictions, "predictions") if name is None else name
     if name in (beside or {}):
         raise ArgumentError("beside", "must name other systems", repr(name))
-    options = {**ONE_REPLICATE, "thresholds": thresholds}
+    options = once(ScoringOptions(thresholds=thresholds))
     resampling, scored, found = Resampling(n_resamples, seed, unit), {}, {}
     for system, given in {name: predictions, **(beside or {})}.items():
-        scored[system] = score_given(given, opened, "predictions", system, None, False, None, options)
+        scored[system] = score_inputs(given, opened, options, argument="predictions", name=system)
         curved = opened.kind.scoring.curves(scored[system].rows, resampling)
         if curved is None or not curved.bands:
             raise ArgumentError("bench", "must be one of detection, with lesions in the split", opened.kind.name)
@@ -294,7 +295,7 @@ class PixelStatistics(TableResult):
     @property
     def caption(self) -> str:
         """What was counted on what."""
-        asks_all = self.scored.protocol["asks"] == "all"
+        asks_all = self.scored.options.asks == "all"
         how = "in percent with 95 % intervals by the jackknife over patients"
         pooled = f"pixels pooled over the images with a finding, {how}"
         asked = "" if asks_all else "; false positives are counted where a finding is asked"
@@ -353,8 +354,9 @@ def pixels(
     if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be of localization, whose predictions may be masks", opened.kind.name)
     name = name_of(predictions, "predictions") if name is None else name
-    scored = score_given(predictions, opened, "predictions", name, None, allow_missing, None, ONE_REPLICATE)
-    records = opened.kind.data.read_references(opened.folder, opened.split)
+    options = once(ScoringOptions(allow_missing=allow_missing))
+    scored = score_inputs(predictions, opened, options, argument="predictions", name=name)
+    records = opened.kind.data.read_references(opened.dataset, opened.split)
     statistics = pixel_statistics(scored.report.predictions, records, scored.rows.groups)
     return PixelStatistics(scored, statistics)
 
@@ -428,7 +430,7 @@ def score_maps(
     opened = as_bench(bench, split)
     manifest = asked_of(opened)
     found = found_maps(maps, manifest, names)
-    records = opened.kind.data.read_references(opened.folder, manifest.split)
+    records = opened.kind.data.read_references(opened.dataset, manifest.split)
     rows = rows_of_maps(found, records, tolerance=tolerance, in_mm=in_mm, n_processes=n_processes, progress=progress)
     everybody = sorted({record.patient_id for record in records})
     estimates = []

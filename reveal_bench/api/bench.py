@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
 from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import FolderInfo, chosen_split, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, OpenFolder, chosen_split, open_folder
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Manifest
 
@@ -57,7 +57,7 @@ class References(Sequence[Any]):
     """The references of a split, a record each, without pixels."""
 
     def __init__(self, bench: Bench) -> None:
-        self._records = bench.kind.data.read_records(bench.folder, bench.split)
+        self._records = bench.kind.data.read_records(bench.dataset, bench.split)
         self._name = f"<{len(self._records):,} {bench.kind.items} with references: {bench}>"
 
     @overload
@@ -92,6 +92,11 @@ class Bench:
     split: str
     info: FolderInfo
 
+    @property
+    def dataset(self) -> OpenFolder:
+        """The folder with its info, which readers of it then do not read again."""
+        return OpenFolder(self.folder, self.info)
+
     @cached_property
     def kind(self) -> AnyKind:
         """The kind of benchmark, which says what is asked and how it is scored."""
@@ -100,7 +105,7 @@ class Bench:
     @cached_property
     def manifest(self) -> Manifest:
         """What the split asks; all that a linter may know."""
-        manifest: Manifest = self.kind.questions.read_manifest(self.folder, self.split)
+        manifest: Manifest = self.kind.questions.read_manifest(self.dataset, self.split)
         return manifest
 
     @property
@@ -176,7 +181,8 @@ def load(source: AnyBench, split: str | None = None, *, revision: str | None = N
         if not (isinstance(source, str) and _HUB_NAME.fullmatch(source)):
             raise ArgumentError("source", "must be a dataset folder that exists", source)
         folder = _download(source, revision)
-    return Bench(folder, chosen_split(folder, split), read_folder_info(folder))
+    dataset = open_folder(folder)
+    return Bench(folder, chosen_split(dataset, split), dataset.info)
 
 
 def as_bench(bench: AnyBench, split: str | None = None, *, runs: Iterable[Any] = ()) -> Bench:

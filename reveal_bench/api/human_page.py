@@ -398,7 +398,7 @@ def _of_tuned(work: _Work, file: Path, metric: str, found: Tuned, what: str) -> 
     if not lacking:
         return compared, []
     kept = [one for one in work.findings if one not in lacking]
-    sides, resampling = (compared.scored_a, compared.scored_b), Resampling.of(compared.protocol)
+    sides, resampling = (compared.scored_a, compared.scored_b), compared.resampling
     model, human = (one.rows for one in sides)
     fewer = relative_decrease(model, human, resampling, metrics=[metric], findings=kept)
     a, b = (replace(one, estimates=one.rows.estimates(resampling, groups=kept)) for one in sides)

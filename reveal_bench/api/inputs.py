@@ -32,6 +32,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.score import ScoredFile, lint_file
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.predictions.files import prediction_file, stem_of
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintReport
 
 if TYPE_CHECKING:
@@ -67,19 +68,17 @@ def lint(
         If `predictions` or `bench` has another type, or there is no such folder or split.
     """
     name = name_of(predictions, "predictions") if name is None else name
-    options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
-    return lint_given(predictions, as_bench(bench, split, runs=[predictions]), **options)
+    options = LintOptions(grid, allow_missing, name=name)
+    return lint_inputs(predictions, as_bench(bench, split, runs=[predictions]), options, "predictions")
 
 
-def lint_given(
-    given: Any, bench: Bench, *, argument: str, name: str, grid: int | None, allow_missing: bool
-) -> LintReport:
+def lint_inputs(given: Any, bench: Bench, options: LintOptions, argument: str) -> LintReport:
     """Check predictions of any of the forms above against what a split asks.
 
     Parameters
     ----------
+    options : with the name that the report uses for them unless they are a file, which has its own
     argument : what a message calls them
-    name : what the report calls them, unless they are a file
 
     Raises
     ------
@@ -92,12 +91,12 @@ def lint_given(
         path = prediction_file(Path(given))
         if not path.exists():
             raise ArgumentError(argument, f"must be {FORMS}", f"{str(given)!r}, where there is no file")
-        return lint_file(path, bench.folder, bench.split, grid=grid, allow_missing=allow_missing)
+        return lint_file(path, bench.dataset, bench.split, replace(options, name=None))
     text, form = _written(given, bench.kind, argument)
     with tempfile.TemporaryDirectory(prefix="reveal-bench-") as folder:
         path = Path(folder) / "predictions"
         path.write_bytes(text)
-        report = lint_file(path, bench.folder, bench.split, grid=grid, allow_missing=allow_missing, name=name)
+        report = lint_file(path, bench.dataset, bench.split, options)
     return replace(report, format=form) if form else report
 
 

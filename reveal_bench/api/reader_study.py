@@ -14,9 +14,10 @@ from reveal_bench.api.bench import AnyBench, as_bench
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import TableResult
-from reveal_bench.api.scoring import ONE_REPLICATE, readings_kept, score_given
+from reveal_bench.api.scoring import once, read_readers, score_inputs
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.reader_reference import ReadingRow, readings_of
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import as_record
 from reveal_bench.reader_studies.analysis import Analysis, Components, Sample, analyse
 from reveal_bench.reader_studies.sizing import MOST_CASES, Pilot, Planned, Target, fewest_cases, power_of
@@ -389,8 +390,8 @@ def readings(
     """
     system = name_of(predictions, "system") if name is None else name
     opened = as_bench(bench, split)
-    options: dict[str, Any] = {**ONE_REPLICATE, "thresholds": thresholds, "strata": False}
-    scored = score_given(predictions, opened, "predictions", system, None, allow_missing, None, options)
-    records, kept = readings_kept(opened)
+    options = once(ScoringOptions(thresholds=thresholds, allow_missing=allow_missing))
+    scored = score_inputs(predictions, opened, options, argument="predictions", name=system)
+    records, kept = read_readers(opened)
     rows, n_left_out = readings_of(opened.kind, kept, scored, records, system, finding)
     return ReadingsTable(rows, system, n_left_out)

@@ -276,7 +276,7 @@ def _own_scores(scored: ScoredFile, name: str) -> list[OwnScores]:
     """By metric, but for hits of cells of another grid than the published ones."""
     values: dict[str, dict[str, float]] = {}
     for one in scored.estimates:
-        if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.protocol["grid"] == GRID):
+        if one.finding in scored.rows.groups and (one.metric != "grid_hit" or scored.options.grid == GRID):
             values.setdefault(one.metric, {})[one.finding] = one.value
     return [OwnScores(name, metric, found) for metric, found in values.items()]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
-from reveal_bench.api.inputs import frame_of, lint_given, name_of, type_of
+from reveal_bench.api.inputs import frame_of, lint_inputs, name_of, type_of
 from reveal_bench.api.result_table import TableResult, written
 from reveal_bench.api.scores import AgainstReaders, Scores, Subgroups, beside_published
 from reveal_bench.arguments import ArgumentError
@@ -18,14 +18,16 @@ from reveal_bench.evaluation.compare import Comparison, RankedSystem, as_records
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.reader_reference import score_against_readers
 from reveal_bench.evaluation.relative_decrease import decreases_csv, published_csv, published_decreases
-from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
+from reveal_bench.evaluation.score import ScoredFile, resolve_options, score_report
 from reveal_bench.evaluation.subgroups import groups_of_column, score_subgroups
 from reveal_bench.kinds.kind import Readings
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, interval_of
 from reveal_bench.metrics.intervals import Interval, Resampling
 from reveal_bench.metrics.scales import ends_text, groups_text, value_text
 from reveal_bench.predictions.files import prediction_file, prediction_files
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.words import count_text, p_text, plural
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Comparisons(TableResult):
     scored_a, scored_b : the predictions as they were scored
     comparisons : every difference with its evidence
     relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
-    protocol : n_resamples, seed and unit of the draw
+    resampling : how often what was drawn, and with which seed
     compat : whose published convention relative decreases follow; None for ours
     """
 
@@ -52,7 +54,7 @@ class Comparisons(TableResult):
     scored_b: ScoredFile
     comparisons: Sequence[Comparison]
     relative: bool
-    protocol: Mapping[str, Any]
+    resampling: Resampling
     compat: str | None = None
 
     @property
@@ -89,12 +91,12 @@ class Comparisons(TableResult):
         what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
         if self.compat is not None:
             what = f"decrease from B as the code of {self.compat} makes it"
-            draw = f"{self.protocol['n_resamples']} resamples of images, seed {self.protocol['seed']}"
+            draw = f"{self.resampling.n_resamples} resamples of images, seed {self.resampling.seed}"
             return f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with 95 % interval, {draw}"
         return (
             f"A {self.a}, B {self.b} on {self.scored_a.place}: {what} with "
-            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, {self.protocol['n_resamples']} "
-            f"resamples of {plural(self.protocol['unit'])}, seed {self.protocol['seed']}"
+            f"95 % interval ({_interval_kinds(self.comparisons)}) and two-sided p, {self.resampling.n_resamples} "
+            f"resamples of {plural(self.resampling.unit)}, seed {self.resampling.seed}"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -133,14 +135,14 @@ class Ranking(TableResult):
     scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
     metric : what they are ranked by
     left_out : names of systems that `metric` does not apply to
-    protocol : n_resamples, seed and unit of the draw
+    resampling : how often what was drawn, and with which seed
     """
 
     ranked: Sequence[RankedSystem]
     scored: Mapping[str, ScoredFile]
     metric: str
     left_out: Sequence[str]
-    protocol: Mapping[str, Any]
+    resampling: Resampling
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -154,8 +156,8 @@ class Ranking(TableResult):
         return (
             f"{count_text(n, 'system')} on {place}: macro over "
             f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals ({_interval_kinds(self.ranked)}), "
-            f"{self.protocol['n_resamples']} resamples of {plural(self.protocol['unit'])}, "
-            f"seed {self.protocol['seed']}"
+            f"{self.resampling.n_resamples} resamples of {plural(self.resampling.unit)}, "
+            f"seed {self.resampling.seed}"
         )
 
     def printed_rows(self) -> list[dict[str, str]]:
@@ -231,9 +233,36 @@ def score(
     ValueError
         If an argument is not what it must be, or the references of the split are private.
     """
-    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    options |= {"interval": interval, "strata": strata, "thresholds": thresholds, "missing": missing}
-    options["criterion"] = criterion
+    return score_with(
+        predictions,
+        bench,
+        ScoringOptions(n_resamples, seed, unit, interval, grid, thresholds, allow_missing, missing, criterion, strata),
+        split=split,
+        ratings=ratings,
+        by=by,
+        bands=bands,
+        readers=readers,
+        published=published,
+        metric=metric,
+        name=name,
+    )
+
+
+def score_with(
+    predictions: Any,
+    bench: AnyBench,
+    options: ScoringOptions,
+    *,
+    split: str | None = None,
+    ratings: Any = None,
+    by: str | None = None,
+    bands: Sequence[float] | None = None,
+    readers: bool = False,
+    published: bool = False,
+    metric: str | None = None,
+    name: str | None = None,
+) -> Scores:
+    """Score predictions; parameters and errors as of :func:`score`, whose options are one object."""
     name = name_of(predictions, "predictions") if name is None else name
     opened = as_bench(bench, split, runs=[predictions])
     if by is None and bands is not None:
@@ -241,69 +270,66 @@ def score(
     if by is None and not (readers or published) and metric is not None:
         rule = "must be given with a column of groups, `by`, or with `readers` or `published`; all metrics are scored"
         raise ArgumentError("metric", rule, repr(metric), ("by", "readers", "published"))
-    if by is not None and unit != "patient":
-        raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
-    scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
-    of_metric = opened.kind.release.primary if metric is None else metric_named(metric, [scored])
+    if by is not None and options.unit != "patient":
+        rule = "must be used with unit 'patient': groups are of patients"
+        raise ArgumentError("by", rule, repr(options.unit), ("unit",))
+    scored = score_inputs(predictions, opened, options, argument="predictions", name=name, ratings=ratings)
+    selected = None if metric is None else metric_named(metric, [scored])
+    primary = selected or opened.kind.release.primary
     subgroups = None
     if by is not None:
-        of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
-        subgroups = Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric), len(of_patient))
-    asked = None if metric is None else of_metric
+        group_of = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
+        subgroups = Subgroups(score_subgroups(scored.rows, by, group_of, primary), len(group_of))
     return Scores(
         scored,
         subgroups,
-        _against_readers(scored, opened, of_metric) if readers else None,
-        beside_published(scored, opened.info, name, asked) if published else None,
+        _against_readers(scored, opened, primary) if readers else None,
+        beside_published(scored, opened.info, name, selected) if published else None,
     )
 
 
 def _against_readers(scored: ScoredFile, bench: Bench, metric: str) -> AgainstReaders:
-    records, readings = readings_kept(bench)
-    given = scored.report.predictions
+    records, readings = read_readers(bench)
+    predictions = scored.report.predictions
     return AgainstReaders(
-        score_against_readers(bench.kind, readings, given, records, scored.manifest, scored.protocol, metric)
+        score_against_readers(bench.kind, readings, predictions, records, scored.manifest, scored.options, metric)
     )
 
 
-def readings_kept(bench: Bench) -> tuple[list[Any], Readings]:
-    """The references, with what scoring leaves unread, and what single readers said of them; refused if nothing."""
-    records = bench.kind.data.read_records(bench.folder, bench.split)
+def read_readers(bench: Bench) -> tuple[list[Any], Readings]:
+    """Return the references, with the columns that scoring leaves out, and the readings of single readers.
+
+    Raises
+    ------
+    ArgumentError
+        If the folder keeps no readings.
+    """
+    records = bench.kind.data.read_records(bench.dataset, bench.split)
     readers = bench.kind.readers
-    readings = {} if readers is None else readers.readings(bench.folder, bench.split, records)
+    readings = {} if readers is None else readers.readings(bench.dataset, bench.split, records)
     if not readings:
         place = f"{bench.folder}, split {bench.split!r}, which keeps none"
         raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said", place)
     return records, readings
 
 
-def score_given(
-    predictions: Any,
-    bench: Bench,
-    argument: str,
-    name: str,
-    grid: int | None,
-    allow_missing: bool,
-    ratings: Any,
-    options: Mapping[str, Any],
+def score_inputs(
+    predictions: Any, bench: Bench, options: ScoringOptions, *, argument: str, name: str, ratings: Any = None
 ) -> ScoredFile:
-    """Predictions in any form, read, checked and scored; `argument` is what errors call them.
+    """Return predictions in any form read, checked and scored; `argument` is their name in errors.
 
-    What was scored already, on the same split with the same options, stays as it is.
+    Predictions that were scored before, on the same split with the same options, are returned as they are.
     """
     if isinstance(predictions, Scores):
         predictions = predictions.scored
     if isinstance(predictions, ScoredFile):
         return predictions
-    allow_missing = allow_missing or options.get("missing") is not None
-    given = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
-    how: dict[str, Any] = {**options, "grid": grid, "ratings": given, "allow_missing": allow_missing}
-    strata = how.pop("strata", None)
-    protocol = find_protocol(bench.folder, bench.split, **how)
-    checks: dict[str, Any] = {"argument": argument, "name": name, "grid": grid, "allow_missing": allow_missing}
-    report = lint_given(predictions, bench, **checks)
+    if ratings is not None:
+        ratings = _ratings_of(read_ratings_given(ratings, bench.split), name_of(predictions, name))
+    options = resolve_options(options, bench.dataset, bench.split, ratings=ratings)
+    report = lint_inputs(predictions, bench, LintOptions(options.grid, options.allow_missing, name=name), argument)
     path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
-    return score_report(report, bench.folder, bench.split, protocol, path=path, ratings=given, strata=strata)
+    return score_report(report, bench.dataset, bench.split, options, path=path, ratings=ratings)
 
 
 def read_ratings_given(given: Any, split: str) -> Sequence[Rating] | None:
@@ -379,16 +405,45 @@ def compare(
     LintError, ValueError
         As :func:`score`.
     """
+    return compare_with(
+        a,
+        b,
+        bench,
+        ScoringOptions(n_resamples, seed, unit, interval, grid, allow_missing=allow_missing, missing=missing),
+        split=split,
+        metric=metric,
+        relative=relative,
+        ratings=ratings,
+        margin=margin,
+        equivalence=equivalence,
+        compat=compat,
+    )
+
+
+def compare_with(
+    a: Any,
+    b: Any,
+    bench: AnyBench,
+    options: ScoringOptions,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    relative: bool = False,
+    ratings: Any = None,
+    margin: float | None = None,
+    equivalence: bool = False,
+    compat: str | None = None,
+) -> Comparisons:
+    """Compare two systems; parameters and errors as of :func:`compare`, whose options are one object."""
     judged_by = _margin(margin, equivalence, relative)
     if compat is not None and not relative:
         raise ArgumentError("compat", "must be given with `relative`", repr(compat), ("relative",))
     opened, names = as_bench(bench, split, runs=[a, b]), two_names(a, b)
-    once = {**ONE_REPLICATE, "unit": unit, "missing": missing}
     one, other = scored = [
-        score_given(given, opened, argument, name, grid, allow_missing, ratings, once)
-        for given, argument, name in zip((a, b), "ab", names, strict=True)
+        score_inputs(system, opened, once(options), argument=argument, name=name, ratings=ratings)
+        for system, argument, name in zip((a, b), "ab", names, strict=True)
     ]
-    resampling = Resampling(n_resamples, seed, unit if compat is None else "image", interval)
+    resampling = options.resampling if compat is None else replace(options.resampling, unit="image")
     metrics = None if metric is None else [metric_named(metric, scored)]
     if compat is not None:
         compared = published_decreases(one, other, compat, resampling=resampling, metrics=metrics)
@@ -396,7 +451,7 @@ def compare(
         compared = comparison.relative_decrease(one.rows, other.rows, resampling, metrics=metrics)
     else:
         compared = comparison.compare(one.rows, other.rows, resampling, margin=judged_by, metrics=metrics)
-    return Comparisons(names[0], names[1], one, other, compared, relative, resampling.draw, compat)
+    return Comparisons(names[0], names[1], one, other, compared, relative, resampling, compat)
 
 
 def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:
@@ -409,8 +464,9 @@ def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | 
     return Margin(width, equivalence)
 
 
-ONE_REPLICATE: dict[str, Any] = {"n_resamples": 1, "strata": False}
-"""Options of a score whose own intervals are not shown."""
+def once(options: ScoringOptions = ScoringOptions()) -> ScoringOptions:
+    """Return `options` for a score whose own intervals are not shown: one replicate, no strata."""
+    return replace(options, n_resamples=1, seed=0, interval=None, strata=False)
 
 
 def two_names(a: Any, b: Any) -> list[str]:
@@ -451,25 +507,44 @@ def rank(
     LintError, ValueError
         As :func:`score`; or if `metric` applies to no system.
     """
+    return rank_with(
+        systems,
+        bench,
+        ScoringOptions(n_resamples, seed, unit, interval, grid, allow_missing=allow_missing),
+        split=split,
+        metric=metric,
+        ratings=ratings,
+    )
+
+
+def rank_with(
+    systems: Mapping[str, Any] | str | Path,
+    bench: AnyBench,
+    options: ScoringOptions,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    ratings: Any = None,
+) -> Ranking:
+    """Rank systems; parameters and errors as of :func:`rank`, whose options are one object."""
     if not isinstance(systems, Mapping | str | Path) or not systems:
         rule = "must be a mapping of names to predictions, or a folder of prediction files"
         raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
-    given = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
-    opened = as_bench(bench, split, runs=given.values())
-    read = read_ratings_given(ratings, opened.split)
-    scored = {}
-    for name, predictions in given.items():
-        options = {**ONE_REPLICATE, "unit": unit}
-        own = _ratings_of(read, name)
-        scored[name] = score_given(predictions, opened, "systems", name, grid, allow_missing, own, options)
+    inputs = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
+    opened = as_bench(bench, split, runs=inputs.values())
+    ratings = read_ratings_given(ratings, opened.split)
+    scored = {
+        name: score_inputs(system, opened, once(options), argument="systems", name=name,
+                           ratings=_ratings_of(ratings, name))
+        for name, system in inputs.items()
+    }  # fmt: skip
     by = opened.kind.release.primary if metric is None else metric_named(metric, scored.values())
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
         raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(by))
-    resampling = Resampling(n_resamples, seed, unit, interval)
-    ranked = comparison.rank(applying, metric=by, resampling=resampling)
-    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], resampling.draw)
+    ranked = comparison.rank(applying, metric=by, resampling=options.resampling)
+    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], options.resampling)
 
 
 def metric_named(name: str, scored: Iterable[ScoredFile]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from reveal_bench.api.bench import AnyBench, Bench, as_bench
 from reveal_bench.api.inputs import name_of
 from reveal_bench.api.result_table import RoundedTable, TableResult, TablesResult
-from reveal_bench.api.scoring import ONE_REPLICATE, score_given, two_names
+from reveal_bench.api.scoring import once, score_inputs, two_names
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.evaluation.score import ScoredFile
@@ -30,6 +30,7 @@ from reveal_bench.evaluation.shapes import (
 )
 from reveal_bench.kinds.localization.records import each_localization
 from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import as_record
 from reveal_bench.words import percent_text
 
@@ -159,7 +160,7 @@ def shapes(
     opened = as_bench(bench, split)
     if not opened.kind.questions.uses_grid:
         raise ArgumentError("bench", "must be of localization, whose references are masks", opened.kind.name)
-    measured = shapes_of(each_localization(opened.folder, opened.split))  # contours of all take more than masks
+    measured = shapes_of(each_localization(opened.dataset, opened.split))  # contours of all take more than masks
     if not measured:
         raise ArgumentError("bench", "must have masks as references, whose shapes are measured", str(opened.folder))
     findings = opened.info.findings
@@ -183,7 +184,7 @@ def shapes(
 
 def _scored(predictions: Any, bench: Bench, argument: str, missing: str | None) -> ScoredFile:
     name = name_of(predictions, argument)
-    return score_given(predictions, bench, argument, name, None, False, None, ONE_REPLICATE | {"missing": missing})
+    return score_inputs(predictions, bench, once(ScoringOptions(missing=missing)), argument=argument, name=name)
 
 
 def confidence_table(assurances: Sequence[Assurance]) -> RoundedTable:

@@ -35,6 +35,7 @@ from reveal_bench.files import replacing
 if TYPE_CHECKING:
     from reveal_bench.api.scores import Scores
     from reveal_bench.evaluation.score import AnsweredOnly, ScoredFile
+    from reveal_bench.kinds.options import ScoringOptions
 
 
 Compat = Literal["chexlocalize", "chexlocalize-full"]
@@ -183,28 +184,22 @@ def score(
     human: Annotated[bool, typer.Option("--human", help="Use the table names of the human benchmark.")] = False,
 ) -> None:
     """Score a prediction file locally: every metric per finding and as a macro, with 95 % intervals."""
-    from reveal_bench import api
-    from reveal_bench.api.result_table import RoundedTable
+    from reveal_bench.api.scoring import score_with
+    from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.metrics.scales import intervals_text, scale_text
 
     form = terminal.format_of(form, as_json)
     if (compat is None) != (tables is None):
         raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
-    result = api.score(
+    options = ScoringOptions(
+        resamples, seed, unit, interval, grid, thresholds_of(metadata), allow_missing, missing, criterion, strata
+    )
+    result = score_with(
         file,
         folder,
+        options,
         split=split,
-        grid=grid,
-        thresholds=thresholds_of(metadata),
         ratings=ratings,
-        allow_missing=allow_missing,
-        missing=missing,
-        criterion=criterion,
-        n_resamples=resamples,
-        seed=seed,
-        unit=unit,
-        interval=interval,
-        strata=strata,
         by=by,
         bands=None if bands is None else terminal.numbers_of("bands", bands),
         readers=readers,
@@ -224,15 +219,18 @@ def score(
         with _replacing(rows) as new:
             pq.write_table(scored.rows.to_table(), new)
     if pixels is not None:
-        counted = api.pixels(file, folder, split=scored.manifest.split, allow_missing=scored.report.allow_missing)
+        from reveal_bench.api.analyses import pixels as count_pixels
+
+        counted = count_pixels(file, folder, split=scored.manifest.split, allow_missing=scored.report.allow_missing)
         with _replacing(pixels) as new:
             new.write_text(counted.to_csv(), encoding="utf-8")
     if boundaries is not None:
+        from reveal_bench.api.result_table import RoundedTable
         from reveal_bench.evaluation.pixels import boundary_means
         from reveal_bench.kinds import KINDS
 
-        records = KINDS[result.rows.kind].data.read_references(folder, scored.manifest.split)
-        means = boundary_means(scored.report.predictions, records, result.rows.groups)
+        records = KINDS[scored.rows.kind].data.read_references(folder, scored.manifest.split)
+        means = boundary_means(scored.report.predictions, records, scored.rows.groups)
         with _replacing(boundaries) as new:
             new.write_text(RoundedTable("boundaries", [asdict(one) for one in means]).to_csv(), encoding="utf-8")
     if form == "json":
@@ -249,7 +247,7 @@ def score(
         f"{file.name} on {scored.place}: {scale_text(e.metric for e in scored.estimates)} with "
         f"{intervals_text(scored.resampling)}",
         scored.strata,
-        positives=result.rows.positives,
+        positives=scored.rows.positives,
         wide=wide,
     )
     _print_answered(file, scored.answered, wide=wide)
@@ -283,11 +281,13 @@ def _metadata_beside(file: Path) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def _at_own_thresholds(file: Path, folder: Path, **options: Any) -> Scores:
-    from reveal_bench import api
+def _at_own_thresholds(
+    file: Path, folder: Path, options: ScoringOptions, *, split: str | None, ratings: Path | None
+) -> Scores:
+    from reveal_bench.api.scoring import once, score_with
 
-    thresholds = thresholds_of(_metadata_beside(file))
-    return api.score(file, folder, thresholds=thresholds, n_resamples=1, strata=False, **options)
+    own = replace(once(options), thresholds=thresholds_of(_metadata_beside(file)))
+    return score_with(file, folder, own, split=split, ratings=ratings)
 
 
 def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
@@ -348,33 +348,28 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p."""
-    from reveal_bench import api
+    from reveal_bench.api.scoring import compare_with
+    from reveal_bench.kinds.options import ScoringOptions
 
     form = terminal.format_of(form, as_json)
     if out is not None and not relative:
         raise ArgumentError("out", "must be given with `relative`, whose tables it takes", str(out), ("relative",))
     terminal.check_outside_datasets(out, "--out")
-    given: list[Path | Scores] = [file_a, file_b]
+    options = ScoringOptions(resamples, seed, unit, interval, grid, allow_missing=allow_missing, missing=missing)
+    systems: list[Path | Scores] = [file_a, file_b]
     if own_thresholds:
-        how = {"grid": grid, "ratings": ratings, "allow_missing": allow_missing, "unit": unit, "missing": missing}
-        given = [_at_own_thresholds(file, folder, split=split, **how) for file in (file_a, file_b)]
-    result = api.compare(
-        given[0],
-        given[1],
+        systems = [_at_own_thresholds(file, folder, options, split=split, ratings=ratings) for file in (file_a, file_b)]
+    result = compare_with(
+        systems[0],
+        systems[1],
         folder,
+        options,
         split=split,
         metric=metric,
         relative=relative,
-        grid=grid,
         ratings=ratings,
-        allow_missing=allow_missing,
-        n_resamples=resamples,
-        seed=seed,
-        unit=unit,
-        interval=interval,
         margin=margin,
         equivalence=equivalence,
-        missing=missing,
         compat=compat,
     )
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
@@ -421,28 +416,20 @@ def rank(
     as_json: AsJson = False,
 ) -> None:
     """Rank all prediction files of a folder, with rank intervals and tiers of statistically tied systems."""
-    from reveal_bench import api
+    from reveal_bench.api.scoring import rank_with
+    from reveal_bench.kinds.options import ScoringOptions
     from reveal_bench.predictions.files import prediction_files
 
     form = terminal.format_of(form, as_json)
     files = prediction_files(directory)
-    given: dict[str, Path | Scores] = dict(files)
+    options = ScoringOptions(resamples, seed, unit, interval, grid, allow_missing=allow_missing)
+    systems: dict[str, Path | Scores] = dict(files)
     if own_thresholds:
-        how = {"grid": grid, "ratings": ratings, "allow_missing": allow_missing, "unit": unit}
-        given = {name: _at_own_thresholds(file, folder, split=split, **how) for name, file in files.items()}
-    result = api.rank(
-        given,
-        folder,
-        split=split,
-        metric=metric,
-        grid=grid,
-        ratings=ratings,
-        allow_missing=allow_missing,
-        n_resamples=resamples,
-        seed=seed,
-        unit=unit,
-        interval=interval,
-    )
+        systems = {
+            name: _at_own_thresholds(file, folder, options, split=split, ratings=ratings)
+            for name, file in files.items()
+        }
+    result = rank_with(systems, folder, options, split=split, metric=metric, ratings=ratings)
     for name, file in files.items():
         _warn_of(file, result.scored[name], own_thresholds)
     terminal.warn([f"{files[name]} is not ranked: {result.metric!r} does not apply to it" for name in result.left_out])

@@ -119,9 +119,9 @@ def published_tables(scored: ScoredFile, form: str, resampling: Resampling | Non
         raise ArgumentError("compat", f"must be one of {', '.join(COMPAT)}", repr(form))
     if "chexlocalize" not in KINDS[scored.rows.kind].scoring.intervals:
         raise ArgumentError("compat", "must be of a benchmark of localization", f"one of {scored.rows.kind}")
-    if form == "chexlocalize-full" and scored.protocol["asks"] != "all":
+    if form == "chexlocalize-full" and scored.options.asks != "all":
         rule = "needs a dataset that asks every finding of every image: build it with `asks` set to all"
-        raise ArgumentError("compat", rule, f"one that asks {scored.protocol['asks']!r}", ("asks",))
+        raise ArgumentError("compat", rule, f"one that asks {scored.options.asks!r}", ("asks",))
     rows = cast(CaseRows, scored.rows)
     metrics = [metric for metric in COMPAT[form] if metric in rows.metrics()]
     if not metrics:

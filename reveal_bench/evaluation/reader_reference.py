@@ -32,10 +32,11 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.evaluation.score import ScoredFile
 from reveal_bench.kinds.kind import AnyKind, Readings
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.parts import Manifest, Readers
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
+from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,13 @@ class _Setting:
     predictions: Sequence[Any]
     records: Mapping[str, Any]
     manifest: Manifest
-    protocol: Mapping[str, Any]
+    options: ScoringOptions
     metric: str
 
     def rows(self, predictions: Sequence[Any], said: Mapping[str, Any]) -> Rows:
         """`predictions` against what was `said` of some records."""
         references = [self.readers.by_reading(self.records[key], words) for key, words in said.items()]
-        rows: Rows = self.kind.scoring.score(predictions, references, self.manifest, self.protocol)
+        rows: Rows = self.kind.scoring.score(predictions, references, self.manifest, self.options)
         return rows
 
     def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
@@ -94,7 +95,7 @@ class _Setting:
         rows = self.rows(self.predictions, said)
         if self.metric not in rows.metrics():
             raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(self.metric))
-        estimates = rows.estimates(Resampling.of(self.protocol))
+        estimates = rows.estimates(self.options.resampling)
         macros = (e for e in estimates if (e.metric, e.finding) == (self.metric, MACRO))
         return AgainstReference(reference, self.metric, len(said), next(macros, UNDEFINED))
 
@@ -112,7 +113,7 @@ def score_against_readers(
     predictions: Sequence[Any],
     records: Sequence[Any],
     manifest: Manifest,
-    protocol: Mapping[str, Any],
+    options: ScoringOptions,
     metric: str,
 ) -> list[AgainstReference]:
     """A system against each reader, against all of them combined, and beside each reader against the others.
@@ -120,7 +121,7 @@ def score_against_readers(
     Parameters
     ----------
     readings : of :meth:`Readers.readings <reveal_bench.kinds.parts.Readers.readings>`
-    predictions, records, manifest, protocol : as the system was scored with
+    predictions, records, manifest, options : as the system was scored with
     metric : whose macro is given
 
     Raises
@@ -131,7 +132,7 @@ def score_against_readers(
     if kind.readers is None or not readings:
         raise ArgumentError("readers", "must be of a dataset folder that keeps what single readers said")
     by_key = {kind.data.key_of(record): record for record in records}
-    setting = _Setting(kind, kind.readers, predictions, by_key, manifest, protocol, metric)
+    setting = _Setting(kind, kind.readers, predictions, by_key, manifest, options, metric)
     names = sorted(readings)
     rows = [setting.against(f"reader {name}", readings[name]) for name in names]
     if len(names) == 1:
@@ -155,7 +156,7 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
     system, reader = setting.rows(setting.predictions, reference), setting.rows(answers, reference)
     if setting.metric not in reader.metrics():  # a reader gives no probabilities
         return placed
-    resampling = Resampling.of(setting.protocol).by("jackknife")
+    resampling = setting.options.resampling.by("jackknife")
     (macro,) = [c for c in compare(system, reader, resampling, metrics=[setting.metric]) if c.finding == MACRO]
     return replace(placed, reader=name, reader_value=macro.b, difference=macro.estimate, p=macro.p)
 
@@ -211,7 +212,7 @@ def readings_of(
     for name, said in readings.items():
         answers = [answer for key in by_all for answer in kind.readers.answers_of(by_key[key], said[key])]
         references = [by_key[key] for key in by_all]
-        rows += _rows(name, kind.scoring.score(answers, references, scored.manifest, scored.protocol), by_all, finding)
+        rows += _rows(name, kind.scoring.score(answers, references, scored.manifest, scored.options), by_all, finding)
     return rows + _rows(system, scored.rows, by_all, finding), len(by_key) - len(by_all)
 
 

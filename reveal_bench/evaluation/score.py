@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import file_sha256
-from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, open_folder, read_rows, split_shards
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics.intervals import Estimate, Resampling
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintProblem, LintReport
 from reveal_bench.version import __version__
 from reveal_bench.words import count_text, percent_text
@@ -47,8 +48,8 @@ class LintError(ValueError):
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
-        told = report.render(most=5, statistics=False)
-        super().__init__(f"{report.file} has {report.verdict} and was not scored\n{told}")
+        problems = report.render(most=5, statistics=False)
+        super().__init__(f"{report.file} has {report.verdict} and was not scored\n{problems}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class ScoredFile:
     manifest: Manifest
     rows: Rows
     estimates: Sequence[Estimate]
-    protocol: dict[str, Any]
+    options: ScoringOptions
     references_sha256: str
     strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
     answered: AnsweredOnly | None = None
@@ -102,7 +103,12 @@ class ScoredFile:
     @property
     def resampling(self) -> Resampling:
         """How its intervals were made."""
-        return Resampling.of(self.protocol)
+        return self.options.resampling
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """The options that the scores depend on, as the document has them."""
+        return KINDS[self.rows.kind].protocol(self.options)
 
     def to_document(self) -> dict[str, Any]:
         """The stable JSON document described above."""
@@ -129,15 +135,20 @@ class ScoredFile:
         if self.answered is None:
             return {}
         estimates = [_without_nan(asdict(estimate)) for estimate in self.answered.estimates]
-        told = {"n": self.answered.n_abstained, "coverage": self.answered.coverage, "estimates": estimates}
-        return {"abstained": told}
+        return {
+            "abstained": {
+                "n": self.answered.n_abstained,
+                "coverage": self.answered.coverage,
+                "estimates": estimates,
+            }
+        }
 
 
 def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in fields.items()}
 
 
-def hash_references(folder: Path, split: str) -> str:
+def hash_references(folder: AnyFolder, split: str) -> str:
     """SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
     configs = sorted(kind.config for kind in KINDS.values())
@@ -147,15 +158,7 @@ def hash_references(folder: Path, split: str) -> str:
     return digest.hexdigest()
 
 
-def lint_file(
-    path: Path,
-    folder: Path,
-    split: str,
-    *,
-    grid: int | None = None,
-    allow_missing: bool = False,
-    name: str | None = None,
-) -> LintReport:
+def lint_file(path: Path, folder: AnyFolder, split: str, options: LintOptions = LintOptions()) -> LintReport:
     """Lint one prediction file against the public manifest, of the kind that the folder's benchmark asks for.
 
     An id that this split does not have, but another one of the folder, is reported with the name of that split.
@@ -165,20 +168,18 @@ def lint_file(
     ValueError
         If the folder or split is not what it must be.
     """
-    info = read_folder_info(folder)
-    kind = kind_of(info)
-    report = kind.predictions.lint(
-        path, kind.questions.read_manifest(folder, split), grid=grid, allow_missing=allow_missing, name=name
-    )
+    folder = open_folder(folder)
+    kind = kind_of(folder.info)
+    report = kind.predictions.lint(path, kind.questions.read_manifest(folder, split), options)
     if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
         return report
     home = ids_of_other_splits(folder, split)
     return replace(report, problems=tuple(_with_split(problem, home) for problem in report.problems))
 
 
-def ids_of_other_splits(folder: Path, split: str) -> dict[str, str]:
-    """Id -> the split that asks for it, of every split of a folder but one."""
-    info = read_folder_info(folder)
+def ids_of_other_splits(folder: AnyFolder, split: str) -> dict[str, str]:
+    """Return id -> the split that asks for it, of every split of a folder but one."""
+    info = open_folder(folder).info
     key = kind_of(info).key
     others = [other for other in info.splits if other != split]
     return {
@@ -193,110 +194,68 @@ def _with_split(problem: LintProblem, home: Mapping[str, str]) -> LintProblem:
 
 def score_file(
     path: Path,
-    folder: Path,
+    folder: AnyFolder,
     split: str,
+    options: ScoringOptions = ScoringOptions(),
     *,
-    grid: int | None = None,
     ratings: Sequence[Rating] | None = None,
-    allow_missing: bool = False,
-    strata: bool | None = None,
-    **options: Any,
 ) -> ScoredFile:
     """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
 
     Parameters
     ----------
     path : prediction file of any accepted format
-    folder, split, grid, ratings, allow_missing, options : see :func:`find_protocol`
-    strata : see :func:`score_report`
+    folder, split, options, ratings : see :func:`resolve_options`
 
     Raises
     ------
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        As :func:`find_protocol`.
+        As :func:`resolve_options`.
     """
-    path, folder = Path(path), Path(folder)
-    protocol = find_protocol(folder, split, grid=grid, ratings=ratings, allow_missing=allow_missing, **options)
-    report = lint_file(path, folder, split, grid=grid, allow_missing=allow_missing)
-    return score_report(report, folder, split, protocol, path=path, ratings=ratings, strata=strata)
+    path, folder = Path(path), open_folder(folder)
+    options = resolve_options(options, folder, split, ratings=ratings)
+    report = lint_file(path, folder, split, LintOptions(options.grid, options.allow_missing))
+    return score_report(report, folder, split, options, path=path, ratings=ratings)
 
 
-def find_protocol(
-    folder: Path,
-    split: str,
-    *,
-    grid: int | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
-    ratings: Sequence[Rating] | None = None,
-    allow_missing: bool = False,
-    missing: str | None = None,
-    criterion: str | None = None,
-    interval: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """What scores depend on beside predictions and references, as the document says it.
+def resolve_options(
+    options: ScoringOptions, folder: AnyFolder, split: str, *, ratings: Sequence[Rating] | None = None
+) -> ScoringOptions:
+    """Return the options as they apply to a folder; refuse what cannot be scored before a prediction file is read.
 
     Parameters
     ----------
     folder, split : dataset folder and the split whose references it holds
-    grid : cells per side (localization); the folder's own by default
-    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks), and needed there
-    allow_missing : whether questions may be left unanswered
-    missing : what an answer that is missing counts as, of :attr:`Scoring.missing_as
-        <reveal_bench.kinds.parts.Scoring.missing_as>`, the first of them by default
-    criterion : by which a detection is a hit, of :attr:`Scoring.criteria <reveal_bench.kinds.parts.Scoring.criteria>`
-    interval : of :attr:`Scoring.intervals <reveal_bench.kinds.parts.Scoring.intervals>`, the first of them by default
-    options : n_resamples, seed and unit: "patient", or the kind's own: "image", "study" or "task"
 
     Raises
     ------
     ValueError
-        If the folder's kind of benchmark cannot be scored so, or the references of the split are private: known before
-        a file is read.
+        If the folder's kind of benchmark cannot be scored so, or the references of the split are private.
     """
-    info = read_folder_info(folder)
-    kind = kind_of(info)
+    folder = open_folder(folder)
+    kind = kind_of(folder.info)
     if kind.scoring.scored_by == "readers" and ratings is None:
         raise ArgumentError(
             "ratings",
-            f"must be given: answers to tasks of {info.benchmark} are scored by readers, not by a program",
+            f"must be given: answers to tasks of {folder.info.benchmark} are scored by readers, not by a program",
         )
-    interval = kind.scoring.intervals[0] if interval is None else interval
-    if interval not in kind.scoring.intervals:
-        known = " or ".join(map(repr, kind.scoring.intervals))
-        raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
-    if missing not in (None, *kind.scoring.missing_as):
-        known = " or ".join(map(repr, kind.scoring.missing_as))
-        raise ArgumentError("missing", f"must be {known} for a benchmark of {kind.name}", repr(missing))
-    if criterion not in (None, *kind.scoring.criteria):
-        known = f"be {' or '.join(map(repr, kind.scoring.criteria))}" if kind.scoring.criteria else "be left out"
-        raise ArgumentError("criterion", f"must {known} for a benchmark of {kind.name}", repr(criterion))
-    if grid is not None and not 1 <= grid <= MAX_CELLS:
-        raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
-    resampling = Resampling(**options, interval=interval)
+    resolved = kind.resolve(options, folder.info)
     if not split_shards(folder, kind.config, split):
         kind.data.read_records(folder, split)  # refuses, in the words of the kind
-    told: dict[str, Any] = {} if missing in (None, "miss") else {"missing": missing}
-    told |= {} if criterion in (None, *kind.scoring.criteria[:1]) else {"criterion": criterion}
-    return {
-        **kind.scoring.protocol(info, grid=grid, thresholds=thresholds),
-        **asdict(resampling),
-        "allow_missing": allow_missing,
-    } | told
+    return resolved
 
 
 def score_report(
     report: LintReport,
-    folder: Path,
+    folder: AnyFolder,
     split: str,
-    protocol: Mapping[str, Any],
+    options: ScoringOptions,
     *,
     path: Path | None = None,
     ratings: Sequence[Rating] | None = None,
-    strata: bool | None = None,
 ) -> ScoredFile:
     """Score the predictions of a lint report, of the kind that the folder's benchmark asks for.
 
@@ -304,10 +263,9 @@ def score_report(
     ----------
     report : of predictions for the split
     folder, split : dataset folder and the split whose references it holds
-    protocol : of :func:`find_protocol`
+    options : of :func:`resolve_options`
     path : the file that the report is of, if it is of one
     ratings : what readers gave the answers (tasks), and needed there
-    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
 
     Raises
     ------
@@ -316,24 +274,30 @@ def score_report(
     ValueError
         If the unit is not one of the kind.
     """
-    folder = Path(folder)
-    kind = kind_of(read_folder_info(folder))
-    protocol = dict(protocol) | {"allow_missing": report.allow_missing}
-    resampling = Resampling.of(protocol)
     if not report.ok:
         raise LintError(report)
+    folder = open_folder(folder)
+    kind = kind_of(folder.info)
+    options = replace(options, allow_missing=report.allow_missing)
+    resampling = options.resampling
     manifest = kind.questions.read_manifest(folder, split)
     references = kind.data.each_reference(folder, split)
-    rows = kind.scoring.score(report.predictions, references, manifest, protocol, ratings or ())
-    with_strata = kind.scoring.has_strata if strata is None else strata
-    parts = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if with_strata else {}
-    estimates = rows.estimates(resampling)
-    answered = _answered(rows, report, resampling)
-    sha256 = hash_references(folder, split)
-    return ScoredFile(path, report, manifest, rows, estimates, protocol, sha256, parts, answered)
+    rows = kind.scoring.score(report.predictions, references, manifest, options, ratings or ())
+    strata = {name: rows.estimates(resampling, stratum=name) for name in rows.strata()} if options.strata else {}
+    return ScoredFile(
+        path,
+        report,
+        manifest,
+        rows,
+        rows.estimates(resampling),
+        options,
+        hash_references(folder, split),
+        strata,
+        _answered_only(rows, report, resampling),
+    )
 
 
-def _answered(rows: Rows, report: LintReport, resampling: Resampling) -> AnsweredOnly | None:
+def _answered_only(rows: Rows, report: LintReport, resampling: Resampling) -> AnsweredOnly | None:
     if not report.abstained:
         return None
     unanswered = {*report.abstained, *report.missing_pairs}

@@ -30,8 +30,10 @@ from reveal_bench.evaluation.score import hash_references, lint_file
 from reveal_bench.exchange.facts import Figure, Result
 from reveal_bench.files import file_sha256, write_all
 from reveal_bench.kinds import kind_of
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import open_folder, read_folder_info
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics import METRICS
+from reveal_bench.predictions.limits import LintOptions
 
 Json = dict[str, Any]
 Deployment = Literal["self_deployed", "externally_managed", "unknown"]
@@ -274,12 +276,12 @@ def _cases(result: Result, document: Json, folder: Path, predictions: Path) -> I
     """Yield the cases of a result, one per question and hit rate, in the form of the registry's instances."""
     _check_public(result, folder)
     _check_files(result, folder, predictions)
-    kind = kind_of(read_folder_info(folder))
-    grid, allow_missing = result.protocol.get("grid"), bool(result.protocol["allow_missing"])
-    report = lint_file(predictions, folder, result.split, grid=grid, allow_missing=allow_missing)
-    manifest = kind.questions.read_manifest(folder, result.split)
-    references = kind.data.each_reference(folder, result.split)
-    table = kind.scoring.score(report.predictions, references, manifest, result.protocol, ()).to_table()
+    opened, options = open_folder(folder), ScoringOptions.of_protocol(result.protocol)
+    kind = kind_of(opened.info)
+    report = lint_file(predictions, opened, result.split, LintOptions(options.grid, options.allow_missing))
+    manifest = kind.questions.read_manifest(opened, result.split)
+    references = kind.data.each_reference(opened, result.split)
+    table = kind.scoring.score(report.predictions, references, manifest, options, ()).to_table()
     hits = [name for name in HITS if name in table.column_names]
     if not hits:
         raise ArgumentError("predictions", "must be of a benchmark that counts hits per case", result.benchmark)

@@ -18,6 +18,7 @@ from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, 
 from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.kinds.parts import Exchange
 from reveal_bench.kinds.pictures import StoredPictures
+from reveal_bench.predictions.limits import LintOptions
 
 PNG = b"\x89PNG"
 
@@ -164,7 +165,7 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
             raise ArgumentError("split", "must be one whose references are public, or give `predictions`", split)
         records = kind.data.read_records(folder, split)
         return _exchange(kind).drawn_references(records, manifest), records
-    report = kind.predictions.lint(Path(predictions), manifest, allow_missing=True)
+    report = kind.predictions.lint(Path(predictions), manifest, LintOptions(allow_missing=True))
     if not report.ok:
         raise LintError(report)
     records = _bare_records(kind, folder, split)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import FOLDER_INFO
@@ -18,6 +19,8 @@ pyarrow before 26 cannot read the column (apache/arrow issue 35692)."""
 _OLD_PYARROW = "Expected all lists to be of size="
 _ROWS_AT_ONCE = 64  # masks of one row take up to a megabyte
 DEFAULT_SPLIT = "released"
+AnyFolder: TypeAlias = "os.PathLike[str]"
+"""The path of a dataset folder, or a :class:`OpenFolder`."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,38 @@ class FolderInfo:
         return json.dumps({"schema": self.format, **fields, **terms_of(self.findings)}, indent=2) + "\n"
 
 
-def read_folder_info(folder: Path) -> FolderInfo:
+@dataclass(frozen=True)
+class OpenFolder(os.PathLike[str]):
+    """A dataset folder with its info, which a command reads once: use it wherever the path of one is accepted."""
+
+    path: Path
+    info: FolderInfo
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    __str__ = __fspath__
+
+
+def open_folder(folder: AnyFolder) -> OpenFolder:
+    """Return `folder` with its info, which is read unless `folder` has it already; raises as `read_folder_info`."""
+    return folder if isinstance(folder, OpenFolder) else OpenFolder(Path(folder), read_folder_info(folder))
+
+
+def open_split(folder: AnyFolder, split: str) -> OpenFolder:
+    """Return `folder` with its info if it has `split`.
+
+    Raises
+    ------
+    ValueError
+        If it is not a dataset folder, or has no such split.
+    """
+    opened = open_folder(folder)
+    check_split(opened.info, opened.path, split)
+    return opened
+
+
+def read_folder_info(folder: AnyFolder) -> FolderInfo:
     """Read ``manifest/benchmark.json``.
 
     Raises
@@ -71,14 +105,14 @@ def read_folder_info(folder: Path) -> FolderInfo:
     return FolderInfo(**{**raw, "findings": findings})
 
 
-def check_split(info: FolderInfo, folder: Path, split: str, *, argument: str = "split") -> None:
+def check_split(info: FolderInfo, folder: AnyFolder, split: str, *, argument: str = "split") -> None:
     """Raise ValueError, naming the `argument` and the splits there are, unless `split` is one of them."""
     if split not in info.splits:
         known = ", ".join(info.splits)
         raise ArgumentError(argument, f"must be one of the splits of {folder} ({known})", repr(split))
 
 
-def chosen_split(folder: Path, split: str | None = None) -> str:
+def chosen_split(folder: AnyFolder, split: str | None = None) -> str:
     """`split`, if the folder has it; without one "released" where there is one, or the only one.
 
     Raises
@@ -86,7 +120,7 @@ def chosen_split(folder: Path, split: str | None = None) -> str:
     ValueError
         If `folder` is not a dataset folder, or has no such split.
     """
-    info = read_folder_info(folder)
+    info = open_folder(folder).info
     if split is None:
         split = next(iter(info.splits)) if len(info.splits) == 1 else DEFAULT_SPLIT
         if split not in info.splits:
@@ -95,7 +129,7 @@ def chosen_split(folder: Path, split: str | None = None) -> str:
     return split
 
 
-def split_shards(folder: Path, config: str, split: str) -> list[Path]:
+def split_shards(folder: AnyFolder, config: str, split: str) -> list[Path]:
     """The parquet files of one config of a split, in order; none if it has none or they are private."""
     return sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
 

@@ -16,9 +16,11 @@ A kind is a package beside this file; :data:`reveal_bench.kinds.KINDS` lists the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds.parts import (
     Data,
     Display,
@@ -35,6 +37,10 @@ from reveal_bench.kinds.parts import (
     Scoring,
     Table,
 )
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.options import ScoringOptions
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,47 @@ class Kind(Generic[RecordT, PredictionT, ManifestT, RowsT, ReadingT]):
     display: Display[RecordT, PredictionT, RowsT]
     readers: Readers[RecordT, PredictionT, ReadingT] | None = None
     exchange: Exchange[RecordT, PredictionT, ManifestT] | None = None
+
+    def resolve(self, options: ScoringOptions, info: FolderInfo) -> ScoringOptions:
+        """Return scoring options as they apply to a dataset folder of this kind, with nothing left open.
+
+        Raises
+        ------
+        ArgumentError
+            If the kind cannot be scored so.
+        """
+        interval = self.scoring.intervals[0] if options.interval is None else options.interval
+        for name, value, known in (
+            ("interval", interval, self.scoring.intervals),
+            ("missing", options.missing, self.scoring.missing_as),
+            ("criterion", options.criterion, self.scoring.criteria),
+        ):
+            if value not in (None, *known):
+                rule = f"be {' or '.join(map(repr, known))}" if known else "be left out"
+                raise ArgumentError(name, f"must {rule} for a benchmark of {self.name}", repr(value))
+        if options.grid is not None and not 1 <= options.grid <= MAX_CELLS:
+            raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", options.grid)
+        return replace(
+            options,
+            **asdict(replace(options, interval=interval).resampling),
+            grid=info.grid if options.grid is None else options.grid,
+            allow_missing=options.allow_missing or options.missing is not None,
+            strata=self.scoring.has_strata if options.strata is None else options.strata,
+            asks=info.asks,
+        )
+
+    def protocol(self, options: ScoringOptions) -> dict[str, Any]:
+        """Return the `protocol` of a scored document: the options that scores of this kind depend on."""
+        protocol = {
+            **self.scoring.protocol(options),
+            **asdict(options.resampling),
+            "allow_missing": options.allow_missing,
+        }
+        if options.missing not in (None, *self.scoring.missing_as[:1]):
+            protocol["missing"] = options.missing
+        if options.criterion not in (None, *self.scoring.criteria[:1]):
+            protocol["criterion"] = options.criterion
+        return protocol
 
     @property
     def items(self) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintReport
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.arrays import Codec, Marks
     from reveal_bench.kinds.cases import Annotations, Case, CaseAnswer
-    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.folder import AnyFolder, FolderInfo
     from reveal_bench.kinds.images import PictureFile, PublishedPicture
+    from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Curves, Disclosure, Rows
@@ -72,11 +73,6 @@ RowsT_contra = TypeVar("RowsT_contra", bound="Rows", contravariant=True)
 ReadingT = TypeVar("ReadingT")
 """What one reader said of one record."""
 
-Thresholds = float | Mapping[str, float]
-"""One threshold for all findings, or finding -> threshold."""
-Settings = Mapping[str, Any]
-"""What scores depend on beside predictions and references, as the scored document says it (JSON values)."""
-
 
 def fields_of(key_name: str, key: str, answer: object) -> Row:
     """Return the fields of a prediction from an answer of a mapping ``{key: answer}``."""
@@ -87,14 +83,14 @@ class Data(Protocol[RecordT]):
     """The records of a dataset folder: rows with their references."""
 
     @abstractmethod
-    def read_records(self, folder: Path, split: str) -> list[RecordT]:
+    def read_records(self, folder: AnyFolder, split: str) -> list[RecordT]:
         """Return the records of `split`, without pixels, in file order."""
 
-    def read_references(self, folder: Path, split: str) -> list[RecordT]:
+    def read_references(self, folder: AnyFolder, split: str) -> list[RecordT]:
         """Return the records with no more than scoring and :meth:`Display.case` need."""
         return self.read_records(folder, split)
 
-    def each_reference(self, folder: Path, split: str) -> Iterable[RecordT]:
+    def each_reference(self, folder: AnyFolder, split: str) -> Iterable[RecordT]:
         """Return the records of :meth:`read_references`, perhaps read a few at a time."""
         return self.read_references(folder, split)
 
@@ -209,7 +205,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
     asked_column: ClassVar[str] = "finding"
 
     @abstractmethod
-    def read_manifest(self, folder: Path, split: str) -> ManifestT:
+    def read_manifest(self, folder: AnyFolder, split: str) -> ManifestT:
         """Return what `split` asks."""
 
     @abstractmethod
@@ -241,7 +237,7 @@ class Questions(Protocol[RecordT_contra, ManifestT]):
         """Return the card's sentence on what the manifest reveals of a holdout."""
 
     @abstractmethod
-    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """Yield the questions of a split in the order of the manifest, for answers of a form of :attr:`forms`."""
 
 
@@ -260,27 +256,8 @@ class Predictions(Protocol[PredictionT, ManifestT, RowsT]):
     confidence_field: ClassVar[str | None] = None
 
     @abstractmethod
-    def lint(
-        self,
-        path: Path,
-        manifest: ManifestT,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        """Read and check a prediction file.
-
-        Parameters
-        ----------
-        grid : cells per side, for kinds whose answers may be grid cells
-        allow_missing : accept a file that leaves questions unanswered
-        leave_out_unknown : leave out answers to what the split does not ask, instead of refusing them
-        limits : how large the file and its parts may be
-        name : to show for the file; that of `path` unless given
-        """
+    def lint(self, path: Path, manifest: ManifestT, options: LintOptions = LintOptions()) -> LintReport:
+        """Read and check a prediction file."""
 
     @abstractmethod
     def to_jsonl(self, predictions: Iterable[PredictionT]) -> str:
@@ -348,8 +325,8 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
         return self.scored_by == "program"
 
     @abstractmethod
-    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
-        """Return what scores depend on beside predictions and references."""
+    def protocol(self, options: ScoringOptions) -> Mapping[str, object]:
+        """Return the options that only scores of this kind depend on, as the scored document has them."""
 
     @abstractmethod
     def score(
@@ -357,7 +334,7 @@ class Scoring(Protocol[RecordT_contra, PredictionT_contra, ManifestT_contra, Row
         predictions: Sequence[PredictionT_contra],
         records: Iterable[RecordT_contra],
         manifest: ManifestT_contra,
-        protocol: Settings,
+        options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> RowsT:
         """Return checked predictions scored against references, or by the `ratings` of readers."""
@@ -371,7 +348,9 @@ class Readers(Protocol[RecordT, PredictionT, ReadingT]):
     """How the readings of single readers become references and predictions."""
 
     @abstractmethod
-    def readings(self, folder: Path, split: str, records: Sequence[RecordT]) -> Mapping[str, Mapping[str, ReadingT]]:
+    def readings(
+        self, folder: AnyFolder, split: str, records: Sequence[RecordT]
+    ) -> Mapping[str, Mapping[str, ReadingT]]:
         """Return reader -> key -> what that reader said of a record; empty if the folder keeps no readings."""
 
     @abstractmethod
@@ -509,6 +488,6 @@ class Display(Protocol[RecordT_contra, PredictionT_contra, RowsT_contra]):
         predictions: Sequence[PredictionT_contra],
         records: Sequence[RecordT_contra],
         rows: RowsT_contra,
-        protocol: Settings,
+        options: ScoringOptions,
     ) -> Mapping[str, Sequence[CaseAnswer]]:
         """Return key -> what a system answered, with outcomes of `rows`, None if readers score."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reveal_bench.findings import Vocabulary, terms_of
-from reveal_bench.kinds.folder import read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False)
     )
 
 
-def read_inputs(folder: Path, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+def read_inputs(folder: AnyFolder, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Columns of a split's rows, from its references' table, or where these are private from that of its inputs."""
     shards: list[Path] = []
     for name in (config, "holdout_inputs"):

@@ -64,6 +64,27 @@ class Limits:
     problems: int = 100_000
 
 
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """How a prediction file is checked.
+
+    Attributes
+    ----------
+    grid : cells per side that cells refer to, for kinds whose answers may be cells; the manifest's unless given
+    allow_missing : True to warn of unanswered questions, False to refuse a file that leaves some
+    leave_out_unknown : True to leave out answers to questions that the split does not ask, with a warning, instead of
+        refusing them: for a file that answered another version of the split
+    limits : how large the file and its parts may be
+    name : name to show for the file, such as the one it was uploaded under; that of its path unless given
+    """
+
+    grid: int | None = None
+    allow_missing: bool = False
+    leave_out_unknown: bool = False
+    limits: Limits = Limits()
+    name: str | None = None
+
+
 def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[ProblemLog, bytes | None]:
     """A log for the file, known by `name` or its own name, and its bytes.
 

@@ -34,6 +34,7 @@ from reveal_bench.evaluation.published import (
     rows_beside,
     why_nothing_compares,
 )
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -383,8 +384,8 @@ def _difference(
 
 
 def _rows(run: ReportRun, world: World) -> Rows:
-    protocol = world.kind.scoring.protocol(world.info, grid=run.grid, thresholds=0.5)
-    rows: Rows = world.kind.scoring.score(run.predictions[0], world.records, world.manifest, protocol)
+    options = world.kind.resolve(ScoringOptions(grid=run.grid), world.info)
+    rows: Rows = world.kind.scoring.score(run.predictions[0], world.records, world.manifest, options)
     return rows
 
 

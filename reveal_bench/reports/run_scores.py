@@ -17,6 +17,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
 from reveal_bench.evaluation.published import OwnScores
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -42,8 +43,8 @@ class ScoreReport(RunReport):
     def rows(self) -> list[Rows]:
         """The scored cases of each run."""
         kind, world = self.world.kind, self.world
-        protocol = kind.scoring.protocol(world.info, grid=None, thresholds=0.5)
-        return [kind.scoring.score(run.predictions[0], world.records, world.manifest, protocol) for run in self.runs]
+        options = kind.resolve(ScoringOptions(), world.info)
+        return [kind.scoring.score(run.predictions[0], world.records, world.manifest, options) for run in self.runs]
 
     @cached_property
     def groups(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from reveal_bench.kinds.kind import AnyKind
 from reveal_bench.models.controls import CONTROLS
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import CONTROL_RUNS, Run, read_run
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.reports.page import Progress
 
 MOST_RUNS = 12
@@ -238,7 +239,7 @@ def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, i
             predictions.append(())
             n_missing += run.info.n_questions
             continue
-        report = world.kind.predictions.lint(file, world.manifest, grid=grid, allow_missing=True)
+        report = world.kind.predictions.lint(file, world.manifest, LintOptions(grid, allow_missing=True))
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

@@ -35,8 +35,10 @@ from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.kind import AnyKind
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.viewer.positions import LATERAL, answer_maps, draw_map, mean_film
 
 SCHEMA = 1
@@ -127,8 +129,8 @@ class CaseSource:
         kind = kind_of(info)
         records = kind.data.read_references(folder, split)
         manifest = kind.questions.read_manifest(folder, split)
-        protocol = kind.scoring.protocol(info, grid=None, thresholds=thresholds)
-        systems = {name: _answers(kind, path, records, manifest, protocol) for name, path in predictions.items()}
+        options = kind.resolve(ScoringOptions(thresholds=thresholds), info)
+        systems = {name: _answers(kind, path, records, manifest, options) for name, path in predictions.items()}
         cases = _chosen({kind.data.key_of(record): kind.display.case(record) for record in records}, most)
         self.cases = list(cases.values())
         self.max_side = max_side
@@ -226,14 +228,14 @@ def named_files(texts: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, protocol: Mapping[str, Any]) -> Answers:
+def _answers(kind: AnyKind, path: Path, records: Sequence[Any], manifest: Any, options: ScoringOptions) -> Answers:
     """Return the answers of a prediction file by case, with the outcomes of its scored rows."""
-    report = kind.predictions.lint(Path(path), manifest, allow_missing=True)
+    report = kind.predictions.lint(Path(path), manifest, LintOptions(allow_missing=True))
     if not report.ok:
         raise LintError(report)
     is_scored = kind.scoring.scored_by == "program"
-    rows = kind.scoring.score(report.predictions, records, manifest, protocol) if is_scored else None
-    return kind.display.case_answers(report.predictions, records, rows, protocol)
+    rows = kind.scoring.score(report.predictions, records, manifest, options) if is_scored else None
+    return kind.display.case_answers(report.predictions, records, rows, options)
 
 
 def _answers_to(case: Case, systems: Mapping[str, Answers]) -> Answers:

@@ -18,6 +18,7 @@ from reveal_bench.exchange import FORMS
 from reveal_bench.exchange.transfer import from_form, to_form
 from reveal_bench.kinds import KINDS
 from reveal_bench.masks import decode_mask
+from reveal_bench.predictions.limits import LintOptions
 from tests.conftest import World
 
 
@@ -32,7 +33,7 @@ def test_references_that_travel_score_as_themselves(form: str, built: Callable[[
     assert back.readers == ("ground_truth",)
     kind = KINDS["localization"]
     manifest, records = kind.questions.read_manifest(folder, "released"), kind.data.read_records(folder, "released")
-    report = kind.predictions.lint(tmp_path / "back.jsonl", manifest, allow_missing=True)
+    report = kind.predictions.lint(tmp_path / "back.jsonl", manifest, LintOptions(allow_missing=True))
     assert report.ok, report.render()
     given = {(one.image_id, one.finding): one.mask for one in report.predictions}
     drawn = {

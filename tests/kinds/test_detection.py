@@ -24,6 +24,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.detection.records import instance_masks, instances, is_known
 from reveal_bench.kinds.detection.scoring import DetectionRows, score_detections
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Band, Curves
 from reveal_bench.masks import encode_mask
 from reveal_bench.metrics import METRICS
@@ -180,7 +181,7 @@ def test_scores_do_not_depend_on_how_a_file_is_given(root: Path, files: tuple[Pa
     for one in entries:
         own = given.setdefault(one["image_id"], {}).setdefault(one["category_id"], [])
         own.append((one["bbox"], one["score"]))
-    whole = score_file(files[0], folder, "released", n_resamples=20)
+    whole = score_file(files[0], folder, "released", ScoringOptions(n_resamples=20))
     for other in (tmp_path / "lines.jsonl", given, pd.DataFrame(entries)):
         again = rb.score(other, folder, split="released", n_resamples=20)
         assert {e.metric: e.value for e in again.estimates if e.finding == "macro"} == pytest.approx(
@@ -466,7 +467,7 @@ def test_coco_references_judge_as_we_do(root: Path, files: tuple[Path, Path], tm
 
 
 def scored(root: Path, file: Path) -> DetectionRows:
-    rows = score_file(file, root / "public", "released", n_resamples=5).rows
+    rows = score_file(file, root / "public", "released", ScoringOptions(n_resamples=5)).rows
     assert isinstance(rows, DetectionRows)
     return rows
 

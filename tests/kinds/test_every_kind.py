@@ -12,7 +12,7 @@ from scipy.stats import norm
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Resampling
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.limits import Limits, LintOptions
 from tests.cli.test_score import call
 from tests.dataset.card_folders import LABELS
 from tests.kinds.folders import studies, tasks
@@ -31,7 +31,9 @@ def test_a_file_is_checked_within_limits_and_under_its_name(kind, tmp_path) -> N
     path = tmp_path / "predictions.jsonl"
     path.write_text(text)
     assert kind.predictions.lint(path, manifest).ok
-    report = kind.predictions.lint(path, manifest, limits=Limits(file_bytes=len(text) - 1), name="sent.jsonl")
+    report = kind.predictions.lint(
+        path, manifest, LintOptions(limits=Limits(file_bytes=len(text) - 1), name="sent.jsonl")
+    )
     assert (report.file, [problem.rule for problem in report.problems]) == ("sent.jsonl", ["file-size"])
 
 

@@ -21,6 +21,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.evaluation.score import lint_file, score_file
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import Resampling
 from tests.conftest import ROOT
 from tests.kinds.toy import TUBES, TUBES_KIND
@@ -118,7 +119,7 @@ def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     assert lint_file(files[0], folder, split).ok
     (tmp_path / "wrong.jsonl").write_text('{"film_id": "f000", "is_right": "yes"}\n')
     assert [p.rule for p in lint_file(tmp_path / "wrong.jsonl", folder, split).problems] == ["answer"]
-    sharp, fair = (score_file(path, folder, split, n_resamples=200) for path in files)
+    sharp, fair = (score_file(path, folder, split, ScoringOptions(n_resamples=200)) for path in files)
     assert [e.value for e in sharp.estimates] == [1, 1]
     share = fair.estimates[0].value
     assert share == pytest.approx(3 / 4, abs=0.1)
@@ -132,7 +133,8 @@ def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
 def test_by_command(root: Path, files: tuple[Path, Path]) -> None:
     """The copy finds the fourth kind by the folder's own account of itself, and says what is computed here."""
     assert re.search(
-        r"Tube +60 +100\.0 +\d\d\.\d +\d\d\.\d  \(", command(root, "compare", *files, "public", "--split", "released")
+        r"Tube +60 +100\.0 +\d\d\.\d +\d\d\.\d +\d+\.\d to ",
+        command(root, "compare", *files, "public", "--split", "released"),
     )
 
 

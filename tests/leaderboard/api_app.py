@@ -39,6 +39,7 @@ from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import LintReport
+from reveal_bench.predictions.limits import LintOptions
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 
@@ -64,7 +65,9 @@ class LintHere:
     ) -> Parsed:
         if self.ends_with is not None:
             raise self.ends_with
-        report = lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=name)
+        report = lint_predictions(
+            path, manifest, LintOptions(allow_missing=allow_missing, limits=BOARD_LIMITS, name=name)
+        )
         if report.ok and canonical is not None:
             write_canonical(canonical, report.predictions, manifest)
         return Parsed(report=shown(report), signs=[])

@@ -18,6 +18,7 @@ from scipy.ndimage import distance_transform_edt
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import read_localization
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.answers import Reply, read_reply
@@ -304,7 +305,7 @@ def test_under_auto_a_model_reaches_its_hit_rate_whatever_its_convention(
     assert info.calibration is not None
     assert info.calibration.coordinates == CONVENTION_OF[how]
     assert len(info.calibration.answers) == 8
-    scored = score_file(tmp_path / "run" / "predictions.jsonl", films, "test", allow_missing=True)
+    scored = score_file(tmp_path / "run" / "predictions.jsonl", films, "test", ScoringOptions(allow_missing=True))
     rates = [e for e in scored.estimates if e.metric == "point_hit" and e.n and e.finding != "macro"]
     meant = hits.intersection(list(places)[:ASKED])
     assert sum(e.value * e.n for e in rates) == pytest.approx(len(meant))

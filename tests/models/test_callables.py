@@ -25,6 +25,7 @@ from reveal_bench.kinds.localization.scoring import score_localization
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.callables import WORK_FILE, run_callable
 from reveal_bench.models.run_folder import read_run
+from reveal_bench.predictions.limits import LintOptions
 from tests.conftest import ROOT, World
 from tests.dataset.card_folders import FINDINGS, LABELS, TASKS, study, task
 
@@ -392,7 +393,7 @@ def test_the_example_of_the_docs(films: Path, tmp_path: Path, capsys: pytest.Cap
     predictions = tmp_path / "run/predictions.jsonl"
     assert f"reveal-bench score {predictions} {films} --split test --allow-missing" in capsys.readouterr().out
     manifest = read_manifest(films, "test")
-    report = lint_predictions(predictions, manifest, allow_missing=True)
+    report = lint_predictions(predictions, manifest, LintOptions(allow_missing=True))
     assert {problem.rule for problem in report.problems} <= {"missing-pairs"}
     rows = score_localization(report.predictions, read_localization(films, "test"), findings=manifest.findings)
     assert np.nanmean(rows.values["grid_hit"]) > 2 * np.nanmean(rows.values["grid_chance"])

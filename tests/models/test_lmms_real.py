@@ -28,6 +28,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.questions import Question
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.models import lmms
@@ -171,7 +172,7 @@ def test_what_is_sent_is_our_messages(done: Done, films: Path) -> None:
 
 def test_the_score_is_what_the_model_meant_over_all_questions(done: Done, films: Path) -> None:
     meant = {question for question in done.hits if done.statuses[question] == "answered"}
-    scored = score_file(done.run.predictions[0], films, "test", allow_missing=True, n_resamples=200)
+    scored = score_file(done.run.predictions[0], films, "test", ScoringOptions(allow_missing=True, n_resamples=200))
     per_finding = {e.finding: e for e in scored.estimates if e.metric == "grid_hit" and e.finding != MACRO and e.n}
     asked = Counter(question.partition("|")[2] for question in done.statuses)
     hit = Counter(question.partition("|")[2] for question in meant)

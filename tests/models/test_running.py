@@ -20,6 +20,7 @@ import pytest
 
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.models.endpoints import IN_A_ROW, RunStoppedError
 from reveal_bench.models.inspect_logs import import_logs
 from reveal_bench.models.questions import AskSettings
@@ -113,7 +114,9 @@ def test_every_question_has_a_line_and_every_fault_its_status(done: Done) -> Non
 
 def test_the_score_is_what_the_model_meant_over_all_questions(done: Done, films: Path) -> None:
     meant = {question for question in done.hits if done.statuses[question] == "answered"}
-    scored = score_file(done.out / "predictions.jsonl", films, "test", allow_missing=True, interval="percentile")
+    scored = score_file(
+        done.out / "predictions.jsonl", films, "test", ScoringOptions(allow_missing=True, interval="percentile")
+    )
     hit_rates = {e.finding: e for e in scored.estimates if e.metric == "grid_hit" and e.n}
     macro = hit_rates.pop("macro")
     assert sum(e.n for e in hit_rates.values()) == len(done.statuses)

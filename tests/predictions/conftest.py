@@ -19,6 +19,7 @@ from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.predictions import RULES, LintReport
+from reveal_bench.predictions.limits import LintOptions
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 
@@ -54,7 +55,7 @@ def lint(manifest: Manifest, tmp_path: Path) -> Lint:
             content = "".join(json.dumps(line) + "\n" for line in content)
         path = tmp_path / "predictions"  # no suffix: the content alone must tell
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        report = lint_predictions(path, against, allow_missing=allow_missing, **options)
+        report = lint_predictions(path, against, LintOptions(allow_missing=allow_missing, **options))
         assert {problem.rule for problem in report.problems} <= set(RULES)
         return report
 

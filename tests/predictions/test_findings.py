@@ -12,6 +12,7 @@ import pytest
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.predictions.report import LintReport
 from reveal_bench.predictions.rules import RULES
 
@@ -22,7 +23,7 @@ ALL = dict.fromkeys(REVEAL_LABELS, 0.25)
 def lint(tmp_path: Path, content: str | bytes, **options: Any) -> LintReport:
     path = tmp_path / "p.jsonl"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    report = lint_findings(path, MANIFEST, **options)
+    report = lint_findings(path, MANIFEST, LintOptions(**options))
     assert {problem.rule for problem in report.problems} <= set(RULES)
     return report
 

@@ -25,6 +25,7 @@ from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.predictions import RULES, LintReport
+from reveal_bench.predictions.limits import LintOptions
 from tests.predictions.conftest import parquet
 
 HEIGHT, WIDTH = 48, 64
@@ -77,7 +78,7 @@ def lint(data: bytes, manifest: Manifest | StudyManifest = MANIFEST, **options: 
     path = Path(FOLDER.name) / "file"
     path.write_bytes(data)
     read: Callable[..., LintReport] = lint_findings if isinstance(manifest, StudyManifest) else lint_predictions
-    report = read(path, manifest, allow_missing=True, **options)
+    report = read(path, manifest, LintOptions(allow_missing=True, **options))
     assert report.ok or not report.predictions
     assert report.render().replace("\n", "").isprintable()
     assert json.loads(report.to_json())["problems"] == [asdict(problem) for problem in report.problems]

@@ -19,6 +19,7 @@ from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
 from reveal_bench.predictions import RULES, Limits
+from reveal_bench.predictions.limits import LintOptions
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 AS_PATH = "patient1/study1/view1_frontal.jpg"
@@ -378,7 +379,7 @@ def test_nothing_is_read_twice_wrong_when_problems_overflow(lint):
 def test_a_file_without_predictions_is_refused_even_if_missing_pairs_are_allowed(tmp_path, manifest, content):
     path = tmp_path / "empty"
     path.write_bytes(content)
-    report = lint_predictions(path, manifest, allow_missing=True)
+    report = lint_predictions(path, manifest, LintOptions(allow_missing=True))
     assert "empty-file" in {problem.rule for problem in report.problems if problem.severity == "error"}
 
 

@@ -14,7 +14,7 @@ from reveal_bench.benchmarks import bundled
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS, answers_to_jsonl, lint_tasks
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.predictions import LintReport
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.limits import Limits, LintOptions
 from reveal_bench.predictions.rules import RULES
 
 MANIFEST = TaskManifest(
@@ -40,7 +40,7 @@ def lint(tmp_path: Path) -> Lint:
         path = tmp_path / "answers.jsonl"
         data = lines if isinstance(lines, bytes) else "".join(json.dumps(line) + "\n" for line in lines).encode()
         path.write_bytes(data)
-        return lint_tasks(path, MANIFEST, **options)
+        return lint_tasks(path, MANIFEST, LintOptions(**options))
 
     return run
 

@@ -14,6 +14,7 @@ import pytest
 from reveal_bench.evaluation.published import OwnScores
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports import runs as reports
 from reveal_bench.reports.page import PAGE, Csv, PageTable, Text
@@ -58,7 +59,7 @@ def test_every_figure_and_table_has_its_files(report: Path) -> None:
 def test_hit_rates_are_those_of_score(report: Path, world: World, run_paths: Paths) -> None:
     rows = [row for row in rows_of(report, "hit-rates") if row["metric"] != "grid_chance"]
     file = run_paths["one"] / "predictions.jsonl"
-    scored = score_file(file, world.folder, SPLIT, allow_missing=True, n_resamples=50, seed=2)
+    scored = score_file(file, world.folder, SPLIT, ScoringOptions(allow_missing=True, n_resamples=50, seed=2))
     for finding in TWO:
         (row,) = (row for row in rows if row["run"] == HOSTILE and row["finding"] == finding)
         (estimate,) = (e for e in scored.estimates if e.metric == "grid_hit" and e.finding == finding)

@@ -13,6 +13,7 @@ from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.findings.lint import findings_to_jsonl
 from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.phantom import study_predictions
 from reveal_bench.reports.page import PAGE
@@ -47,7 +48,7 @@ def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], 
     folder, runs, report = studies
     rows = rows_of(report, "scores")
     for label, path in (("Good & <b>", runs[0][1]), ("plain", runs[1][1])):
-        estimates = score_file(path, folder, "test", **OPTIONS).estimates  # type: ignore[arg-type]
+        estimates = score_file(path, folder, "test", ScoringOptions(**OPTIONS)).estimates  # type: ignore[arg-type]
         wanted = {(e.metric, e.finding): e for e in estimates}
         found = {(row["metric"], row["finding"]): row for row in rows if row["run"] == label}
         assert {metric for metric, _ in found} >= {"f1", "precision", "recall", "cohen_kappa"}
@@ -61,7 +62,7 @@ def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], 
 
 def test_differences_are_those_of_compare(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:
     folder, runs, report = studies
-    a, b = (score_file(path, folder, "test", **OPTIONS).rows for _, path in runs)  # type: ignore[arg-type]
+    a, b = (score_file(path, folder, "test", ScoringOptions(**OPTIONS)).rows for _, path in runs)  # type: ignore[arg-type]
     wanted = {(one.metric, one.finding): one for one in compare(a, b, Resampling(**OPTIONS))}  # type: ignore[arg-type]
     rows = rows_of(report, "differences")
     assert {(row["run"], row["reference"]) for row in rows} == {("Good & <b>", "plain")}

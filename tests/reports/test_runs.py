@@ -14,6 +14,7 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.score import LintError, score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.kinds.localization.scoring import resample_systems, score_localization
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.run_hits import HitRun, core_runs, hit_runs, macro_of, score_runs
@@ -42,7 +43,7 @@ def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None
         zip(files, (8, 16, 8), ("grid_hit", "grid_hit", "point_hit"), strict=True)
     ):
         options: dict[str, Any] = {"n_resamples": 200, "seed": 3}
-        scored = score_file(file, world.folder, SPLIT, grid=grid, allow_missing=True, **options)
+        scored = score_file(file, world.folder, SPLIT, ScoringOptions(grid=grid, allow_missing=True, **options))
         wanted = {e.finding: e for e in scored.estimates if e.metric == metric}
         chance = {e.finding: e for e in scored.estimates if e.metric == "grid_chance"}
         for found, expected in ((scores.estimates(i), wanted), (scores.estimates(i, chance=True), chance)):
@@ -71,7 +72,10 @@ def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths
     scores = score_runs([run], opened, resampling=Resampling(10))
     each = [
         score_file(
-            run_paths["three"] / f"predictions-{k}.jsonl", world.folder, SPLIT, allow_missing=True, n_resamples=10
+            run_paths["three"] / f"predictions-{k}.jsonl",
+            world.folder,
+            SPLIT,
+            ScoringOptions(allow_missing=True, n_resamples=10),
         )
         for k in (1, 2, 3)
     ]

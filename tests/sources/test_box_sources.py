@@ -25,6 +25,7 @@ from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.sources import chexlocalize, midrc
 from reveal_bench.sources.source import SourceData
@@ -193,7 +194,7 @@ def test_a_baseline_is_scored_with_the_benchmark_s_metrics(
     for name, predictions in answers.items():
         file = tmp_path / f"{name}.jsonl"
         file.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
-        scored = score_file(file, own.private, "holdout", n_resamples=40)
+        scored = score_file(file, own.private, "holdout", ScoringOptions(n_resamples=40))
         metrics = {estimate.metric for estimate in scored.estimates}
         wanted = set(BENCHMARKS[source].metrics) if name == "prior" else {"point_hit", "grid_hit"}
         assert metrics == wanted | {"grid_chance"}

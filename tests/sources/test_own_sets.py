@@ -20,11 +20,13 @@ from reveal_bench.kinds.findings.cases import label_readings
 from reveal_bench.kinds.findings.lint import lint_findings
 from reveal_bench.kinds.findings.records import read_studies, read_study_manifest
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.pictures import SplitImages
 from reveal_bench.models.prompts import prompt_text
 from reveal_bench.models.questions import AskSettings
+from reveal_bench.predictions.limits import LintOptions
 from reveal_bench.sources import BuildError, own_boxes
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import read
@@ -76,7 +78,9 @@ def test_own_findings_are_built_and_scored(own, tmp_path):
     f1 = {e.finding: e.value for e in score_file(path, own, split="test").estimates if e.metric == "f1"}
     assert f1 == {"Rib fracture": 1, "Lines and tubes": 1, "Pneumothorax": 0, "No finding": 1, "macro": 0.75}
     path.write_text(json.dumps({"study_id": studies[0].study_id, "labels": ["PTX", "normal"]}) + "\n")
-    assert "label-not-alone" in {problem.rule for problem in lint_findings(path, manifest, allow_missing=True).problems}
+    assert "label-not-alone" in {
+        problem.rule for problem in lint_findings(path, manifest, LintOptions(allow_missing=True)).problems
+    }
     assert "no problems" in run("validate", own, "--no-load").output
 
 
@@ -366,7 +370,7 @@ def test_own_boxes_become_localization_and_detection(tmp_path):
     boxes = [("film1", "PTX", [2, 2, 10, 28]), ("film3", "nodule", [0, 0, 5, 5])]
     lines = [json.dumps({"image_id": i, "finding": f, "box": b, "score": 0.5}) + "\n" for i, f, b in boxes]
     path.write_text("".join(lines))
-    found = score_file(path, tmp_path / "detection", split="test", allow_missing=True).estimates
+    found = score_file(path, tmp_path / "detection", "test", ScoringOptions(allow_missing=True)).estimates
     ap = {e.finding: e.value for e in found if e.metric == "ap_50"}
     assert ap == {"Nodule": 0, "Pneumothorax": 1, "macro": 0.5}
 

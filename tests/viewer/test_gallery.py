@@ -18,6 +18,7 @@ from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.findings.scoring import score_studies
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.viewer.gallery import CaseSource, _answers_to, _mask, _results, named_files, prepare_gallery
@@ -125,7 +126,7 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
     given = [FindingsPrediction("s", probabilities={"Edema": 0.9, "Nodule": 0.2, "Normal": 0.5})]
     rows = score_studies(given, [study], labels=labels, thresholds=0.5)
     kind = KINDS["findings"]
-    (answers,) = kind.display.case_answers(given, [study], rows, {}).values()
+    (answers,) = kind.display.case_answers(given, [study], rows, ScoringOptions()).values()
     assert [(one.group, one.is_hit, one.words) for one in answers] == [
         ("Edema", True, "called, probability 0.90"),
         ("Nodule", False, "not called, probability 0.20"),
@@ -135,7 +136,8 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
     assert case.groups == ("Edema", "Nodule")
     assert case.told == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
     silent = score_studies([], [study], labels=labels)
-    assert [(one.is_hit, one.words) for one in kind.display.case_answers([], [study], silent, {})["s"]] == [
+    unanswered = kind.display.case_answers([], [study], silent, ScoringOptions())["s"]
+    assert [(one.is_hit, one.words) for one in unanswered] == [
         (False, "no answer"), (False, "no answer"), (True, "no answer"),
     ]  # fmt: skip
 
@@ -156,7 +158,7 @@ def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judge
     task = TaskRecord("t", "s", "p", "What is new?", "diagnosis_support", images, prior, reference_answer="A nodule.")
     answer = TaskAnswer("t", "None.", (AnswerBox("before", "heart", (1.0, 1.0, 2.0, 2.0)),))
     kind = KINDS["tasks"]
-    ((given,),) = kind.display.case_answers([answer], [task], None, {}).values()
+    ((given,),) = kind.display.case_answers([answer], [task], None, ScoringOptions()).values()
     assert (given.group, given.is_hit, given.words) == ("Diagnosis support", None, "None.")
     assert [(mark.film, mark.boxes) for mark in given.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
     case = kind.display.case(task)

@@ -13,6 +13,7 @@ from typing import Any
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.parts import Manifest
+from reveal_bench.predictions.limits import LintOptions
 from reveal_leaderboard.custody.arrays import load_manifest, read_canonical, write_canonical
 from reveal_leaderboard.custody.fork_server import Job
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
@@ -33,9 +34,14 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
     is_other = arguments["is_of_other_version"]
-    options: dict[str, Any] = {"allow_missing": arguments["allow_missing"] or is_other, "name": arguments["name"]}
+    options = LintOptions(
+        allow_missing=arguments["allow_missing"] or is_other,
+        leave_out_unknown=is_other,
+        limits=BOARD_LIMITS,
+        name=arguments["name"],
+    )
     kind = KINDS[manifest.kind]
-    report = kind.predictions.lint(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
+    report = kind.predictions.lint(upload, manifest, options)
     if report.ok and len(files) > 1:
         with os.fdopen(files[1], "wb", closefd=False) as file:
             write_canonical(file, report.predictions, manifest)
@@ -57,7 +63,8 @@ def warm_up() -> None:
     for kind in KINDS.values():
         manifest, text = kind.predictions.example_upload()
         upload = memory_file(text.encode())
-        report = kind.predictions.lint(Path(f"/proc/self/fd/{upload}"), manifest, limits=BOARD_LIMITS, name="-")
+        options = LintOptions(limits=BOARD_LIMITS, name="-")
+        report = kind.predictions.lint(Path(f"/proc/self/fd/{upload}"), manifest, options)
         os.close(upload)
         if not report.ok:
             raise RuntimeError(f"the linter refuses its own file: {report.problems}")

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import read_folder_info, split_shards
+from reveal_bench.kinds.folder import open_folder, split_shards
+from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.parts import Manifest
 from reveal_bench.kinds.scored import Rows
 from reveal_leaderboard.custody.arrays import list_arrays, read_arrays, read_rated, write_arrays
@@ -90,12 +91,12 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
 def _score(
     file: BinaryIO, folder: Path, split: str, thresholds: float | dict[str, float]
 ) -> tuple[Rows, Manifest, tuple[Any, ...]]:
-    info = read_folder_info(folder)
-    kind = kind_of(info)
-    manifest: Manifest = kind.questions.read_manifest(folder, split)
+    opened = open_folder(folder)
+    kind = kind_of(opened.info)
+    manifest: Manifest = kind.questions.read_manifest(opened, split)
     predictions, ratings = read_rated(file, manifest)
-    protocol = kind.scoring.protocol(info, grid=None, thresholds=thresholds)
-    rows = kind.scoring.score(predictions, kind.data.each_reference(folder, split), manifest, protocol, ratings)
+    options = kind.resolve(ScoringOptions(thresholds=thresholds), opened.info)
+    rows = kind.scoring.score(predictions, kind.data.each_reference(opened, split), manifest, options, ratings)
     return rows, manifest, predictions
 
 

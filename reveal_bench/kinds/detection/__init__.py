@@ -17,8 +17,8 @@ from reveal_bench.kinds.localization.image_kind import (
     ImageReaders,
     ImageTable,
 )
-from reveal_bench.kinds.parts import Release, Scoring, Settings, Thresholds, fields_of, override
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.kinds.parts import Release, Scoring, fields_of, override
+from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.detection.arrays import DetectionCodec
     from reveal_bench.kinds.detection.records import DetectionManifest
     from reveal_bench.kinds.detection.scoring import DetectionRows
-    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.folder import AnyFolder
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer
     from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.scored import Curves, Disclosure
@@ -52,14 +53,14 @@ class DetectionData(ImageData):
         return fuse_readers(records, how, iou), fusion_in_words(how, iou)  # type: ignore[arg-type]
 
     @override
-    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
+    def read_records(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, config="detection")
 
     @override
-    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
+    def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
         """The same: contours may be what tells instances apart."""
         return self.read_records(folder, split)
 
@@ -71,7 +72,7 @@ class DetectionQuestions(ImageQuestions["DetectionManifest"]):
     has_several_places: ClassVar = True
 
     @override
-    def read_manifest(self, folder: Path, split: str) -> DetectionManifest:
+    def read_manifest(self, folder: AnyFolder, split: str) -> DetectionManifest:
         from reveal_bench.kinds.detection.records import read_detection_manifest
 
         return read_detection_manifest(folder, split)
@@ -96,20 +97,10 @@ class DetectionPredictions(ImagePredictions["DetectionManifest", "DetectionRows"
     """Prediction files of detection."""
 
     @override
-    def lint(
-        self,
-        path: Path,
-        manifest: Manifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
+    def lint(self, path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
         from reveal_bench.kinds.detection.lint import lint_detections
 
-        return lint_detections(path, manifest, leave_out_unknown=leave_out_unknown, limits=limits, name=name)
+        return lint_detections(path, manifest, options)
 
     @override
     def answers_at(
@@ -178,9 +169,9 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
         return curves_of_detections(rows, resampling)
 
     @override
-    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+    def protocol(self, options: ScoringOptions) -> dict[str, object]:
         """Scores from which a detection counts, for figures at a threshold fixed beforehand."""
-        return {"thresholds": thresholds}
+        return {"thresholds": options.thresholds}
 
     @override
     def score(
@@ -188,7 +179,7 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
         predictions: Sequence[LocalizationPrediction],
         records: Iterable[LocalizationRecord],
         manifest: DetectionManifest,
-        protocol: Settings,
+        options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> DetectionRows:
         from reveal_bench.kinds.detection.scoring import score_detections
@@ -197,8 +188,8 @@ class DetectionScoring(Scoring["LocalizationRecord", "LocalizationPrediction", "
             predictions,
             list(records),
             findings=manifest.findings,
-            thresholds=protocol.get("thresholds", 0.5),
-            criterion=protocol.get("criterion", "centre"),
+            thresholds=options.thresholds,
+            criterion=options.criterion or self.criteria[0],
         )
 
 
@@ -206,7 +197,9 @@ class DetectionReaders(ImageReaders):
     """Single readers of detection."""
 
     @override
-    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+    def readings(
+        self, folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
+    ) -> dict[str, dict[str, Drawn]]:
         from reveal_bench.kinds.detection.cases import detected_readings
 
         return detected_readings(folder, split, records)
@@ -305,11 +298,11 @@ class DetectionDisplay(ImageDisplay["DetectionRows"]):
         predictions: Sequence[LocalizationPrediction],
         records: Sequence[LocalizationRecord],
         rows: DetectionRows,
-        protocol: Settings,
+        options: ScoringOptions,
     ) -> dict[str, list[CaseAnswer]]:
         from reveal_bench.kinds.detection.cases import answers_of_detections
 
-        return answers_of_detections(predictions, records, rows, protocol)
+        return answers_of_detections(predictions, records, rows)
 
 
 DETECTION: Kind[LocalizationRecord, LocalizationPrediction, DetectionManifest, DetectionRows, Drawn] = Kind(

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import Annotations, CaseAnswer, Drawing, Mark
 from reveal_bench.kinds.detection.scoring import DetectionRows
+from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.kinds.localization import cases as of_images
 from reveal_bench.kinds.localization.cases import Drawn, drawn_by_reader, image_by_reading, images_read
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
@@ -35,7 +34,6 @@ def answers_of_detections(
     predictions: Sequence[LocalizationPrediction],
     records: Sequence[LocalizationRecord],
     rows: DetectionRows,
-    protocol: Mapping[str, Any],
 ) -> dict[str, list[CaseAnswer]]:
     """What a system marked, by image: one answer for each finding that it marked at its threshold, or that is there.
 
@@ -113,7 +111,9 @@ def drawn_instances(records: Sequence[LocalizationRecord], manifest: Manifest) -
     return replace(of_images.drawn_references(records, manifest), by_instance=True)
 
 
-def detected_readings(folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+def detected_readings(
+    folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
+) -> dict[str, dict[str, Drawn]]:
     """Reader -> image -> finding -> what that reader drew.
 
     Of an image that the reader is known to have read, a finding that was not drawn is there with an empty annotation:

@@ -29,7 +29,7 @@ from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.masks import pack_masks, rasterize_polygons
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.jsonl import Entry, check_entries
-from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
 MOST_ON_IMAGE = 100
@@ -55,23 +55,14 @@ class DetectionChecker(EntryChecker):
         return draft
 
 
-def lint_detections(
-    path: Path,
-    manifest: Manifest,
-    *,
-    leave_out_unknown: bool = False,
-    limits: Limits = Limits(),
-    name: str | None = None,
-) -> LintReport:
+def lint_detections(path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
     """Check a file of detections against the public manifest of a split.
 
     Parameters
     ----------
     path : file of any format of :mod:`reveal_bench.kinds.localization.formats`
     manifest : what the split asks
-    leave_out_unknown : whether entries on images that the split does not have are left out, with a warning
-    limits : how large the file and its parts may be
-    name : name to show for the file; that of `path` unless given
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; no image needs a prediction
 
     Returns
     -------
@@ -82,10 +73,11 @@ def lint_detections(
     OSError
         If the file cannot be read. What is in it never raises.
     """
-    log, data = open_source(path, limits, name)
+    limits = options.limits
+    log, data = open_source(path, limits, options.name)
     if data is None:
         return LintReport.of_unread(log, allow_missing=False)
-    log.left_out = frozenset(("unknown-image",) if leave_out_unknown else ())
+    log.left_out = frozenset(("unknown-image",) if options.leave_out_unknown else ())
     file_format, entries = read_entries(data, manifest, limits, log)
     del data  # a document was parsed: its text need not be held beside it
     checker = DetectionChecker(manifest, manifest.grid, file_format, limits, log)

@@ -8,9 +8,9 @@ there is right or wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
+from reveal_bench.kinds.folder import AnyFolder
 from reveal_bench.kinds.localization.records import Box, LocalizationRecord, Manifest, read_manifest
 from reveal_bench.masks import Rle, rasterize_polygons
 
@@ -30,7 +30,7 @@ class ScoredBox:
     score: float
 
 
-def read_detection_manifest(folder: Path, split: str) -> DetectionManifest:
+def read_detection_manifest(folder: AnyFolder, split: str) -> DetectionManifest:
     """Read the public manifest of `split`; raises as :func:`~reveal_bench.kinds.localization.records.read_manifest`."""
     found = read_manifest(folder, split)
     return DetectionManifest(found.benchmark, found.version, split, found.grid, found.findings, found.rows)

@@ -17,13 +17,11 @@ from reveal_bench.kinds.parts import (
     Readers,
     Release,
     Scoring,
-    Settings,
     Table,
-    Thresholds,
     fields_of,
     override,
 )
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +34,9 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.rows import FindingsTally
     from reveal_bench.kinds.findings.scoring import StudyRows
-    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.folder import AnyFolder, FolderInfo
     from reveal_bench.kinds.images import PictureFile, PublishedPicture
+    from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
@@ -55,7 +54,7 @@ class FindingsData(Data["StudyRecord"]):
     """Records of studies."""
 
     @override
-    def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
+    def read_records(self, folder: AnyFolder, split: str) -> list[StudyRecord]:
         from reveal_bench.kinds.findings.records import read_studies
 
         return read_studies(folder, split)
@@ -130,7 +129,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
     forms: ClassVar = ("labels",)
 
     @override
-    def read_manifest(self, folder: Path, split: str) -> StudyManifest:
+    def read_manifest(self, folder: AnyFolder, split: str) -> StudyManifest:
         from reveal_bench.kinds.findings.records import read_study_manifest
 
         return read_study_manifest(folder, split)
@@ -166,7 +165,7 @@ class FindingsQuestions(Questions["StudyRecord", "StudyManifest"]):
         return "The manifest asks for every label of every study, so that it tells nothing of what is present."
 
     @override
-    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per study, with all labels to choose from.
 
         Raises
@@ -200,22 +199,10 @@ class FindingsPredictions(Predictions["FindingsPrediction", "StudyManifest", "St
     confidence_field: ClassVar = "probabilities"
 
     @override
-    def lint(
-        self,
-        path: Path,
-        manifest: StudyManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
+    def lint(self, path: Path, manifest: StudyManifest, options: LintOptions = LintOptions()) -> LintReport:
         from reveal_bench.kinds.findings.lint import lint_findings
 
-        return lint_findings(
-            path, manifest, allow_missing=allow_missing, leave_out_unknown=leave_out_unknown, limits=limits, name=name
-        )
+        return lint_findings(path, manifest, options)
 
     @override
     def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
@@ -261,9 +248,9 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
     has_strata: ClassVar = True
 
     @override
-    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+    def protocol(self, options: ScoringOptions) -> dict[str, object]:
         """Probability from which a label counts as predicted."""
-        return {"thresholds": thresholds}
+        return {"thresholds": options.thresholds}
 
     @override
     def score(
@@ -271,13 +258,13 @@ class FindingsScoring(Scoring["StudyRecord", "FindingsPrediction", "StudyManifes
         predictions: Sequence[FindingsPrediction],
         records: Iterable[StudyRecord],
         manifest: StudyManifest,
-        protocol: Settings,
+        options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> StudyRows:
         """Decisions on every label of every study, see :func:`~reveal_bench.kinds.findings.scoring.score_studies`."""
         from reveal_bench.kinds.findings.scoring import score_studies
 
-        return score_studies(predictions, list(records), labels=manifest.labels, thresholds=protocol["thresholds"])
+        return score_studies(predictions, list(records), labels=manifest.labels, thresholds=options.thresholds)
 
 
 class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str]"]):
@@ -285,7 +272,7 @@ class FindingsReaders(Readers["StudyRecord", "FindingsPrediction", "Sequence[str
 
     @override
     def readings(
-        self, folder: Path, split: str, records: Sequence[StudyRecord]
+        self, folder: AnyFolder, split: str, records: Sequence[StudyRecord]
     ) -> dict[str, dict[str, tuple[str, ...]]]:
         from reveal_bench.kinds.findings.cases import label_readings
 
@@ -391,11 +378,11 @@ class FindingsDisplay(Display["StudyRecord", "FindingsPrediction", "StudyRows"])
         predictions: Sequence[FindingsPrediction],
         records: Sequence[StudyRecord],
         rows: StudyRows,
-        protocol: Settings,
+        options: ScoringOptions,
     ) -> dict[str, list[CaseAnswer]]:
         from reveal_bench.kinds.findings.cases import answers_of_studies
 
-        return answers_of_studies(predictions, records, rows, protocol)
+        return answers_of_studies(predictions, records, rows)
 
     @override
     def case(self, record: StudyRecord) -> Case:

@@ -5,15 +5,13 @@ labels for annotation tools, and what single readers said of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from reveal_bench.kinds.cases import PREDICTION, Annotations, Case, CaseAnswer, Film, StudyLabels, films_of_study
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
-from reveal_bench.kinds.folder import read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
 
 
 def case_of_study(record: StudyRecord) -> Case:
@@ -27,7 +25,6 @@ def answers_of_studies(
     predictions: Sequence[FindingsPrediction],
     records: Sequence[StudyRecord],
     rows: StudyRows,
-    protocol: Mapping[str, Any],
 ) -> dict[str, list[CaseAnswer]]:
     """What a system called, by study, label by label."""
     answers: dict[str, list[CaseAnswer]] = {}
@@ -94,7 +91,9 @@ def predictions_of(annotations: Annotations) -> tuple[list[FindingsPrediction], 
     return found, []
 
 
-def label_readings(folder: Path, split: str, records: Sequence[StudyRecord]) -> dict[str, dict[str, tuple[str, ...]]]:
+def label_readings(
+    folder: AnyFolder, split: str, records: Sequence[StudyRecord]
+) -> dict[str, dict[str, tuple[str, ...]]]:
     """Reader -> study -> labels said to be present."""
     known = {record.study_id for record in records}
     found: dict[str, dict[str, tuple[str, ...]]] = {}

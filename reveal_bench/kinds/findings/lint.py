@@ -23,7 +23,7 @@ from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifes
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.hints import name_hint, study_hint
 from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
-from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 from reveal_bench.predictions.tables import open_rows, row_values
 
@@ -32,26 +32,14 @@ _MOST_COLUMNS = 200
 _MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
 
 
-def lint_findings(
-    path: Path,
-    manifest: StudyManifest,
-    *,
-    allow_missing: bool = False,
-    leave_out_unknown: bool = False,
-    limits: Limits = Limits(),
-    name: str | None = None,
-) -> LintReport:
+def lint_findings(path: Path, manifest: StudyManifest, options: LintOptions = LintOptions()) -> LintReport:
     """Check a file of findings predictions against the public manifest of a split.
 
     Parameters
     ----------
     path : JSONL, CSV or TSV, plain or compressed
     manifest : the studies and labels asked
-    allow_missing : whether studies may be absent; they then count as predicted negative for every label
-    leave_out_unknown : whether studies that the split does not have are left out, with a warning, instead of being
-        errors: for a file that answered another version of the split
-    limits : how large the file and its parts may be
-    name : name to show for the file; that of `path` unless given
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; missing studies count as negative
 
     Returns
     -------
@@ -63,18 +51,19 @@ def lint_findings(
     OSError
         If the file cannot be read. What is in it never raises.
     """
-    log, data = open_source(path, limits, name)
+    limits = options.limits
+    log, data = open_source(path, limits, options.name)
     if data is None:
-        return LintReport.of_unread(log, allow_missing)
-    log.left_out = frozenset(("unknown-study",) if leave_out_unknown else ())
+        return LintReport.of_unread(log, options.allow_missing)
+    log.left_out = frozenset(("unknown-study",) if options.leave_out_unknown else ())
     file_format, entries = _entries(data, limits, log)
-    checker = _Checker(manifest, limits, log)
+    checker = StudyChecker(manifest, limits, log)
     declined = Abstentions(("study_id",), ((study, "") for study in manifest.studies), "unknown-study", log)
     predictions = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(study, "") for study in checker.first_line])
     found = [prediction for prediction in predictions if prediction is not None]
     answered = {*checker.first_line, *(study for study, _ in declined.lines)}
-    missing = [] if log.stopped else _note_missing(answered, manifest, allow_missing, log)
+    missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
     if {p.labels is None for p in found} == {True, False}:
         log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=found[-1].line)
     for (spelling, label), n in checker.spellings.items():
@@ -87,7 +76,7 @@ def lint_findings(
     log.note_left_out("studies")
     kept = () if log.has_errors else tuple(found)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
-    told = _statistics(found, manifest), allow_missing, *declined.counted
+    told = _statistics(found, manifest), options.allow_missing, *declined.counted
     return LintReport(log.file, file_format, len(predictions), problems, kept, pairs, *told)
 
 
@@ -116,7 +105,7 @@ def _table(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
                 yield Entry(row.number, {"study_id": values.pop("study_id", ""), "probabilities": values})
 
 
-class _Checker:
+class StudyChecker:
     """Checks entries one by one; remembers where each study stood."""
 
     def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
 AGREEMENTS = ("two_of_three", "three_of_three")
@@ -110,7 +110,7 @@ class FindingsPrediction:
     line: int = 0
 
 
-def read_study_manifest(folder: Path, split: str) -> StudyManifest:
+def read_study_manifest(folder: AnyFolder, split: str) -> StudyManifest:
     """Read the public manifest of a findings-type split.
 
     Raises
@@ -120,8 +120,7 @@ def read_study_manifest(folder: Path, split: str) -> StudyManifest:
     """
     import pyarrow.parquet as pq
 
-    info = read_folder_info(folder)
-    check_split(info, folder, split)
+    info = open_split(folder, split).info
     path = Path(folder) / "manifest" / f"{split}.parquet"
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a findings-type dataset: its manifest is of images, not of studies")
@@ -134,7 +133,7 @@ def read_study_manifest(folder: Path, split: str) -> StudyManifest:
     )
 
 
-def read_studies(folder: Path, split: str) -> list[StudyRecord]:
+def read_studies(folder: AnyFolder, split: str) -> list[StudyRecord]:
     """Read the reference labels of `split`, in file order.
 
     Raises
@@ -142,8 +141,7 @@ def read_studies(folder: Path, split: str) -> list[StudyRecord]:
     ValueError
         If the folder has no such split, or holds only its manifest because its references are private.
     """
-    info = read_folder_info(folder)
-    check_split(info, folder, split)
+    info = open_split(folder, split).info
     shards = split_shards(folder, "multilabel", split)
     if not shards:
         raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")

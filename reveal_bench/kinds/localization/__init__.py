@@ -18,18 +18,19 @@ from reveal_bench.kinds.localization.image_kind import (
     ImageReaders,
     ImageTable,
 )
-from reveal_bench.kinds.parts import Release, Scoring, Settings, Thresholds, override
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.kinds.parts import Release, Scoring, override
+from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Annotations, CaseAnswer
-    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.folder import AnyFolder
     from reveal_bench.kinds.localization.arrays import LocalizationCodec
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
+    from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer
     from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.scored import Disclosure
@@ -44,20 +45,20 @@ class LocalizationData(ImageData):
     """Records of localization."""
 
     @override
-    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
+    def read_records(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split)
 
     @override
-    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
+    def read_references(self, folder: AnyFolder, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references, without contours."""
         from reveal_bench.kinds.localization.records import read_localization
 
         return read_localization(folder, split, contours=False)
 
     @override
-    def each_reference(self, folder: Path, split: str) -> Iterator[LocalizationRecord]:
+    def each_reference(self, folder: AnyFolder, split: str) -> Iterator[LocalizationRecord]:
         """The same, a few at a time."""
         from reveal_bench.kinds.localization.records import each_localization
 
@@ -71,7 +72,7 @@ class LocalizationQuestions(ImageQuestions["Manifest"]):
     uses_grid: ClassVar = True
 
     @override
-    def read_manifest(self, folder: Path, split: str) -> Manifest:
+    def read_manifest(self, folder: AnyFolder, split: str) -> Manifest:
         from reveal_bench.kinds.localization.records import read_manifest
 
         return read_manifest(folder, split)
@@ -103,28 +104,10 @@ class LocalizationPredictions(ImagePredictions["Manifest", "CaseRows"]):
     """Prediction files of localization."""
 
     @override
-    def lint(
-        self,
-        path: Path,
-        manifest: Manifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
+    def lint(self, path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
         from reveal_bench.kinds.localization.lint import lint_predictions
 
-        return lint_predictions(
-            path,
-            manifest,
-            grid=grid,
-            allow_missing=allow_missing,
-            leave_out_unknown=leave_out_unknown,
-            limits=limits,
-            name=name,
-        )
+        return lint_predictions(path, manifest, options)
 
     @override
     def codec(self) -> LocalizationCodec:
@@ -172,9 +155,9 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
     missing_as: ClassVar = ("miss", "empty")
 
     @override
-    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+    def protocol(self, options: ScoringOptions) -> dict[str, object]:
         """Cells per side, and which findings are asked."""
-        return {"grid": info.grid if grid is None else grid, "asks": info.asks}
+        return {"grid": options.grid, "asks": options.asks}
 
     @override
     def score(
@@ -182,7 +165,7 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
         predictions: Sequence[LocalizationPrediction],
         records: Iterable[LocalizationRecord],
         manifest: Manifest,
-        protocol: Settings,
+        options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> CaseRows:
         """One row per image and finding, see :func:`~reveal_bench.kinds.localization.scoring.score_localization`."""
@@ -192,9 +175,9 @@ class LocalizationScoring(Scoring["LocalizationRecord", "LocalizationPrediction"
             predictions,
             records,
             findings=manifest.findings,
-            grid=protocol["grid"],
-            asks=protocol["asks"],
-            missing=protocol.get("missing", "miss"),
+            grid=options.n_cells,
+            asks=options.asks,
+            missing=options.missing or "miss",
         )
 
 
@@ -266,11 +249,12 @@ class LocalizationDisplay(ImageDisplay["CaseRows"]):
         predictions: Sequence[LocalizationPrediction],
         records: Sequence[LocalizationRecord],
         rows: CaseRows,
-        protocol: Settings,
+        options: ScoringOptions,
     ) -> dict[str, list[CaseAnswer]]:
+        from reveal_bench.geometry import Grid
         from reveal_bench.kinds.localization.cases import answers_of_images
 
-        return answers_of_images(predictions, records, rows, protocol)
+        return answers_of_images(predictions, records, rows, Grid(options.n_cells))
 
 
 LOCALIZATION: Kind[LocalizationRecord, LocalizationPrediction, Manifest, CaseRows, Drawn] = Kind(

@@ -13,14 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import PREDICTION, REFERENCE, Annotations, Case, CaseAnswer, CaseFilm, Drawing, Film, Mark
-from reveal_bench.kinds.folder import read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, read_rows, split_shards
 from reveal_bench.kinds.localization.points import points_of
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.kinds.localization.scoring import CaseRows
@@ -60,10 +58,10 @@ def answers_of_images(
     predictions: Sequence[LocalizationPrediction],
     records: Sequence[LocalizationRecord],
     rows: CaseRows,
-    protocol: Mapping[str, Any],
+    grid: Grid,
 ) -> dict[str, list[CaseAnswer]]:
     """What a system answered, by image: its marks, with the point that was scored, and its hits of `rows`."""
-    sizes, grid = {record.image_id: record.size for record in records}, Grid(protocol["grid"])
+    sizes = {record.image_id: record.size for record in records}
     given = {(one.image_id, one.finding): one for one in predictions}
     answers: dict[str, list[CaseAnswer]] = {}
     for i, (image_id, finding) in enumerate(zip(rows.image_ids, rows.case_findings, strict=True)):
@@ -191,7 +189,7 @@ Drawn = Mapping[str, Annotation]
 """Finding -> what was drawn of it."""
 
 
-def drawn_readings(folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+def drawn_readings(folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
     """Reader -> image -> what that reader drew of the findings asked; images that a reader left empty are there too."""
     found: dict[str, dict[str, Drawn]] = {}
     for reader, record in images_read(folder, split, records):
@@ -205,7 +203,7 @@ def drawn_readings(folder: Path, split: str, records: Sequence[LocalizationRecor
 
 
 def images_read(
-    folder: Path, split: str, records: Sequence[LocalizationRecord]
+    folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
 ) -> Iterator[tuple[str, LocalizationRecord]]:
     """Readers and the images that they read, drawn on or not, where the config `readers` says so."""
     known = {record.image_id: record for record in records}

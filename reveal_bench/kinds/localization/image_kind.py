@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from reveal_bench.arguments import ArgumentError
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.cases import Annotations, Case
-    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.folder import AnyFolder, FolderInfo
     from reveal_bench.kinds.images import PictureFile, PublishedPicture
     from reveal_bench.kinds.localization.cases import Drawn
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
@@ -159,7 +158,7 @@ class ImageQuestions(Questions["LocalizationRecord", ImagesT]):
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
 
     @override
-    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per image and finding asked."""
         from reveal_bench.kinds.questions import Question, ViewedImage
 
@@ -220,7 +219,9 @@ class ImageReaders(Readers["LocalizationRecord", "LocalizationPrediction", "Draw
         return image_by_reading(record, said)
 
     @override
-    def readings(self, folder: Path, split: str, records: Sequence[LocalizationRecord]) -> dict[str, dict[str, Drawn]]:
+    def readings(
+        self, folder: AnyFolder, split: str, records: Sequence[LocalizationRecord]
+    ) -> dict[str, dict[str, Drawn]]:
         from reveal_bench.kinds.localization.cases import drawn_readings
 
         return drawn_readings(folder, split, records)

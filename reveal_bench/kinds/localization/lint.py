@@ -30,7 +30,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Mani
 from reveal_bench.masks import MaskProblem, Rle, measure_masks, pack_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.jsonl import check_entries
-from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.words import count_text
 
@@ -174,28 +174,14 @@ _MASK_TEXT_AT_ONCE = 2 << 20  # characters of run lengths decoded together: boun
 _PAIRS_NAMED = 5
 
 
-def lint_predictions(
-    path: Path,
-    manifest: Manifest,
-    *,
-    grid: int | None = None,
-    allow_missing: bool = False,
-    leave_out_unknown: bool = False,
-    limits: Limits = Limits(),
-    name: str | None = None,
-) -> LintReport:
+def lint_predictions(path: Path, manifest: Manifest, options: LintOptions = LintOptions()) -> LintReport:
     """Check a file of localization predictions against the public manifest of a split.
 
     Parameters
     ----------
     path : file of any accepted format, see :mod:`reveal_bench.kinds.localization.formats`
     manifest : what the split asks
-    grid : cells per side that `cell` refers to; the manifest's unless given
-    allow_missing : whether asked pairs may be absent (they are scored as misses): a warning instead of an error
-    leave_out_unknown : whether predictions on images that the split does not have are left out, with a warning, instead
-        of being errors: for a file that answered another version of the split
-    limits : how large the file and its parts may be
-    name : name to show for the file, such as the one it was uploaded under; that of `path` unless given
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; missing pairs are scored as misses
 
     Returns
     -------
@@ -208,13 +194,14 @@ def lint_predictions(
     ValueError
         If `grid` is out of range.
     """
-    log, data = open_source(path, limits, name)
+    limits = options.limits
+    log, data = open_source(path, limits, options.name)
     if data is None:
-        return LintReport.of_unread(log, allow_missing)
-    log.left_out = frozenset(("unknown-image",) if leave_out_unknown else ())
+        return LintReport.of_unread(log, options.allow_missing)
+    log.left_out = frozenset(("unknown-image",) if options.leave_out_unknown else ())
     file_format, entries = read_entries(data, manifest, limits, log)
     del data  # a document was parsed: its text need not be held beside it
-    checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
+    checker = EntryChecker(manifest, manifest.grid if options.grid is None else options.grid, file_format, limits, log)
     declined = Abstentions(("image_id", "finding"), manifest.asked_pairs(), "unknown-image", log)
     drafts = check_entries(declined.answers(entries), checker.check, log)
     declined.check([pair for draft in drafts if (pair := _pair(draft)) is not None])
@@ -232,7 +219,7 @@ def lint_predictions(
         log.note_left_out("images")
         answered = {*map(_pair, drafts), *declined.lines}
         missing = [pair for pair in manifest.asked_pairs() if pair not in answered]
-        _note_missing(missing, manifest, allow_missing, log)
+        _note_missing(missing, manifest, options.allow_missing, log)
         note_coordinates(drafts, log)
         _note_collapse(drafts, log)
     statistics = describe(drafts, manifest, len(missing))
@@ -240,7 +227,7 @@ def lint_predictions(
     problems = [*log.problems, *runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
-    told = tuple(missing), statistics, allow_missing, *declined.counted
+    told = tuple(missing), statistics, options.allow_missing, *declined.counted
     return LintReport(log.file, file_format, len(drafts), tuple(problems), predictions, *told)
 
 

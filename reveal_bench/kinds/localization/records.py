@@ -20,7 +20,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, ClassVar, Literal
 
-from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_shards
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
 from reveal_bench.masks import Rle
 
@@ -192,7 +192,7 @@ class LocalizationPrediction:
     line: int = 0
 
 
-def read_manifest(folder: Path, split: str) -> Manifest:
+def read_manifest(folder: AnyFolder, split: str) -> Manifest:
     """Read the public manifest of `split`.
 
     Raises
@@ -200,8 +200,7 @@ def read_manifest(folder: Path, split: str) -> Manifest:
     ValueError
         If the folder has no such split; the message lists those it has.
     """
-    info = read_folder_info(folder)
-    check_split(info, folder, split)
+    info = open_split(folder, split).info
     entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet", at_once=4096)
     rows = [ManifestRow(**{**row, "view": intern(row["view"]), "asked": tuple(map(intern, row["asked"]))})
             for row in entries]  # fmt: skip
@@ -209,7 +208,7 @@ def read_manifest(folder: Path, split: str) -> Manifest:
 
 
 def read_localization(
-    folder: Path, split: str, *, config: str = "localization", contours: bool = True
+    folder: AnyFolder, split: str, *, config: str = "localization", contours: bool = True
 ) -> list[LocalizationRecord]:
     """Read the references of `split`, without pixels, in file order.
 
@@ -227,11 +226,10 @@ def read_localization(
 
 
 def each_localization(
-    folder: Path, split: str, *, config: str = "localization", contours: bool = True
+    folder: AnyFolder, split: str, *, config: str = "localization", contours: bool = True
 ) -> Iterator[LocalizationRecord]:
     """Yield what :func:`read_localization` reads; a few images are held at a time."""
-    info = read_folder_info(folder)
-    check_split(info, folder, split)
+    info = open_split(folder, split).info
     shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")

@@ -15,13 +15,11 @@ from reveal_bench.kinds.parts import (
     Questions,
     Release,
     Scoring,
-    Settings,
     Table,
-    Thresholds,
     fields_of,
     override,
 )
-from reveal_bench.predictions.limits import Limits
+from reveal_bench.predictions.limits import LintOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +28,9 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.kinds.arrays import Marks
     from reveal_bench.kinds.cases import Case, CaseAnswer
-    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.folder import AnyFolder, FolderInfo
     from reveal_bench.kinds.images import PictureFile, PublishedPicture
+    from reveal_bench.kinds.options import ScoringOptions, Thresholds
     from reveal_bench.kinds.questions import Answer, Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.scored import Disclosure
@@ -49,7 +48,7 @@ class TasksData(Data["TaskRecord"]):
     """Records of tasks."""
 
     @override
-    def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
+    def read_records(self, folder: AnyFolder, split: str) -> list[TaskRecord]:
         from reveal_bench.kinds.tasks.records import read_tasks
 
         return read_tasks(folder, split)
@@ -131,7 +130,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
     asked_column: ClassVar = "category"
 
     @override
-    def read_manifest(self, folder: Path, split: str) -> TaskManifest:
+    def read_manifest(self, folder: AnyFolder, split: str) -> TaskManifest:
         from reveal_bench.kinds.tasks.records import read_task_manifest
 
         return read_task_manifest(folder, split)
@@ -168,7 +167,7 @@ class TasksQuestions(Questions["TaskRecord", "TaskManifest"]):
         return "The manifest names the category of each task and whether it must localize, not its answer."
 
     @override
-    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per task, with its prompt.
 
         Raises
@@ -207,20 +206,10 @@ class TasksPredictions(Predictions["TaskAnswer", "TaskManifest", "RubricRows"]):
     """Prediction files of tasks."""
 
     @override
-    def lint(
-        self,
-        path: Path,
-        manifest: TaskManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
+    def lint(self, path: Path, manifest: TaskManifest, options: LintOptions = LintOptions()) -> LintReport:
         from reveal_bench.kinds.tasks.lint import lint_tasks
 
-        return lint_tasks(path, manifest, allow_missing=allow_missing, limits=limits, name=name)
+        return lint_tasks(path, manifest, options)
 
     @override
     def to_jsonl(self, predictions: Iterable[TaskAnswer]) -> str:
@@ -260,7 +249,7 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
     scored_by: ClassVar = "readers"
 
     @override
-    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+    def protocol(self, options: ScoringOptions) -> dict[str, object]:
         """What a task without an answer counts."""
         return {"missing": "lowest"}
 
@@ -270,14 +259,14 @@ class TasksScoring(Scoring["TaskRecord", "TaskAnswer", "TaskManifest", "RubricRo
         predictions: Sequence[TaskAnswer],
         records: Iterable[TaskRecord],
         manifest: TaskManifest,
-        protocol: Settings,
+        options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> RubricRows:
         """The ratings of the answers, see :func:`~reveal_bench.kinds.tasks.scoring.score_ratings`."""
         from reveal_bench.kinds.tasks.scoring import score_ratings
 
         answered = [answer.task_id for answer in predictions]
-        return score_ratings(ratings, list(records), answered=answered, missing=protocol["missing"])
+        return score_ratings(ratings, list(records), answered=answered, missing="lowest")
 
 
 class TasksRelease(Release["TaskAnswer", "TaskManifest", "RubricRows"]):
@@ -337,11 +326,11 @@ class TasksDisplay(Display["TaskRecord", "TaskAnswer", "RubricRows"]):
         predictions: Sequence[TaskAnswer],
         records: Sequence[TaskRecord],
         rows: object,
-        protocol: Settings,
+        options: ScoringOptions,
     ) -> dict[str, list[CaseAnswer]]:
         from reveal_bench.kinds.tasks.cases import answers_of_tasks
 
-        return answers_of_tasks(predictions, records, rows, protocol)
+        return answers_of_tasks(predictions, records)
 
 
 TASKS: Kind[TaskRecord, TaskAnswer, TaskManifest, RubricRows, object] = Kind(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark, films_of_study
 from reveal_bench.kinds.tasks.records import TaskAnswer, TaskRecord
@@ -20,9 +19,7 @@ def case_of_task(record: TaskRecord) -> Case:
     return Case(record.task_id, films, (group,), {REFERENCE: marks} if marks else {}, told)
 
 
-def answers_of_tasks(
-    answers: Sequence[TaskAnswer], records: Sequence[TaskRecord], rows: object, protocol: Mapping[str, Any]
-) -> dict[str, list[CaseAnswer]]:
+def answers_of_tasks(answers: Sequence[TaskAnswer], records: Sequence[TaskRecord]) -> dict[str, list[CaseAnswer]]:
     """What a system answered, by task; readers judge it, so there is no outcome."""
     by_task = {record.task_id: record for record in records}
     shown = {}

@@ -27,7 +27,7 @@ from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest
 from reveal_bench.predictions.abstain import Abstentions
 from reveal_bench.predictions.hints import name_hint
 from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
-from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport, ProblemLog
 
 _FIELDS = ("task_id", "answer", "boxes")
@@ -51,23 +51,15 @@ class AnswerLimits:
 ANSWER_LIMITS = AnswerLimits()
 
 
-def lint_tasks(
-    path: Path,
-    manifest: TaskManifest,
-    *,
-    allow_missing: bool = False,
-    limits: Limits = Limits(),
-    name: str | None = None,
-) -> LintReport:
+def lint_tasks(path: Path, manifest: TaskManifest, options: LintOptions = LintOptions()) -> LintReport:
     """Check a file of answers to tasks against the public manifest of a split.
 
     Parameters
     ----------
     path : JSONL, plain or compressed
     manifest : the tasks asked
-    allow_missing : whether tasks may be left unanswered; they then count as answered as badly as can be
-    limits : how large the file and its parts may be; those of one answer are :data:`ANSWER_LIMITS`
-    name : name to show for the file; that of `path` unless given
+    options : see :class:`~reveal_bench.predictions.limits.LintOptions`; missing answers get the lowest ratings, and the
+        limits of one answer are :data:`ANSWER_LIMITS`
 
     Returns
     -------
@@ -79,11 +71,12 @@ def lint_tasks(
     OSError
         If the file cannot be read. What is in it never raises.
     """
-    log, data = open_source(path, limits, name)
+    limits = options.limits
+    log, data = open_source(path, limits, options.name)
     if data is None:
-        return LintReport.of_unread(log, allow_missing)
+        return LintReport.of_unread(log, options.allow_missing)
     file_format, entries = _entries(data, limits, log)
-    checker = _Checker(manifest, limits, log)
+    checker = AnswerChecker(manifest, limits, log)
     declined = Abstentions(("task_id",), ((task.task_id, "") for task in manifest.tasks), "unknown-task", log)
     answers = check_entries(declined.answers(entries), checker.check, log)
     declined.check([(task_id, "") for task_id in checker.first_line])
@@ -91,11 +84,11 @@ def lint_tasks(
     if not answers and not declined.lines and not log.has_errors:
         log.refuse("empty-file", "the file holds no answers")
     answered = {*checker.first_line, *(task_id for task_id, _ in declined.lines)}
-    missing = [] if log.stopped else _note_missing(answered, manifest, allow_missing, log)
+    missing = [] if log.stopped else _note_missing(answered, manifest, options.allow_missing, log)
     _note_patterns(found, checker.without_boxes, log)
     kept = () if log.has_errors else tuple(found)
     pairs = tuple((task_id, "") for task_id in missing)
-    problems, told = tuple(log.problems), (_statistics(found), allow_missing, *declined.counted)
+    problems, told = tuple(log.problems), (_statistics(found), options.allow_missing, *declined.counted)
     return LintReport(log.file, file_format, len(answers), problems, kept, pairs, *told)
 
 
@@ -123,7 +116,7 @@ def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterato
     return "unknown", iter(())
 
 
-class _Checker:
+class AnswerChecker:
     """Checks entries one by one; remembers where each task was answered, and which answers lack boxes."""
 
     def __init__(self, manifest: TaskManifest, limits: Limits, log: ProblemLog) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
+from reveal_bench.kinds.folder import AnyFolder, open_split, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.metrics.ordinal import CONTENT_CRITERIA
@@ -159,7 +159,7 @@ class TaskAnswer:
     line: int = 0
 
 
-def read_task_manifest(folder: Path, split: str) -> TaskManifest:
+def read_task_manifest(folder: AnyFolder, split: str) -> TaskManifest:
     """Read what a tasks-type split asks: its manifest, and the prompts and image sizes of its inputs.
 
     Raises
@@ -170,8 +170,7 @@ def read_task_manifest(folder: Path, split: str) -> TaskManifest:
     import pyarrow.parquet as pq
 
     folder = Path(folder)
-    info = read_folder_info(folder)
-    check_split(info, folder, split)
+    info = open_split(folder, split).info
     path = folder / "manifest" / f"{split}.parquet"
     if "task_id" not in pq.read_schema(path).names:
         raise ValueError(f"{folder} is not a tasks-type dataset: its manifest is not of tasks")
@@ -189,7 +188,7 @@ def read_task_manifest(folder: Path, split: str) -> TaskManifest:
     return TaskManifest(info.benchmark, info.version, split, tuple(tasks))
 
 
-def read_tasks(folder: Path, split: str) -> list[TaskRecord]:
+def read_tasks(folder: AnyFolder, split: str) -> list[TaskRecord]:
     """Read the tasks of `split`, without pixels, in file order.
 
     Raises
@@ -200,7 +199,7 @@ def read_tasks(folder: Path, split: str) -> list[TaskRecord]:
     return [_task(row) for row in _rows(folder, split, "tasks", leave_out=("images", "prior_images"))]
 
 
-def read_ratings(folder: Path, split: str) -> list[Rating]:
+def read_ratings(folder: AnyFolder, split: str) -> list[Rating]:
     """Read the readers' scores of `split`, in file order.
 
     Raises
@@ -270,8 +269,8 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
     return array
 
 
-def _rows(folder: Path, split: str, config: str, *, leave_out: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    check_split(read_folder_info(folder), folder, split)
+def _rows(folder: AnyFolder, split: str, config: str, *, leave_out: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    open_split(folder, split)
     shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no {config} of split {split!r}: none were built, or they are private")

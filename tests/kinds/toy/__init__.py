@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.kinds.arrays import Arrays, Codec, Fields, Item, Marks, names_from, require, text_of_names
 from reveal_bench.kinds.cases import Case, CaseAnswer
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
+from reveal_bench.kinds.folder import AnyFolder, FolderInfo, open_split, split_shards
 from reveal_bench.kinds.images import PictureFile, PublishedPicture
 from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.options import ScoringOptions, Thresholds
 from reveal_bench.kinds.parts import (
     Data,
     Display,
@@ -26,9 +27,7 @@ from reveal_bench.kinds.parts import (
     Questions,
     Release,
     Scoring,
-    Settings,
     Table,
-    Thresholds,
     fields_of,
 )
 from reveal_bench.kinds.questions import Answer as ModelAnswer
@@ -38,7 +37,7 @@ from reveal_bench.kinds.scored import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
-from reveal_bench.predictions.limits import Limits, open_source
+from reveal_bench.predictions.limits import Limits, LintOptions, open_source
 from reveal_bench.predictions.report import LintReport
 
 from .scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
@@ -65,7 +64,7 @@ class TubeData(Data[TubeRecord]):
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
         return TubeRecord(entry["film_id"], "", "", False)
 
-    def read_records(self, folder: Path, split: str) -> list[TubeRecord]:
+    def read_records(self, folder: AnyFolder, split: str) -> list[TubeRecord]:
         shards = split_shards(folder, "tubes", split)
         return [TubeRecord(**row) for shard in shards for row in pq.read_table(shard).to_pylist()]
 
@@ -109,12 +108,12 @@ class TubeQuestions(Questions[TubeRecord, TubeManifest]):
     def manifest_disclosure(self, asks: str) -> str:
         return "The manifest names the films."
 
-    def read_manifest(self, folder: Path, split: str) -> TubeManifest:
-        info = read_folder_info(folder)
+    def read_manifest(self, folder: AnyFolder, split: str) -> TubeManifest:
+        info = open_split(folder, split).info
         films = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").column("film_id").to_pylist()
         return TubeManifest(info.benchmark, info.version, split, tuple(films))
 
-    def read(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+    def read(self, folder: AnyFolder, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         return (Question(film, form, ()) for film in self.read_manifest(folder, split).films)
 
     def scope(self, manifest: TubeManifest) -> tuple[tuple[str, ...], int]:
@@ -125,20 +124,10 @@ class TubeQuestions(Questions[TubeRecord, TubeManifest]):
 
 
 class TubePredictions(Predictions[Answer, TubeManifest, TubeRows]):
-    def lint(
-        self,
-        path: Path,
-        manifest: TubeManifest,
-        *,
-        grid: int | None = None,
-        allow_missing: bool = False,
-        leave_out_unknown: bool = False,
-        limits: Limits = Limits(),
-        name: str | None = None,
-    ) -> LintReport:
-        log, data = open_source(path, limits, name)
+    def lint(self, path: Path, manifest: TubeManifest, options: LintOptions = LintOptions()) -> LintReport:
+        log, data = open_source(path, options.limits, options.name)
         if data is None:
-            return LintReport.of_unread(log, allow_missing)
+            return LintReport.of_unread(log, options.allow_missing)
         known = set(manifest.films)
 
         def check(entry: Entry) -> Answer | None:
@@ -149,9 +138,10 @@ class TubePredictions(Predictions[Answer, TubeManifest, TubeRows]):
                 return None
             return Answer(str(film), answer, entry.line)
 
-        found = [answer for answer in check_entries(read_jsonl(data, limits, log), check, log) if answer is not None]
-        kept = () if log.has_errors else tuple(found)
-        return LintReport(log.file, "jsonl", len(found), tuple(log.problems), kept, (), {}, allow_missing)
+        entries = read_jsonl(data, options.limits, log)
+        answers = [answer for answer in check_entries(entries, check, log) if answer is not None]
+        accepted = () if log.has_errors else tuple(answers)
+        return LintReport(log.file, "jsonl", len(answers), tuple(log.problems), accepted, (), {}, options.allow_missing)
 
     def from_answer(self, answer: ModelAnswer) -> list[Answer]:
         return [Answer(answer.unit, bool(answer.labels))]
@@ -173,7 +163,7 @@ class TubePredictions(Predictions[Answer, TubeManifest, TubeRows]):
 class TubeScoring(Scoring[TubeRecord, Answer, TubeManifest, TubeRows]):
     intervals: ClassVar = ("percentile",)
 
-    def protocol(self, info: FolderInfo, *, grid: int | None, thresholds: Thresholds) -> Settings:
+    def protocol(self, options: ScoringOptions) -> dict[str, object]:
         return {}
 
     def score(
@@ -181,7 +171,7 @@ class TubeScoring(Scoring[TubeRecord, Answer, TubeManifest, TubeRows]):
         predictions: Sequence[Answer],
         records: Iterable[TubeRecord],
         manifest: TubeManifest,
-        protocol: Settings,
+        options: ScoringOptions,
         ratings: Sequence[Rating] = (),
     ) -> TubeRows:
         return score_tubes(predictions, list(records))
@@ -221,7 +211,7 @@ class TubeDisplay(Display[TubeRecord, Answer, TubeRows]):
         return Case(record.film_id, (), GROUPS, {})
 
     def case_answers(
-        self, predictions: Sequence[Answer], records: Sequence[TubeRecord], rows: TubeRows, protocol: Settings
+        self, predictions: Sequence[Answer], records: Sequence[TubeRecord], rows: TubeRows, options: ScoringOptions
     ) -> dict[str, list[CaseAnswer]]:
         return {}
 

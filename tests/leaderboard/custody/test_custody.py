@@ -38,6 +38,7 @@ from reveal_bench.kinds.localization.lint import lint_predictions
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.masks import encode_mask
+from reveal_bench.predictions.limits import LintOptions
 from tests.leaderboard.conftest import Board, guesses
 
 pytestmark = pytest.mark.processes
@@ -86,7 +87,7 @@ def test_a_localization_file_is_scored_as_at_home_bit_for_bit(
 ) -> None:
     upload, canonical = write_file(masks=masks), tmp_path / "canonical.npz"
     parsed = custody.parse(upload, board.manifest, name="mine.jsonl", canonical=canonical)
-    at_home = lint_predictions(upload, board.manifest, name="mine.jsonl")
+    at_home = lint_predictions(upload, board.manifest, LintOptions(name="mine.jsonl"))
     assert parsed.report == Lint.model_validate_json(at_home.to_json())
     assert read_canonical(canonical, board.manifest) == at_home.predictions
 

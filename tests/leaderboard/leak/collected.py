@@ -16,6 +16,7 @@ from reveal_leaderboard.custody import BOARD_LIMITS
 from reveal_leaderboard.custody.arrays import write_canonical
 
 from reveal_bench.kinds import KINDS
+from reveal_bench.predictions.limits import LintOptions
 from tests.leaderboard.leak.canaries import Leak, Search
 from tests.leaderboard.leak.secrets import search_for
 from tests.leaderboard.leak.whole_run import Run
@@ -77,7 +78,9 @@ def made_at_home(run: Run) -> list[Path]:
     for (name, upload), manifest in product(stored.items(), manifests):
         key = name, f"{manifest.benchmark} {manifest.version}"
         if key not in run.made:
-            report = KINDS[manifest.kind].predictions.lint(upload, manifest, allow_missing=True, limits=BOARD_LIMITS)
+            report = KINDS[manifest.kind].predictions.lint(
+                upload, manifest, LintOptions(allow_missing=True, limits=BOARD_LIMITS)
+            )
             arrays = BytesIO()
             if report.ok:
                 write_canonical(arrays, report.predictions, manifest)
