@@ -536,28 +536,29 @@ def draft_ratings(
     """Draft ratings of answers to open tasks with a model, and its agreement with readers; never a score."""
     from reveal_bench.api.scoring import read_ratings_given
     from reveal_bench.curation import draft_ratings as drafting
-    from reveal_bench.reports.runs import load_runs, open_world
+    from reveal_bench.reports.runs import load_runs, open_split
 
     check_outside_datasets(out, "--out")
     given = [labelled(one) for one in runs]
-    world = open_world(folder, given, split)
-    if world.kind.scoring.scored_by != "readers":
+    opened = open_split(folder, given, split)
+    if opened.kind.scoring.scored_by != "readers":
         rule = "must be of a benchmark whose answers readers rate"
-        raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
-    readers = read_ratings_given(ratings, world.split) or ()
+        raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
+    readers = read_ratings_given(ratings, opened.name) or ()
     grader: drafting.Rater
     if films:
         if price_in or price_out:
             raise ValueError("`--price-in` and `--price-out` are not used with `--films`: its logs hold the tokens")
-        grader = _film_grader(folder, world.split, out, model, endpoint, model_options, connections)
+        grader = _film_grader(folder, opened.name, out, model, endpoint, model_options, connections)
     else:
         client = client_of(out / ANSWERS, model, endpoint, model_options, connections, price_in, price_out)
         if client is None:
             raise ValueError("`draft-ratings` needs `--model` and `--endpoint`")
         grader = drafting.Grader(client)
-    answers = {run.label: run.predictions[0] for run in load_runs(given, world)}
+    answers = {run.label: run.predictions[0] for run in load_runs(given, opened)}
     with terminal.progress("drafting") as progress:
-        drafts = drafting.draft_ratings(world.records, answers, readers, grader, progress=counted(progress, "drafting"))
+        report_progress = counted(progress, "drafting")
+        drafts = drafting.draft_ratings(opened.records, answers, readers, grader, progress=report_progress)
     drafting.write_drafts(out, drafts)
     typer.echo(f"{len(drafts.drafts):,} drafts; beside readers (quadratic kappa; MAD: mean absolute difference):")
     for one in drafts.agreement:

@@ -35,26 +35,26 @@ def misses(
     from reveal_bench.reports.anatomy import read_anatomy
     from reveal_bench.reports.misses import write_misses
     from reveal_bench.reports.run_errors import categorize
-    from reveal_bench.reports.runs import load_runs, open_world
+    from reveal_bench.reports.runs import load_runs, open_split
 
     check_outside_datasets(out, "--out")
     given = [labelled(one) for one in runs]
-    world = open_world(folder, given, split)
-    if not world.kind.questions.uses_grid:
+    opened = open_split(folder, given, split)
+    if not opened.kind.questions.uses_grid:
         rule = "must be of a benchmark of localization, whose answers are places of findings that are there"
-        raise ValueError(f"`--folder` {rule}, got one of {world.kind.name}")
+        raise ValueError(f"`--folder` {rule}, got one of {opened.kind.name}")
     regions = None if anatomy is None else read_anatomy(anatomy)
-    grid = world.info.grid
+    grid = opened.info.grid
     cases = {
-        f"{run.label} {epoch}": categorize(predictions, world.records, grid=grid, anatomy=regions)
-        for run in load_runs(given, world)
+        f"{run.label} {epoch}": categorize(predictions, opened.records, grid=grid, anatomy=regions)
+        for run in load_runs(given, opened)
         for epoch, predictions in enumerate(run.predictions, start=1)
         if run.grid == grid
     }
     if not cases:
         raise ValueError(f"`runs` must hold one on a grid of {grid} cells per side, the dataset's")
     counts = write_misses(
-        out, cases, world.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
+        out, cases, opened.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
     )
     for finding, n in counts.items():
         typer.echo(f"{n:>6,} {finding}")

@@ -19,7 +19,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Estimate
 from reveal_bench.reports.figures import ForestRow, forest
-from reveal_bench.reports.films import Example, Shown, legend_of, make_film
+from reveal_bench.reports.films import Example, ExampleImage, legend_of, render_image
 from reveal_bench.reports.page import Custom
 from reveal_bench.reports.style import (
     INK,
@@ -273,11 +273,11 @@ def films_of(
             if answer is not None:
                 masks = [] if answer.mask is None else [answer.mask]
                 drawn.append(FindingDrawing(number, one.finding, name, False, rles=masks, points=list(answer.points)))
-        film = make_film(pictures.get(one.image_id), record.width, record.height, drawn)
+        film = render_image(pictures.get(one.image_id), record.width, record.height, drawn)
         names = list(systems)
         caption = f"IoU {100 * one.model:.0f} % of {names[0]}, {100 * one.human:.0f} % of {names[1]}"
         spoken = f"Radiograph with {one.finding} as drawn by the reference, {names[0]} and {names[1]}"
-        shown.append(Example([one.finding], [Shown(film, caption, spoken, legend_of(drawn))]))
+        shown.append(Example([one.finding], [ExampleImage(film, caption, spoken, legend_of(drawn))]))
     return Custom("examples", {"rows": shown, "has_layer": bool(shown)})
 
 

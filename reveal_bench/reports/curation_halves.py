@@ -10,7 +10,7 @@ from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 from reveal_bench.reports.curation_data import Curated
-from reveal_bench.reports.figures import Bar, bars, forest
+from reveal_bench.reports.figures import ValueBar, bars, forest
 from reveal_bench.reports.page import Csv, Note, PageTable, Part, Section, TableBlock, Text, section
 from reveal_bench.reports.style import Illustration, number, share
 from reveal_bench.sources.mapping import VOCABULARIES
@@ -133,7 +133,7 @@ def count_bars(
     hidden: str = "",
 ) -> Illustration:
     """Numbers of studies as bars, a row per name and a bar per half; None is written as `hidden`."""
-    given = [(row, [Bar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
+    given = [(row, [ValueBar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
     said = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in given)
     alt = f"Bars of studies. {' and '.join(kinds)}: {said}."
     return Illustration(name, title, caption, alt, lambda width: bars(given, width, axis="Studies", kinds=kinds))

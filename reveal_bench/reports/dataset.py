@@ -25,8 +25,8 @@ from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.split_counts import LONG_VOCABULARY, Tally
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.metrics.jackknife import Z
-from reveal_bench.reports.figures import Bar, bars
-from reveal_bench.reports.films import Chosen, Example, example, view_in_words
+from reveal_bench.reports.figures import ValueBar, bars
+from reveal_bench.reports.films import Example, ExampleSampler, example, view_in_words
 from reveal_bench.reports.page import (
     Custom,
     Lines,
@@ -46,7 +46,7 @@ from reveal_bench.words import share_text, typeset
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Proportion:
     """`n` of `of`, with the interval of the share; `value` is NaN of none."""
 
     name: str
@@ -146,7 +146,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
         raise ArgumentError("split", f"must be one with references in {folder} ({', '.join(tables)})", repr(split))
     if split is not None:
         tables = {split: tables[split]}
-    chosen = Chosen(opened)
+    chosen = ExampleSampler(opened)
     tallies = {name: _counted(opened, name, files, chosen, progress) for name, files in tables.items()}
     _count_ratings(opened, tallies)
     shown = [example(row, opened, chosen.keys[row[opened.kind.key]]) for files in tables.values()
@@ -155,7 +155,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
 
 
 def _counted(
-    folder: DatasetFolder, split: str, tables: Sequence[TableFile], chosen: Chosen, progress: Progress | None
+    folder: DatasetFolder, split: str, tables: Sequence[TableFile], chosen: ExampleSampler, progress: Progress | None
 ) -> Tally:
     kind = folder.kind
     tally = kind.table.tally()
@@ -255,7 +255,7 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
     parts: list[Part] = []
     for split, tally in tallies.items():
         counts = {name: tally.positives[code] for code, name in names.items()}
-        shares = [Share(name, n, tally.n_rows) for name, n in counts.items()]
+        shares = [Proportion(name, n, tally.n_rows) for name, n in counts.items()]
         parts.append(draw_shares(shares, split, tally.n_rows, unit))
     if any(sum(tally.unlabelled.values()) for tally in tallies.values()):
         parts.append(Text("A finding that was not labelled, or is uncertain, counts as not present here."))
@@ -275,7 +275,7 @@ def _by_view(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
             continue
         kinds = [view_in_words(VIEWS[view]) for view in views]
         counts = {name: [tally.positive_views[code, view] for view in views] for code, name in names.items()}
-        rows = [(name, [Bar(n, f"{n:,}") for n in of_views]) for name, of_views in counts.items()]
+        rows = [(name, [ValueBar(n, f"{n:,}") for n in of_views]) for name, of_views in counts.items()]
         told = "; ".join(
             f"{name} {', '.join(f'{n} {kind}' for n, kind in zip(of_views, kinds, strict=True))}"
             for name, of_views in counts.items()
@@ -300,13 +300,13 @@ def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tupl
     return shown, [name for code, name in enumerate(names) if code not in present]
 
 
-def draw_shares(shares: Sequence[Share], split: str, n: int, unit: str) -> Illustration:
+def draw_shares(shares: Sequence[Proportion], split: str, n: int, unit: str) -> Illustration:
     """The shares of one split as bars with intervals."""
     rows = [
-        (share.name, [Bar(None if not share.of else 100 * share.value, share.short, (100 * low, 100 * high))])
+        (share.name, [ValueBar(None if not share.of else 100 * share.value, share.short, (100 * low, 100 * high))])
         for share, (low, high) in ((share, share.interval) for share in shares)
     ]
-    alt = f"Share of {unit} of split {split}. " + "; ".join(f"{share.name} {share.text}" for share in shares)
+    alt = f"Proportion of {unit} of split {split}. " + "; ".join(f"{share.name} {share.text}" for share in shares)
     return Illustration(
         f"shares-{split}",
         f"Split {split}, {n:,} {_counted_as(unit, n)}",

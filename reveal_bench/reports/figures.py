@@ -39,7 +39,7 @@ MARKERS = "oDsv^PXhd<>*"
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ValueBar:
     """A bar with the words at its end; None draws the words alone. NaN bounds: no interval."""
 
     value: float | None
@@ -51,7 +51,9 @@ ForestRow = tuple[str, Sequence[tuple[int, Estimate]]]
 """A name, and estimates with the index of their series. NaN is undefined; infinity is drawn at the end of the axis."""
 
 
-def bars(rows: Sequence[tuple[str, Sequence[Bar]]], width: float, *, axis: str, kinds: Sequence[str] = ()) -> Figure:
+def bars(
+    rows: Sequence[tuple[str, Sequence[ValueBar]]], width: float, *, axis: str, kinds: Sequence[str] = ()
+) -> Figure:
     """Horizontal bars, one per series and row.
 
     Parameters

@@ -35,7 +35,7 @@ SIDE_PX = 640
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
+class RenderedImage:
     """A picture as data URIs: the radiograph (None where pixels are withheld) and the layer (None without drawings)."""
 
     picture: str | None
@@ -73,7 +73,7 @@ def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[FindingDra
     return [drawings[key] for key in sorted(drawings)]
 
 
-def make_film(data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing]) -> Film:
+def render_image(data: bytes | None, width: int, height: int, drawings: Sequence[FindingDrawing]) -> RenderedImage:
     """A picture no larger than SIDE_PX, and the layer with the drawings."""
     from PIL import Image
 
@@ -87,7 +87,7 @@ def make_film(data: bytes | None, width: int, height: int, drawings: Sequence[Fi
     layer = None
     if drawings:
         layer = _uri(draw_layer(drawings, size, (width, height)), "PNG", optimize=True)
-    return Film(picture, layer, *size)
+    return RenderedImage(picture, layer, *size)
 
 
 def _uri(image: PILImage.Image, kind: str, **options: Any) -> str:
@@ -100,7 +100,7 @@ TASKS_PER_CATEGORY = 2
 
 
 @dataclass
-class Chosen:
+class ExampleSampler:
     """Picks rows as they go by.
 
     Attributes
@@ -144,10 +144,10 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ExampleImage:
     """A film as the page shows it: what is written below and spoken, and a line of legend per finding."""
 
-    film: Film
+    film: RenderedImage
     caption: str
     spoken: str
     legend: Sequence[tuple[str, str, bool]]
@@ -165,7 +165,7 @@ class Example:
     """
 
     subjects: Sequence[str]
-    films: Sequence[Shown]
+    films: Sequence[ExampleImage]
     title: str = ""
     labels: Sequence[str] = ()
     question: str = ""
@@ -181,14 +181,14 @@ def example(row: Row, folder: DatasetFolder, subjects: Sequence[str]) -> Example
 
 def _image(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Example:
     drawings = drawings_of(row, findings)
-    film = make_film(_bytes(row["image"]), row["width"], row["height"], drawings)
+    film = render_image(_bytes(row["image"]), row["width"], row["height"], drawings)
     view = VIEWS[row["view"]]
     drawn = ", ".join(dict.fromkeys(drawing.finding for drawing in drawings))
     missing = ", ".join(findings[code] for code in row["missing"])
     note = f"Present, without a ground-truth drawing: {missing}" if missing else ""
     caption = f"{row['image_id']} · {view} · {row['width']} × {row['height']} pixels"
     spoken = f"{view} radiograph; drawn on it: {drawn or 'nothing'}"
-    return Example(subjects, [Shown(film, caption, spoken, legend_of(drawings))], note=note)
+    return Example(subjects, [ExampleImage(film, caption, spoken, legend_of(drawings))], note=note)
 
 
 def _study(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Example:
@@ -218,14 +218,14 @@ def _plain_films(
     facts: Sequence[Row],
     word: str,
     drawings: dict[str | None, list[FindingDrawing]] | None = None,
-) -> Iterator[Shown]:
+) -> Iterator[ExampleImage]:
     for picture, entry in zip(pictures, facts, strict=True):
         drawn = (drawings or {}).get(entry["image_id"], [])
-        film = make_film(_bytes(picture), entry["width"], entry["height"], drawn)
+        film = render_image(_bytes(picture), entry["width"], entry["height"], drawn)
         view = VIEWS[entry["view"]]
         earlier = "earlier · " if word.startswith("earlier") else ""
         caption = f"{earlier}{entry['image_id']} · {view} · {entry['width']} × {entry['height']} pixels"
-        yield Shown(film, caption, f"{view} {word}", legend_of(drawn))
+        yield ExampleImage(film, caption, f"{view} {word}", legend_of(drawn))
 
 
 def _bytes(picture: Any) -> bytes | None:

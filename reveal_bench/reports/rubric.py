@@ -48,7 +48,7 @@ from reveal_bench.reports.page import (
     section,
     write_page,
 )
-from reveal_bench.reports.runs import World, load_runs, open_world
+from reveal_bench.reports.runs import Split, load_runs, open_split
 from reveal_bench.reports.style import DASHED, SOFT, Illustration, number, paints, percent
 
 if TYPE_CHECKING:
@@ -95,19 +95,19 @@ def write_rubric_report(
     """
     folder, out = Path(folder), Path(out)
     check_target(folder, out)
-    world = open_world(folder, runs, split)
-    if world.kind.scoring.scored_by != "readers":
-        raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", world.kind.name)
-    rated = Rated(world.records, ratings, _answered(world, runs, ratings))
+    opened = open_split(folder, runs, split)
+    if opened.kind.scoring.scored_by != "readers":
+        raise ArgumentError("ratings", "must be of a benchmark whose answers readers rate", opened.kind.name)
+    rated = Rated(opened.records, ratings, _answered(opened, runs, ratings))
     warnings = rated.warnings()
-    title = f"Answers to {world.title} as readers rated them"
-    notes = notices(synthetic=world.info.synthetic, warnings=warnings)
-    write_page(out, Page(title, world.description, list(_sections(rated)), notes))
+    title = f"Answers to {opened.title} as readers rated them"
+    notes = notices(synthetic=opened.info.synthetic, warnings=warnings)
+    write_page(out, Page(title, opened.description, list(_sections(rated)), notes))
     return warnings
 
 
 def _answered(
-    world: World, runs: Sequence[tuple[str, Path]], ratings: Sequence[Rating]
+    split: Split, runs: Sequence[tuple[str, Path]], ratings: Sequence[Rating]
 ) -> dict[str, Collection[str] | None]:
     """Model -> the tasks that it answered; None where the ratings alone tell."""
     models = list(dict.fromkeys(rating.model for rating in ratings))
@@ -115,7 +115,7 @@ def _answered(
         raise ArgumentError("ratings", "must hold at least one rating", "none")
     if not runs:
         return dict.fromkeys(models)
-    answered = {run.label: {one.task_id for one in run.predictions[0]} for run in load_runs(runs, world)}
+    answered = {run.label: {one.task_id for one in run.predictions[0]} for run in load_runs(runs, split)}
     strange = [name for name in answered if name not in models]
     if strange:
         raise ArgumentError("runs", f"must be named as the ratings name models ({', '.join(models)})", repr(strange[0]))

@@ -241,7 +241,7 @@ def reading_order(case: CaseError, seed: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ErrorShare:
     """The share of one category among the cases of a finding, with its evidence.
 
     Attributes
@@ -271,8 +271,8 @@ def shares(
     findings: Sequence[str] | None = None,
     max_reviewed: int = 50,
     resampling: Resampling = Resampling(),
-) -> list[Share]:
-    """Share of every category per finding, and their unweighted mean over findings (paper 000, sections 3.4 and 4.2).
+) -> list[ErrorShare]:
+    """Return the share of every category per finding, and unweighted means over findings (paper 000, 3.4 and 4.2).
 
     Where readers judged some of a finding's misses and others are not judged, these are divided as those that readers
     judged: at most `max_reviewed`, the first by :func:`reading_order`, so that those that were read for another model
@@ -294,7 +294,7 @@ def shares(
 
     Returns
     -------
-    list of Share: the macro's categories first, then those of each finding; in the order of :data:`CATEGORIES`
+    list of ErrorShare: the macro's categories first, then those of each finding; in the order of :data:`CATEGORIES`
 
     Raises
     ------
@@ -320,13 +320,13 @@ def shares(
     n_defined = (~np.isnan(values)).sum(axis=0)
     macro = _figures(mean_of_defined(values.T), mean_of_defined(replicates.swapaxes(1, 2)))
     rows = [
-        Share(MACRO, category, *macro[i], int(n_defined[i]), int(n_misses.sum()), int(n_reviewed.sum()))
+        ErrorShare(MACRO, category, *macro[i], int(n_defined[i]), int(n_misses.sum()), int(n_reviewed.sum()))
         for i, category in enumerate(CATEGORIES)
     ]
     for k, name in enumerate(names):
         evidence = int(data[k, 0]), int(n_misses[k]), int(n_reviewed[k])
         figures = _figures(values[k], replicates[:, k])
-        rows += [Share(name, category, *figures[i], *evidence) for i, category in enumerate(CATEGORIES)]
+        rows += [ErrorShare(name, category, *figures[i], *evidence) for i, category in enumerate(CATEGORIES)]
     return rows
 
 
@@ -381,7 +381,7 @@ def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[Estimate,
     return list(zip(found.estimates(), spread, strict=True))
 
 
-def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> PageTable:
+def errors_table(shares: Mapping[str, Sequence[Sequence[ErrorShare]]]) -> PageTable:
     """Mean share of each error category by run; the CSV has every pathology.
 
     Parameters

@@ -32,7 +32,7 @@ from reveal_bench.metrics.intervals import UNDEFINED, Estimate, Resampling
 from reveal_bench.metrics.scales import intervals_text
 from reveal_bench.reports.figures import BarGroup, dashed_line, forest, legend, legend_height, patch
 from reveal_bench.reports.page import Csv, PageTable, leading
-from reveal_bench.reports.runs import ReportRun, World, short_names
+from reveal_bench.reports.runs import ReportRun, Split, short_names
 from reveal_bench.reports.style import (
     DASHED,
     INK,
@@ -85,15 +85,15 @@ class HitRun(ReportRun):
         return "point_hit" if self.protocol in ("point", "box", "mask") else "grid_hit"
 
 
-def hit_runs(runs: Sequence[ReportRun], world: World) -> list[HitRun]:
+def hit_runs(runs: Sequence[ReportRun], split: Split) -> list[HitRun]:
     """The runs with their cases."""
-    return [_scored(run, world) for run in runs]
+    return [_scored(run, split) for run in runs]
 
 
-def _scored(run: ReportRun, world: World) -> HitRun:
-    cases = {(record.image_id, finding) for record in world.records for finding in record.asked("present")}
+def _scored(run: ReportRun, split: Split) -> HitRun:
+    cases = {(record.image_id, finding) for record in split.records for finding in record.asked("present")}
     answered = ({(one.image_id, one.finding) for one in part} for part in run.predictions)
-    epochs = tuple(_rows(part, world, run.grid) for part in run.predictions)
+    epochs = tuple(_rows(part, split, run.grid) for part in run.predictions)
     kinds = Counter(kind for rows in epochs for kind in rows.cell_kinds if kind != "none")
     given = {item.name: getattr(run, item.name) for item in fields(ReportRun)}
     return HitRun(
@@ -105,7 +105,7 @@ def _scored(run: ReportRun, world: World) -> HitRun:
 
 
 @dataclass(frozen=True)
-class Scores:
+class HitRates:
     """Hit rates of runs on the findings that have cases, from one draw.
 
     Attributes
@@ -150,10 +150,10 @@ def _deviation(replicates: FloatArray) -> float:
     return float(np.std(defined, ddof=1)) if len(defined) > 1 else float("nan")
 
 
-def _rows(predictions: Sequence[LocalizationPrediction], world: World, grid: int) -> CaseRows:
+def _rows(predictions: Sequence[LocalizationPrediction], split: Split, grid: int) -> CaseRows:
     """The cases; of their values what a report shows. Without any prediction, a miss wherever chance is defined."""
     # Rows without a reference, which some benchmarks add for masks, have neither a hit nor a chance level
-    rows = score_localization(predictions, world.records, findings=world.info.findings, grid=grid, asks="present")
+    rows = score_localization(predictions, split.records, findings=split.info.findings, grid=grid, asks="present")
     chance = rows.values["grid_chance"]
     misses = np.where(np.isnan(chance), np.nan, 0.0)
     shown = {name: rows.values.get(name, misses) for name in ("grid_hit", "point_hit")}
@@ -170,11 +170,11 @@ def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
 
 def score_runs(
     runs: Sequence[HitRun],
-    world: World,
+    split: Split,
     *,
     findings: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
-) -> Scores:
+) -> HitRates:
     """Hit rates and chance levels of all runs on the same replicates of patients.
 
     Parameters
@@ -186,20 +186,20 @@ def score_runs(
     ValueError
         If a finding is not of the benchmark, or none has a case.
     """
-    asked = tuple(world.info.findings if findings is None else findings)
-    unknown = [name for name in asked if name not in world.info.findings]
+    asked = tuple(split.info.findings if findings is None else findings)
+    unknown = [name for name in asked if name not in split.info.findings]
     if unknown:
-        raise ArgumentError("findings", f"must be among {list(world.info.findings)}", unknown)
+        raise ArgumentError("findings", f"must be among {list(split.info.findings)}", unknown)
     have = runs[0].rows.n_defined("grid_chance")
     shown = tuple(name for name in asked if have[name])
     if not shown:
-        raise ArgumentError("findings", f"must have at least one case in split {world.split!r}", "none")
+        raise ArgumentError("findings", f"must have at least one case in split {split.name!r}", "none")
     systems = [
         replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values["grid_chance"]})
         for run in runs
     ]
     means = resample_systems(systems, resampling, metrics=["hit", "chance"], findings=shown)
-    return Scores(runs, shown, [m["hit"] for m in means], [m["chance"] for m in means], resampling)
+    return HitRates(runs, shown, [m["hit"] for m in means], [m["chance"] for m in means], resampling)
 
 
 def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
@@ -225,13 +225,13 @@ def _both(estimate: Estimate) -> str:
     return f"{percent_cell(estimate.value)}\n{interval_of(estimate.low, estimate.high)}"
 
 
-def _grids(scores: Scores) -> dict[int, int]:
+def _grids(scores: HitRates) -> dict[int, int]:
     """Grid -> the first run on it, coarse grids first."""
     return {grid: next(i for i, run in enumerate(scores.runs) if run.grid == grid)
             for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
 
 
-def means_table(scores: Scores, reference: int) -> PageTable:
+def means_table(scores: HitRates, reference: int) -> PageTable:
     """Mean hit rate by model and prompt style, and the paired difference from the reference run."""
     rows: list[tuple[str, ...]] = []
     plain: list[tuple[Any, ...]] = []
@@ -263,7 +263,7 @@ def means_table(scores: Scores, reference: int) -> PageTable:
     return PageTable(head, rows, caption, "Mean hit rate", csv=Csv.of("mean-hit-rates", plain_head, plain))
 
 
-def rates_table(scores: Scores, order: Sequence[str]) -> PageTable:
+def rates_table(scores: HitRates, order: Sequence[str]) -> PageTable:
     """Hit rate by run and pathology, with chance and counts."""
     names = [MACRO, *order]
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
@@ -290,7 +290,7 @@ def rates_table(scores: Scores, order: Sequence[str]) -> PageTable:
     return PageTable(head, rows, caption, "Hit rate by pathology", frozenset(best), csv=file)
 
 
-def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
+def _plain_rates(scores: HitRates, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
     run = scores.runs[index]
     rows: list[tuple[Any, ...]] = []
     for is_chance in (False, True):
@@ -302,14 +302,14 @@ def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple
     return rows
 
 
-def by_difference(scores: Scores, first: int, reference: int) -> list[str]:
+def by_difference(scores: HitRates, first: int, reference: int) -> list[str]:
     """The findings in falling order of what run `first` has more than the run `reference`."""
     a, b = scores.hits[first].values, scores.hits[reference].values
     gains = dict(zip(scores.findings, (a - b).tolist(), strict=True))
     return sorted(scores.findings, key=lambda name: -math.inf if math.isnan(gains[name]) else -gains[name])
 
 
-def _groups(scores: Scores, order: Sequence[str]) -> list[BarGroup]:
+def _groups(scores: HitRates, order: Sequence[str]) -> list[BarGroup]:
     counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
     named = [BarGroup(name, name, (f"n = {counts[name]}",)) for name in order]
     if len(order) == 1:
@@ -317,14 +317,14 @@ def _groups(scores: Scores, order: Sequence[str]) -> list[BarGroup]:
     return [BarGroup(MACRO, f"Mean of {len(order)} pathologies"), *named]
 
 
-def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
+def _series(scores: HitRates, index: int, label: str, paint: Paint) -> BarSeries:
     values = {name: e.value for name, e in scores.estimates(index).items()}
     of_cells = scores.runs[index].metric == "grid_hit"
     chance = {name: e.value for name, e in scores.estimates(index, chance=True).items()} if of_cells else {}
     return BarSeries(label, paint, values, scores.deviations(index), chance)
 
 
-def _spread(scores: Scores) -> str:
+def _spread(scores: HitRates) -> str:
     draw = scores.resampling
     return (
         f"Error bars: standard deviation over {draw.n_resamples:,} bootstrap resamples of {plural(draw.unit)} "
@@ -332,13 +332,13 @@ def _spread(scores: Scores) -> str:
     )
 
 
-def _means(scores: Scores, shown: Sequence[int]) -> str:
+def _means(scores: HitRates, shown: Sequence[int]) -> str:
     told = [f"{scores.runs[i].label}: {percent(scores.estimates(i)[MACRO].value)}" for i in shown]
     return "Mean hit rates: " + ", ".join(told) + "."
 
 
 def draw_hit_rates(
-    scores: Scores, world: World, shown: Sequence[int], order: Sequence[str], ranked: str
+    scores: HitRates, split: Split, shown: Sequence[int], order: Sequence[str], ranked: str
 ) -> Illustration:
     """Hit rates of the runs `shown` by pathology; `ranked` says in which order the pathologies come."""
     looks = paints(len(shown))
@@ -353,8 +353,8 @@ def draw_hit_rates(
     if points:
         hits += f" Of {', '.join(points)} a point is a hit if it lies in the reference; chance is not shown for it."
     caption = (
-        f"Share of questions answered with a hit, by pathology (n = questions), on {world.title} "
-        f"{world.info.version}, split {world.split}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
+        f"Share of questions answered with a hit, by pathology (n = questions), on {split.title} "
+        f"{split.info.version}, split {split.name}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
         f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
     )
     if others := [run.label for i, run in enumerate(scores.runs) if i not in shown]:
@@ -364,7 +364,7 @@ def draw_hit_rates(
     return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
 
 
-def draw_grids(scores: Scores, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
+def draw_grids(scores: HitRates, order: Sequence[str], pairs: Sequence[Sequence[int]]) -> Illustration:
     """The same models on several grids; `pairs` holds the runs of each model, coarse grid first."""
     looks = paints(len(pairs))
     models = [scores.runs[indices[0]].model for indices in pairs]
@@ -385,7 +385,7 @@ def draw_grids(scores: Scores, order: Sequence[str], pairs: Sequence[Sequence[in
     return Illustration("grids", "Hit rate by grid size", caption, alt, draw)
 
 
-def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
+def draw_prompts(scores: HitRates, shown: Sequence[int]) -> Illustration:
     """The mean hit rates of models that were asked in several styles."""
     styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in shown))
     rows: dict[str, list[tuple[int, Estimate]]] = {}

@@ -37,15 +37,15 @@ from reveal_bench.reports.run_errors import (
     MISSES,
     CaseError,
     CaseErrors,
+    ErrorShare,
     ErrorShares,
-    Share,
     categorize,
     draw_errors,
     errors_table,
 )
 from reveal_bench.reports.run_errors import shares as shares_of
 from reveal_bench.reports.run_hits import (
-    Scores,
+    HitRates,
     by_difference,
     core_runs,
     draw_grids,
@@ -70,7 +70,7 @@ from reveal_bench.reports.run_places import (
     truth_shares,
 )
 from reveal_bench.reports.run_report import RunReport
-from reveal_bench.reports.runs import World, short_names
+from reveal_bench.reports.runs import Split, short_names
 from reveal_bench.reports.style import (
     INK,
     LINE,
@@ -102,15 +102,15 @@ class HitReport(RunReport):
     what: ClassVar[str] = "Localization"
 
     @cached_property
-    def scores(self) -> Scores:
+    def scores(self) -> HitRates:
         """Hit rates and chance of all runs."""
-        runs, asked = hit_runs(self.runs, self.world), self.options
-        return score_runs(runs, self.world, findings=asked.findings, resampling=asked.resampling)
+        runs, asked = hit_runs(self.runs, self.split), self.options
+        return score_runs(runs, self.split, findings=asked.findings, resampling=asked.resampling)
 
     @cached_property
     def core(self) -> list[int]:
         """The runs of the main figures."""
-        runs, grid = self.scores.runs, self.world.info.grid
+        runs, grid = self.scores.runs, self.split.info.grid
         return core_runs(runs, grid if grid in [run.grid for run in runs] else runs[0].grid)
 
     @cached_property
@@ -151,12 +151,12 @@ class HitReport(RunReport):
         asked = self.options
         known: dict[str, Any] = {"anatomy": asked.anatomy, "reviews": asked.reviews}
         return {
-            run.label: [categorize(part, self.world.records, grid=run.grid, **known) for part in run.predictions]
+            run.label: [categorize(part, self.split.records, grid=run.grid, **known) for part in run.predictions]
             for run in (self.scores.runs[i] for i in self.core)
         }
 
     @cached_property
-    def errors(self) -> dict[str, list[list[Share]]]:
+    def errors(self) -> dict[str, list[list[ErrorShare]]]:
         """Run label -> per epoch, the shares of the error categories."""
         found, scores = {}, self.scores
         for label, epochs in self.cases.items():
@@ -169,7 +169,7 @@ class HitReport(RunReport):
     @cached_property
     def cells(self) -> dict[str, Counter[str]]:
         """Label of a run -> how often it answers each cell."""
-        sizes = {record.image_id: record.size for record in self.world.records}
+        sizes = {record.image_id: record.size for record in self.split.records}
         return {run.label: cell_counts(run, sizes) for run in self.scores.runs}
 
     def _hit_rates(self) -> list[Part]:
@@ -180,10 +180,10 @@ class HitReport(RunReport):
             "" if reference == 0 else f"Pathologies are in falling order of the difference between {first} and {last}."
         )
         return [
-            draw_hit_rates(scores, self.world, self.core, order, ranked),
+            draw_hit_rates(scores, self.split, self.core, order, ranked),
             means_table(scores, reference),
             rates_table(scores, order),
-            fallback_table(fallback_counts(self.world.records, scores.findings, grid), grid),
+            fallback_table(fallback_counts(self.split.records, scores.findings, grid), grid),
         ]
 
     def _error_parts(self) -> list[Part]:
@@ -210,29 +210,29 @@ class HitReport(RunReport):
         names = short_names([self.scores.runs[i] for i in self.core])
         own = zip(names, self.cases.values(), strict=True)
         first = {name: [c for c in epochs[0] if c.finding in self.order] for name, epochs in own}
-        pictures, grid = FolderPictures(self.world.folder), self.scores.runs[self.core[0]].grid
-        drawn = draw_examples(first, self.world.records, pictures.open, self.options.examples, grid)
+        pictures, grid = FolderPictures(self.split.folder), self.scores.runs[self.core[0]].grid
+        drawn = draw_examples(first, self.split.records, pictures.open, self.options.examples, grid)
         return [Text("No run missed a reference altogether.") if drawn is None else drawn]
 
     def _heat_parts(self) -> list[Part]:
-        world, runs = self.world, [self.scores.runs[i] for i in self.core]
+        split, runs = self.split, [self.scores.runs[i] for i in self.core]
         grid = Grid(runs[0].grid)
-        truths = truth_shares(world.records, self.scores.findings, grid)
+        truths = truth_shares(split.records, self.scores.findings, grid)
         if not truths:
             return [
                 top_cells_table(self.cells),
                 Text("No question is on a frontal image; heat maps are drawn only for frontal images."),
             ]
-        picture = average_picture(world.folder, world.split, progress=self.options.progress)
-        if not world.info.synthetic:
+        picture = average_picture(split.folder, split.name, progress=self.options.progress)
+        if not split.info.synthetic:
             picture = picture.without_few()
         n = {name: len(truth.image_ids) for name, truth in truths.items()}
-        sizes = {record.image_id: record.size for record in world.records}
+        sizes = {record.image_id: record.size for record in split.records}
         rows = heat_rows("ground truth", {name: truth.shares for name, truth in truths.items()}, n)
         for run in runs:
             rows += heat_rows(run.label, prediction_shares(run.predictions, sizes, truths, grid), n)
         file = Csv.of("heat-maps", ("run", "finding", "cell", "share", "n"), rows)
-        drawn = draw_heat(runs, world, truths, picture, self.order)
+        drawn = draw_heat(runs, split, truths, picture, self.order)
         told = Text("The share of every cell is in a table of its own.", csv=file)
         return [*drawn, told, top_cells_table(self.cells)]
 
@@ -256,8 +256,8 @@ class HitReport(RunReport):
 
     def summary(self) -> str:
         """Mean hit rates of the main runs, and chance."""
-        scores, world = self.scores, self.world
-        n_patients = len({record.patient_id for record in world.records})
+        scores, split = self.scores, self.split
+        n_patients = len({record.patient_id for record in split.records})
         n_questions = int(scores.chance[0].n.sum())
         names = short_names([scores.runs[i] for i in self.core])
         macros = [(scores.estimates(i)[MACRO], name) for i, name in zip(self.core, names, strict=True)]
@@ -271,15 +271,15 @@ class HitReport(RunReport):
         grid = scores.runs[self.core[0]].grid
         return (
             f"{count_text(len(scores.runs), 'run')} located {len(scores.findings)} pathologies in "
-            f"{world.title} {world.info.version}, split {world.split}: {n_questions:,} questions with a reference on "
-            f"{len(world.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
+            f"{split.title} {split.info.version}, split {split.name}: {n_questions:,} questions with a reference on "
+            f"{len(split.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
             f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. In parentheses: "
             f"{intervals_text(scores.resampling)}."
         )
 
     def warnings(self) -> list[str]:
         """Those of every report, which answers are nearly always the same, and whether films may be passed on."""
-        info = self.world.info
+        info = self.split.info
         known = BENCHMARKS.get(info.benchmark)
         is_restricted = not info.synthetic and (known is None or known.licence == "restricted")
         films = "the example films" if self.options.examples else "the average image"
@@ -290,18 +290,18 @@ class HitReport(RunReport):
         """What hits, chance and categories are, as this package computes them."""
         metrics = sorted({run.metric for run in self.scores.runs} | {"grid_chance"})
         recipes = [self.scores.recipe(metric) for metric in metrics]
-        words = _method_words(self.scores, self.world)
+        words = _method_words(self.scores, self.split)
         return [*map(Text, words), Text("Signatures of the numbers:"), Lines(recipes)]
 
 
-def _method_words(scores: Scores, world: World) -> list[str]:
+def _method_words(scores: HitRates, split: Split) -> list[str]:
     grids = sorted({run.grid for run in scores.runs})
     named = " and ".join(f"{grid} × {grid}" for grid in grids)
-    n_patients = len({record.patient_id for record in world.records})
+    n_patients = len({record.patient_id for record in split.records})
     several, draw = max(len(run.epochs) for run in scores.runs) > 1, scores.resampling
     what = (
         "Each question names one image and one finding that is present in it"
-        if world.info.asks == "present"
+        if split.info.asks == "present"
         else "Scored are the pairs of an image and a finding that have a reference"
     )
     return [
@@ -336,7 +336,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class _Example:
+class _ErrorExample:
     """One case: the film (n, n) in [0, 255], the reference on it, and what every run said."""
 
     finding: str
@@ -383,7 +383,7 @@ def draw_examples(
         record, reference = references[pair]
         mask = pack_regions([reference.region], [reference.size]).dense(0)
         film, drawn = _square(open_picture(pair[0]), mask)
-        examples.append(_Example(pair[1], record.view, film, drawn, by_pair[pair]))
+        examples.append(_ErrorExample(pair[1], record.view, film, drawn, by_pair[pair]))
     told = "; ".join(f"{one.finding}: {', '.join(_said(label, case) for label, case in one.answers.items())}"
                      for one in examples)  # fmt: skip
     return Illustration(
@@ -436,7 +436,7 @@ def _said(label: str, case: CaseError, width: float = math.inf) -> str:
     return label + rest if width == math.inf else cut(label, width - width_of(rest)) + rest
 
 
-def _draw(examples: Sequence[_Example], labels: Sequence[str], grid: Grid, width: float = WIDE) -> Figure:
+def _draw(examples: Sequence[_ErrorExample], labels: Sequence[str], grid: Grid, width: float = WIDE) -> Figure:
     columns = min(_ABREAST, len(examples))
     gap = 4.0
     side = (width - gap * (_ABREAST - 1)) / _ABREAST
@@ -463,7 +463,7 @@ def _draw(examples: Sequence[_Example], labels: Sequence[str], grid: Grid, width
     return figure
 
 
-def _draw_film(axes: Axes, one: _Example, grid: Grid, colours: Mapping[str, str]) -> None:
+def _draw_film(axes: Axes, one: _ErrorExample, grid: Grid, colours: Mapping[str, str]) -> None:
     n = len(one.film)
     axes.imshow(one.film, cmap="gray", vmin=0, vmax=255, extent=(0, n, n, 0), interpolation="nearest")
     if one.reference.any() and not one.reference.all():

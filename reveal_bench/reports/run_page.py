@@ -17,7 +17,7 @@ from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_localization import MOST_EXAMPLES, HitReport
 from reveal_bench.reports.run_report import Options, RunReport
 from reveal_bench.reports.run_scores import AnswerReport, ScoreReport
-from reveal_bench.reports.runs import load_runs, open_world
+from reveal_bench.reports.runs import load_runs, open_split
 
 REPORTS: dict[str, type[RunReport]] = {"hits": HitReport, "scores": ScoreReport, "answers": AnswerReport}
 """`Display.run_report` -> the report."""
@@ -72,14 +72,14 @@ def write_run_report(
     check_target(folder, out)
     if not 0 <= examples <= MOST_EXAMPLES:
         raise ArgumentError("examples", f"must lie in 0 to {MOST_EXAMPLES}", examples)
-    world = open_world(folder, runs, split)
-    loaded = load_runs(runs, world, progress=progress)
+    opened = open_split(folder, runs, split)
+    loaded = load_runs(runs, opened, progress=progress)
     labels = [run.label for run in loaded]
     if reference is not None and reference not in labels:
         raise ArgumentError("reference", f"must be the label of a run ({', '.join(labels)})", repr(reference))
     place = len(labels) - 1 if reference is None else labels.index(reference)
     options = Options(place, anatomy, reviews, findings, examples, Resampling(n_resamples, seed), progress)
-    report = REPORTS[world.kind.display.run_report](world, loaded, options)
+    report = REPORTS[opened.kind.display.run_report](opened, loaded, options)
     warnings = report.warnings()
     write_page(out, report.page(warnings))
     return warnings

@@ -45,7 +45,7 @@ from reveal_bench.metrics.localization import cell_coverage, hit_cells
 from reveal_bench.reports.figures import BarGroup
 from reveal_bench.reports.page import Csv, PageTable, Progress
 from reveal_bench.reports.run_hits import HitRun
-from reveal_bench.reports.runs import World, short_names
+from reveal_bench.reports.runs import Split, short_names
 from reveal_bench.reports.style import (
     LINE,
     NOTHING,
@@ -219,14 +219,14 @@ def heat_rows(label: str, shares: Mapping[str, Any], n: Mapping[str, int]) -> li
 
 def draw_heat(
     runs: Sequence[HitRun],
-    world: World,
+    split: Split,
     truths: Mapping[str, Truth],
     picture: AveragePicture,
     order: Sequence[str],
 ) -> Iterator[Illustration]:
     """Heat maps of truth and runs, as many figures as it takes."""
     grid = Grid(runs[0].grid)
-    sizes = {record.image_id: record.size for record in world.records}
+    sizes = {record.image_id: record.size for record in split.records}
     columns = [
         HeatColumn(name, prediction_shares(run.predictions, sizes, truths, grid))
         for name, run in zip(short_names(runs), runs, strict=True)

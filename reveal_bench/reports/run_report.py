@@ -47,7 +47,7 @@ from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.figures import forest
 from reveal_bench.reports.page import Csv, Page, PageTable, Part, Progress, Section, Text, notices, section
 from reveal_bench.reports.run_errors import Reviews
-from reveal_bench.reports.runs import ReportRun, World, load_controls
+from reveal_bench.reports.runs import ReportRun, Split, load_controls
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, missing_glyphs, percent, percent_cell, signed
 from reveal_bench.words import count_text
 
@@ -73,7 +73,7 @@ class RunReport:
     """What the runs were asked for, in the page's title."""
     unanswered: ClassVar[str] = "misses"
     """What questions without a prediction count as."""
-    world: World
+    split: Split
     runs: Sequence[ReportRun]
     options: Options
 
@@ -86,9 +86,9 @@ class RunReport:
             self.run_section(),
             Section("methods", "Methods", self.methods()),
         ]
-        title = f"{self.what} on {self.world.title}: {count_text(len(self.runs), 'run')} compared"
-        notes = notices(synthetic=self.world.info.synthetic, warnings=warnings)
-        return Page(title, self.world.description, sections, notes, self.summary())
+        title = f"{self.what} on {self.split.title}: {count_text(len(self.runs), 'run')} compared"
+        notes = notices(synthetic=self.split.info.synthetic, warnings=warnings)
+        return Page(title, self.split.description, sections, notes, self.summary())
 
     def sections(self) -> Sequence[Section]:
         """What this kind of benchmark shows, before runs and methods."""
@@ -117,16 +117,16 @@ class RunReport:
     def published_sections(self) -> list[Section]:
         """Published rows of the same dataset and metric, or why there are none beside these runs."""
         own = self.own_scores()
-        parts = list(published_parts(own, self.world)) if own else []
+        parts = list(published_parts(own, self.split)) if own else []
         return [Section("published", "Beside published rows", parts)] if parts else []
 
     def control_sections(self) -> list[Section]:
         """Whether the models look at the film, if controls were asked for."""
         asked = self.options
-        found = controlled_runs(self.runs, self.world, asked.resampling, asked.findings)
+        found = controlled_runs(self.runs, self.split, asked.resampling, asked.findings)
         if not found:
             return []
-        drawn = draw_controls(found, asked.resampling.by(self.world.kind.scoring.intervals[0]))
+        drawn = draw_controls(found, asked.resampling.by(self.split.kind.scoring.intervals[0]))
         drawings = [] if drawn is None else [drawn]
         return [section("controls", "Does it look?", "", EXPLAINED, *drawings, controls_table(found))]
 
@@ -155,7 +155,7 @@ class RunReport:
         lacking = missing_glyphs(run.label for run in self.runs)
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")
-        if self.world.info.splits[self.world.split].get("references") == "private":
+        if self.split.info.splits[self.split.name].get("references") == "private":
             warnings.append("this shows the references of a private holdout: nobody but the maintainer may see it")
         return warnings
 
@@ -237,12 +237,12 @@ def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, flo
     return (told,), (len(means), mean, spread)
 
 
-def published_parts(own: Sequence[OwnScores], world: World) -> Iterator[Part]:
+def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
     """Tables of published and own rows, one per metric, and why the other rows do not stand beside these runs."""
-    rows = read_reference_rows(world.info.benchmark)
+    rows = read_reference_rows(split.info.benchmark)
     if not rows:
         return
-    whole = why_nothing_compares(rows, world.info, world.split)
+    whole = why_nothing_compares(rows, split.info, split.name)
     if whole:
         yield Text(whole)
         return
@@ -253,7 +253,7 @@ def published_parts(own: Sequence[OwnScores], world: World) -> Iterator[Part]:
         others = [one.label for one in own if one.metric == metric and one not in of_grid]
         if beside and of_grid:
             shown |= {id(row) for row in beside}
-            yield _published_table(metric, beside, of_grid, world)
+            yield _published_table(metric, beside, of_grid, split)
         if beside and others:
             cells = f"{GRID} × {GRID}"
             yield Text(f"Not comparable: {', '.join(others)}, on another grid than the {cells} of the published rows.")
@@ -264,7 +264,7 @@ def published_parts(own: Sequence[OwnScores], world: World) -> Iterator[Part]:
         yield Text(f"Of other systems only metrics are published that no run here is scored by ({metrics}): {names}.")
 
 
-def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], world: World) -> PageTable:
+def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[OwnScores], split: Split) -> PageTable:
     findings, lines = rows_beside(metric, own, beside)
     rows, plain = [], []
     for line in lines:
@@ -273,7 +273,7 @@ def _published_table(metric: str, beside: Sequence[ReferenceRow], own: Sequence[
         rows.append((shown, *map(percent_cell, (line.mean, *figures))))
         plain.append((name, source, metric, "mean", line.mean))
         plain += [(name, source, metric, finding, value) for finding, value in zip(findings, figures, strict=True)]
-    part = f"; these runs answer its part {world.split}, of {len(world.records):,} images" * (world.split != "test")
+    part = f"; these runs answer its part {split.name}, of {len(split.records):,} images" * (split.name != "test")
     caption = (
         f"{METRICS[metric].title} in percent; published rows as printed, of the whole test split{part}. Mean: over the "
         f"{len(findings)} findings that every row has. How the papers measured: "
@@ -331,7 +331,7 @@ class Controlled:
 
 
 def controlled_runs(
-    runs: Sequence[ReportRun], world: World, resampling: Resampling, findings: Sequence[str] | None = None
+    runs: Sequence[ReportRun], split: Split, resampling: Resampling, findings: Sequence[str] | None = None
 ) -> list[Controlled]:
     """Every run under every control that its folder holds.
 
@@ -348,7 +348,7 @@ def controlled_runs(
     for run in runs:
         if run.run is None:
             continue
-        for control, under in load_controls(run, world).items():
+        for control, under in load_controls(run, split).items():
             if under.run is None:
                 continue
             found.append(
@@ -358,7 +358,7 @@ def controlled_runs(
                     under.run.info.n_asked,
                     _n_answered(under),
                     _same_share(run.run, under.run),
-                    _difference(run, under, world, resampling, findings),
+                    _difference(run, under, split, resampling, findings),
                 )
             )
     return found
@@ -369,13 +369,13 @@ def _n_answered(run: ReportRun) -> int:
 
 
 def _difference(
-    run: ReportRun, under: ReportRun, world: World, resampling: Resampling, findings: Sequence[str] | None
+    run: ReportRun, under: ReportRun, split: Split, resampling: Resampling, findings: Sequence[str] | None
 ) -> Comparison | None:
     """The macro of the metric that ranks, or stands in for it."""
-    if world.kind.scoring.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
+    if split.kind.scoring.scored_by != "program" or not all(_n_answered(one) for one in (run, under)):
         return None
-    film, control = (_rows(one, world) for one in (run, under))
-    kind = world.kind
+    film, control = (_rows(one, split) for one in (run, under))
+    kind = split.kind
     ranked = (kind.release.primary, *kind.release.fallback_metrics, *film.metrics())
     metric = next(name for name in ranked if name in film.metrics())
     resampling = resampling.by("jackknife" if kind.scoring.intervals[0] == "jackknife" else "percentile")
@@ -383,9 +383,9 @@ def _difference(
     return next(one for one in found if one.finding == MACRO)
 
 
-def _rows(run: ReportRun, world: World) -> Rows:
-    options = world.kind.resolve(ScoringOptions(grid=run.grid), world.info)
-    rows: Rows = world.kind.scoring.score(run.predictions[0], world.records, world.manifest, options)
+def _rows(run: ReportRun, split: Split) -> Rows:
+    options = split.kind.resolve(ScoringOptions(grid=run.grid), split.info)
+    rows: Rows = split.kind.scoring.score(run.predictions[0], split.records, split.manifest, options)
     return rows
 
 

@@ -42,9 +42,9 @@ class ScoreReport(RunReport):
     @cached_property
     def rows(self) -> list[Rows]:
         """The scored cases of each run."""
-        kind, world = self.world.kind, self.world
-        options = kind.resolve(ScoringOptions(), world.info)
-        return [kind.scoring.score(run.predictions[0], world.records, world.manifest, options) for run in self.runs]
+        kind, split = self.split.kind, self.split
+        options = kind.resolve(ScoringOptions(), split.info)
+        return [kind.scoring.score(run.predictions[0], split.records, split.manifest, options) for run in self.runs]
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class ScoreReport(RunReport):
     @cached_property
     def metrics(self) -> list[str]:
         """Those that the benchmark reports and that apply to any of the runs, in the order of METRICS."""
-        known = BENCHMARKS.get(self.world.info.benchmark)
+        known = BENCHMARKS.get(self.split.info.benchmark)
         own = {name for rows in self.rows for name in rows.metrics() if known is None or name in known.metrics}
         return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
 
@@ -97,7 +97,7 @@ class ScoreReport(RunReport):
     @property
     def _resampling(self) -> Resampling:
         """How intervals are made: as `score` and `compare` make them unless told otherwise."""
-        return self.options.resampling.by(self.world.kind.scoring.intervals[0])
+        return self.options.resampling.by(self.split.kind.scoring.intervals[0])
 
     def own_scores(self) -> list[OwnScores]:
         """The metrics of all runs by finding."""
@@ -135,7 +135,7 @@ class ScoreReport(RunReport):
         """What the runs find at every threshold, where answers have one and there is something to find."""
         drawn = {}
         for name, rows in zip(short_names(self.runs), self.rows, strict=True):
-            found = self.world.kind.scoring.curves(rows, self.options.resampling)
+            found = self.split.kind.scoring.curves(rows, self.options.resampling)
             if found is not None and found.bands:
                 drawn[name] = found
         return detection_figures(drawn) if drawn else []
@@ -143,7 +143,7 @@ class ScoreReport(RunReport):
     @property
     def _main(self) -> str:
         """The metric of the figure: the one that ranks, where it applies."""
-        return self.world.kind.release.primary if self.world.kind.release.primary in self.metrics else self.metrics[0]
+        return self.split.kind.release.primary if self.split.kind.release.primary in self.metrics else self.metrics[0]
 
     @cached_property
     def without_cases(self) -> list[str]:
@@ -178,7 +178,7 @@ class ScoreReport(RunReport):
             rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
             values = {1 + i: score.value for i, score in shown.items()}
             n_cases = max((score.n for score in shown.values()), default=0)
-            n_cases = len(self.world.records) if group == MACRO else n_cases
+            n_cases = len(self.split.records) if group == MACRO else n_cases
             best |= {(row, column) for column in leading(values, n_cases, lowest=is_lower)}
         scale = "" if METRICS[metric].high > 1 else ", in percent"
         which = "lowest" if is_lower else "highest"
@@ -246,11 +246,11 @@ class ScoreReport(RunReport):
             f"{names[i]} {percent(scores[i].value)} ({interval_of(scores[i].low, scores[i].high)})"
             for i in reversed(ranked)
         )
-        world = self.world
+        split = self.split
         return (
             f"{count_text(len(self.runs), 'run')} answered for {len(self.groups)} findings in "
-            f"{world.title} {world.info.version}, split {world.split}: {len(world.records):,} "
-            f"{world.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {told}."
+            f"{split.title} {split.info.version}, split {split.name}: {len(split.records):,} "
+            f"{split.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {told}."
         )
 
     def methods(self) -> list[Part]:
@@ -258,8 +258,8 @@ class ScoreReport(RunReport):
         several = any(len(run.predictions) > 1 for run in self.runs)
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
-            f"{self.world.kind.display.scored_in_words} Brackets hold {self._intervals()}"
-            f"{self.world.kind.display.compared_in_words.format(n=f'{self.options.resampling.n_resamples:,}')}"
+            f"{self.split.kind.display.scored_in_words} Brackets hold {self._intervals()}"
+            f"{self.split.kind.display.compared_in_words.format(n=f'{self.options.resampling.n_resamples:,}')}"
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
@@ -276,10 +276,10 @@ class AnswerReport(RunReport):
 
     def sections(self) -> list[Section]:
         """Answers by what is asked."""
-        kind, world = self.world.kind, self.world
-        benchmark = BENCHMARKS[world.info.benchmark]
+        kind, split = self.split.kind, self.split
+        benchmark = BENCHMARKS[split.info.benchmark]
         key_of, asked = kind.data.key_of, kind.questions.asked
-        asks = {key_of(record): asked(record, benchmark, world.info.asks)[0] for record in world.records}
+        asks = {key_of(record): asked(record, benchmark, split.info.asks)[0] for record in split.records}
         answered = [Counter(asks[key_of(one)] for one in run.predictions[0]) for run in self.runs]
         in_all = Counter(asks.values())
         rows = [
@@ -301,7 +301,7 @@ class AnswerReport(RunReport):
     def summary(self) -> str:
         """How many answers wait."""
         told = "; ".join(f"{run.label} {len(run.predictions[0]):,}" for run in self.runs)
-        return f"Of {len(self.world.records):,} tasks answered, and waiting for readers: {told}."
+        return f"Of {len(self.split.records):,} tasks answered, and waiting for readers: {told}."
 
     def methods(self) -> list[Part]:
         """Where scores come from."""

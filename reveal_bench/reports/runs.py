@@ -32,12 +32,12 @@ MOST_LABEL = 200
 
 
 @dataclass(frozen=True)
-class World:
+class Split:
     """What all runs answer: a split with its references."""
 
     folder: Path
     info: FolderInfo
-    split: str
+    name: str
 
     @property
     def kind(self) -> AnyKind:
@@ -47,17 +47,17 @@ class World:
     @cached_property
     def records(self) -> Sequence[Any]:
         """The references."""
-        return self.kind.data.read_records(self.folder, self.split)
+        return self.kind.data.read_records(self.folder, self.name)
 
     @cached_property
     def manifest(self) -> Any:
         """What is asked."""
-        return self.kind.questions.read_manifest(self.folder, self.split)
+        return self.kind.questions.read_manifest(self.folder, self.name)
 
     @property
     def description(self) -> str:
         """Benchmark, version and split."""
-        return f"{self.info.benchmark} {self.info.version}, split {self.split}"
+        return f"{self.info.benchmark} {self.info.version}, split {self.name}"
 
     @property
     def title(self) -> str:
@@ -94,7 +94,7 @@ class ReportRun:
     is_named: bool = False
 
 
-def open_world(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None = None) -> World:
+def open_split(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None = None) -> Split:
     """The folder and split that `runs` answer.
 
     Parameters
@@ -109,9 +109,9 @@ def open_world(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
     info = read_folder_info(folder)
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
-    world = World(Path(folder), info, split)
-    _ = world.records  # read at once, so that what is wrong with the folder is said first
-    return world
+    opened = Split(Path(folder), info, split)
+    _ = opened.records  # read at once, so that what is wrong with the folder is said first
+    return opened
 
 
 def _only_split(info: FolderInfo, of_runs: Sequence[str]) -> str:
@@ -126,7 +126,7 @@ def _only_split(info: FolderInfo, of_runs: Sequence[str]) -> str:
     raise ArgumentError("split", f"must be given: one of {', '.join(info.splits)}")
 
 
-def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progress | None = None) -> list[ReportRun]:
+def load_runs(runs: Sequence[tuple[str, Path]], split: Split, *, progress: Progress | None = None) -> list[ReportRun]:
     """Read and check the runs.
 
     Parameters
@@ -147,20 +147,20 @@ def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progr
     for _, path in runs:
         if not Path(path).exists():
             raise ValueError(f"{path} is neither a run folder nor a prediction file: there is nothing")
-    folders = [_read_folder(Path(path), world) if Path(path).is_dir() else None for _, path in runs]
+    folders = [_read_folder(Path(path), split) if Path(path).is_dir() else None for _, path in runs]
     grids = [run.info.grid for run in folders if run is not None]
-    main_grid = world.info.grid if world.info.grid in grids or not grids else grids[0]
+    main_grid = split.info.grid if split.info.grid in grids or not grids else grids[0]
     labels = _labels([label for label, _ in runs], [Path(path) for _, path in runs], folders)
     loaded = []
     for number, ((given, path), run) in enumerate(zip(runs, folders, strict=True)):
         grid = main_grid if run is None else run.info.grid
-        loaded.append(_read(labels[number], Path(path), run, world, grid, is_named=bool(given)))
+        loaded.append(_read(labels[number], Path(path), run, split, grid, is_named=bool(given)))
         if progress is not None:
             progress("runs read", number + 1, len(runs))
     return loaded
 
 
-def load_controls(run: ReportRun, world: World) -> dict[str, ReportRun]:
+def load_controls(run: ReportRun, split: Split) -> dict[str, ReportRun]:
     """The runs under controls that the folder of a run holds, by control, in the order of CONTROLS.
 
     Raises
@@ -175,28 +175,28 @@ def load_controls(run: ReportRun, world: World) -> dict[str, ReportRun]:
         path = run.path / CONTROL_RUNS / name
         if run.run is None or not path.is_dir():
             continue
-        under = _read_folder(path, world)
+        under = _read_folder(path, split)
         settings = run.run.info.settings
         wanted = None if settings is None else replace(settings, control=name)
         if under.info.settings != wanted or under.info.n_asked != run.run.info.n_asked:
             raise ValueError(
                 f"{path}: must ask what {run.path} asks: give `run` the same command with --control {name}"
             )
-        found[name] = _read(run.label, path, under, world, run.grid, is_named=run.is_named)
+        found[name] = _read(run.label, path, under, split, run.grid, is_named=run.is_named)
     return found
 
 
-def _read_folder(path: Path, world: World) -> Run:
+def _read_folder(path: Path, split: Split) -> Run:
     run = read_run(path)
-    mine = (world.info.benchmark, world.info.version, world.split)
+    mine = (split.info.benchmark, split.info.version, split.name)
     names = ("benchmark", "benchmark_version", "split")
     for name, wanted in zip(names, mine, strict=True):
         got = getattr(run.info, name)
         if got != wanted:
             raise ValueError(f"{path}: `{name}` must be that of the report, {wanted!r}, got {got!r}")
-    if run.info.dataset not in (None, describe_split(world.folder, world.split)["dataset"]):
+    if run.info.dataset not in (None, describe_split(split.folder, split.name)["dataset"]):
         raise ValueError(
-            f"{path}: must answer {world.folder} as it is now, got answers to another build of that version"
+            f"{path}: must answer {split.folder} as it is now, got answers to another build of that version"
         )
     return run
 
@@ -228,7 +228,7 @@ def _labels(given: Sequence[str], paths: Sequence[Path], folders: Sequence[Run |
     return chosen
 
 
-def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, is_named: bool) -> ReportRun:
+def _read(label: str, path: Path, run: Run | None, split: Split, grid: int, *, is_named: bool) -> ReportRun:
     files = (path,) if run is None else run.predictions
     predictions: list[tuple[Any, ...]] = []
     n_missing = 0
@@ -239,7 +239,7 @@ def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, i
             predictions.append(())
             n_missing += run.info.n_questions
             continue
-        report = world.kind.predictions.lint(file, world.manifest, LintOptions(grid, allow_missing=True))
+        report = split.kind.predictions.lint(file, split.manifest, LintOptions(grid, allow_missing=True))
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))

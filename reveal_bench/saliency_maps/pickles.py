@@ -67,7 +67,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 def parse_pickle(data: bytes, name: str) -> dict[str, Any]:
     """Parse the bytes of a file called `name`, as :func:`read_pickle` does."""
     try:
-        contents = _Reader(_checked(io.BytesIO(data))).load()
+        contents = _TensorUnpickler(_checked(io.BytesIO(data))).load()
     except _Refused as error:
         raise PickleError(f"{name} is refused: {error}") from None
     except _BROKEN as error:
@@ -88,7 +88,7 @@ def _checked(stream: io.BytesIO) -> io.BytesIO:
     return io.BytesIO(stream.getbuffer()[start : stream.tell()])
 
 
-class _Reader(pickle.Unpickler):
+class _TensorUnpickler(pickle.Unpickler):
     """The outer pickle."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -126,7 +126,7 @@ class _Reader(pickle.Unpickler):
         return np.array(view) if n else np.zeros(size, storage.dtype)
 
 
-class _StorageReader(pickle.Unpickler):
+class _StorageUnpickler(pickle.Unpickler):
     """One of the pickles inside a storage."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -142,12 +142,12 @@ class _StorageReader(pickle.Unpickler):
 def _read_storage(data: bytes) -> Values:
     """Return the numbers of a storage in torch's legacy format."""
     stream = io.BytesIO(data)
-    magic, protocol, _ = (_StorageReader(_checked(stream)).load() for _ in range(3))
+    magic, protocol, _ = (_StorageUnpickler(_checked(stream)).load() for _ in range(3))
     if (magic, protocol) != (_MAGIC, _PROTOCOL):
         raise _Refused(
             f"a storage must begin with torch's magic number and protocol, got {magic!r:.40}, {protocol!r:.40}"
         )
-    pid, keys = (_StorageReader(_checked(stream)).load() for _ in range(2))
+    pid, keys = (_StorageUnpickler(_checked(stream)).load() for _ in range(2))
     if not isinstance(pid, tuple) or not isinstance(keys, list) or keys != [pid[2]]:
         raise _Refused("a storage must hold itself and nothing else")
     dtype = np.dtype(_DTYPES[pid[1]])

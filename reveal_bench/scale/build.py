@@ -26,7 +26,7 @@ from reveal_bench.dataset.row_pool import BuildContext, RowPool, RowResult, Spoo
 from reveal_bench.kinds.folder import read_rows
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import Done, TaskEngine
-from reveal_bench.scale.storage import Storage
+from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import Task, TaskError, TaskPlace
 from reveal_bench.sources.source import Problem, Record
 
@@ -201,7 +201,7 @@ def write_shard(place: TaskPlace, work: ShardTask) -> dict[str, Any]:
 class PictureReader:
     """Reads pictures of pieces, and what lies behind them with the same request: it is mostly asked for next."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: TaskStorage) -> None:
         self._storage = storage
         self._piece, self._start, self._data = "", 0, b""
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.row_pool import WorkerProcess
-from reveal_bench.scale.storage import Storage
+from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError, identity_of, record_of
 
 WORK = "work.txt"
@@ -89,7 +89,7 @@ class TaskEngine:
                 raise ArgumentError(name, "must be at least 1", value)
         if executor is None and find_spec("datatrove") is None:
             raise ImportError("--engine datatrove needs datatrove: pip install 'reveal-bench[scale]'")
-        self.storage, self.task_size = Storage(storage), task_size
+        self.storage, self.task_size = TaskStorage(storage), task_size
         self._idle: list[WorkerProcess] = []
         self._make = executor
         self._patience = 0.0 if executor is None else patience

@@ -19,7 +19,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import replacing, write_whole
 
 
-class Storage:
+class TaskStorage:
     """Files below a folder or a bucket's prefix.
 
     Parameters

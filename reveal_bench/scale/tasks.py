@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.files import file_sha256
-from reveal_bench.scale.storage import Storage
+from reveal_bench.scale.storage import TaskStorage
 
 
 class TaskError(RuntimeError):
@@ -46,7 +46,7 @@ class TaskPlace:
     files : name of each piece -> its sha256 and size; grows
     """
 
-    storage: Storage
+    storage: TaskStorage
     stage: str
     number: int
     attempt: int = 1
@@ -94,7 +94,7 @@ class RunTask:
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
         """Run one task, and leave its mark."""
-        storage, began = Storage(self.url), time.time()
+        storage, began = TaskStorage(self.url), time.time()
         host = socket.gethostname()
         task: Task = pickle.loads(storage.read(f"{self.stage}/tasks/{rank:05d}.pkl"))
         if identity_of(storage, self.stage, rank) == task.identity:  # killed before datatrove had its own mark
@@ -121,7 +121,7 @@ def _pickled(error: Exception) -> bytes:
     return data
 
 
-def record_of(storage: Storage, stage: str, number: int) -> dict[str, Any]:
+def record_of(storage: TaskStorage, stage: str, number: int) -> dict[str, Any]:
     """What a task left when it was done; empty if it is not."""
     try:
         record: dict[str, Any] = json.loads(storage.read(f"{stage}/done/{number:05d}.json"))
@@ -130,6 +130,6 @@ def record_of(storage: Storage, stage: str, number: int) -> dict[str, Any]:
     return record
 
 
-def identity_of(storage: Storage, stage: str, number: int) -> str | None:
+def identity_of(storage: TaskStorage, stage: str, number: int) -> str | None:
     """The identity of a task that is done; None if it is not."""
     return record_of(storage, stage, number).get("identity")

@@ -15,7 +15,7 @@ from reveal_bench.dataset.tables import open_folder
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.reports import dataset as page
 from reveal_bench.reports.dataset import (
-    Share,
+    Proportion,
     co_occurrence,
     draw_shares,
     from_markdown,
@@ -23,7 +23,7 @@ from reveal_bench.reports.dataset import (
     wilson_interval,
     write_report,
 )
-from reveal_bench.reports.films import Chosen, drawings_of, make_film
+from reveal_bench.reports.films import ExampleSampler, drawings_of, render_image
 from reveal_bench.reports.page import Lines, PageTable, Text
 from reveal_bench.reports.style import NARROW, WIDE
 from tests.dataset.card_folders import (
@@ -52,7 +52,7 @@ def test_wilson_intervals_are_those_of_scipy(n, of):
 
 def test_the_share_of_nothing():
     assert np.isnan(wilson_interval(0, 0)).all()
-    assert Share("a", 0, 0).text == "0 of 0"
+    assert Proportion("a", 0, 0).text == "0 of 0"
     with pytest.raises(ValueError, match=r"`n` must lie in \[0, 3\], got 4"):
         wilson_interval(4, 3)
 
@@ -160,7 +160,7 @@ def test_a_mask_is_drawn_where_it_is(tmp_path, benchmark):
     (truth, reader) = drawings_of(row, benchmark.findings)
     assert (truth.finding, truth.number, truth.is_reference, truth.what) == ("Edema", 1, True, "mask")
     assert (reader.reader, reader.is_reference, reader.what) == ("benchmark readers", False, "point")
-    layer = layer_of(make_film(None, 300, 200, [scaled(truth, 10)]))
+    layer = layer_of(render_image(None, 300, 200, [scaled(truth, 10)]))
     assert layer.shape == (200, 300, 4)
     colour = [int(PALETTE[0][i : i + 2], 16) for i in (1, 3, 5)]
     # rows 5 to 8, columns 2 to 4, ten times larger: the line at the border, the filling inside, nothing outside
@@ -178,7 +178,7 @@ def test_a_large_picture_is_made_smaller_with_its_drawings():
     values = np.zeros((1000, 2000), np.uint8)
     values[400:600, 800:1200] = 200
     box = FindingDrawing(1, "Edema", "reference", True, boxes=[(800.0, 400.0, 400.0, 200.0)])
-    film = make_film(png(values), 2000, 1000, [box])
+    film = render_image(png(values), 2000, 1000, [box])
     assert (film.width, film.height) == (640, 320)
     assert film.picture.startswith("data:image/jpeg;base64,")
     layer = layer_of(film)
@@ -192,15 +192,15 @@ def test_a_lesion_of_one_pixel_stays_visible():
     mask = np.zeros((2000, 2000), bool)
     mask[1000, 1000] = True
     layer = layer_of(
-        make_film(None, 2000, 2000, [FindingDrawing(1, "Nodule", "ground truth", True, rles=[encode_mask(mask)])])
+        render_image(None, 2000, 2000, [FindingDrawing(1, "Nodule", "ground truth", True, rles=[encode_mask(mask)])])
     )
     assert layer[..., 3].max() == 255
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_shares_are_drawn_and_said(width):
-    drawn = draw_shares([Share("A & B", 1, 4), Share("C", 0, 0)], "x", 4, "images")
-    assert drawn.alt == "Share of images of split x. A & B 1 of 4, 25.0 % (4.6 to 69.9); C 0 of 0"
+    drawn = draw_shares([Proportion("A & B", 1, 4), Proportion("C", 0, 0)], "x", 4, "images")
+    assert drawn.alt == "Proportion of images of split x. A & B 1 of 4, 25.0 % (4.6 to 69.9); C 0 of 0"
     axes = drawn.draw(width).axes[0]
     assert [bar.get_width() for container in axes.containers for bar in container] == [25]  # nothing of no images
     assert [text.get_text() for text in axes.texts] == ["1 · 25.0\u00a0%", "0"]
@@ -234,7 +234,7 @@ def test_markdown_of_the_card():
 
 def test_examples_are_read_group_by_group(tmp_path):
     folder = open_folder(localization_folder(tmp_path, n=3))
-    chosen = Chosen(folder)
+    chosen = ExampleSampler(folder)
     for row in rows_of(folder.path, "localization/"):
         chosen.offer(row)
     assert chosen.keys == {"img0": ["Edema"]}
@@ -252,7 +252,7 @@ def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
     wide = replace(FINDINGS, findings=(*LABELS, *(f"Rare {i}" for i in range(30))))
     build_folder({"test": [study(tmp_path / "p", 0)]}, tmp_path / "folder", wide)
     text = render_report(tmp_path / "folder")
-    assert 'Share of studies of split test. Edema 1 of 1, 100.0 % (20.7 to 100.0)"' in text
+    assert 'Proportion of studies of split test. Edema 1 of 1, 100.0 % (20.7 to 100.0)"' in text
     assert "Never present, and not shown: Mass, Nodule, Rare 0," in text
 
 

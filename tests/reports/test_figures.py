@@ -12,7 +12,7 @@ from PIL import ImageColor
 
 from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 from reveal_bench.reports import style
-from reveal_bench.reports.figures import Bar, BarGroup, bars, forest
+from reveal_bench.reports.figures import BarGroup, ValueBar, bars, forest
 from reveal_bench.reports.run_errors import CATEGORY_PAINTS, ErrorShares, draw_errors, error_bars
 from reveal_bench.reports.run_hits import BarSeries, grouped_bars
 from reveal_bench.reports.run_places import HeatColumn, heat_maps
@@ -107,13 +107,16 @@ def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
 
 
 def test_rows_of_bars_say_their_numbers() -> None:
-    rows = [("COPD", [Bar(12, "12"), Bar(None, "fewer than 10")]), ("Mass", [Bar(5, "5", (3, 8)), Bar(0, "0")])]
+    rows = [
+        ("COPD", [ValueBar(12, "12"), ValueBar(None, "fewer than 10")]),
+        ("Mass", [ValueBar(5, "5", (3, 8)), ValueBar(0, "0")]),
+    ]
     axes = bars(rows, WIDE, axis="Studies", kinds=("Released", "Holdout")).axes[0]
     assert [bar.get_width() for container in axes.containers for bar in container] == [12, 5, 0]
     assert [text.get_text() for text in axes.texts] == ["12", "fewer than 10", "5", "0"]
     assert axes.get_xlim() == (0, 12)
     assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[3, 8]] * 2  # dark on white
-    alone = bars([("Effusion", [Bar(0, "fewer than 10")])], WIDE, axis="Studies").axes[0]
+    alone = bars([("Effusion", [ValueBar(0, "fewer than 10")])], WIDE, axis="Studies").axes[0]
     assert alone.get_xlim() == (0, 1)  # a scale of 1e-9 was written beside it
 
 
@@ -258,7 +261,9 @@ def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
     check_texts(error_bars(groups, shares, width))
     rows = [(name, [(0, Estimate(0.5, 0.4, 0.6)), (1, UNDEFINED)]) for name in (*FINDINGS, *HOSTILE)]
     check_texts(forest(rows, width, axis="a long name of an axis " * 3, kinds=LABELS[:2], ends=(-0.2, 1)))
-    counts = [(name, [Bar(1234.0, "1,234 · 28.0 %"), Bar(None, "fewer than 10")]) for name in (*FINDINGS, *HOSTILE)]
+    counts = [
+        (name, [ValueBar(1234.0, "1,234 · 28.0 %"), ValueBar(None, "fewer than 10")]) for name in (*FINDINGS, *HOSTILE)
+    ]
     check_texts(bars(counts, width, axis="Studies", kinds=("Released, n = 60", "Holdout, n = 60")))
 
 

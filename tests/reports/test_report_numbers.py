@@ -12,7 +12,7 @@ import pytest
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.run_hits import hit_runs, score_runs
-from reveal_bench.reports.runs import load_runs, open_world
+from reveal_bench.reports.runs import load_runs, open_split
 from tests.conftest import World
 
 FINDINGS = ("Edema", "Cardiomegaly", "Atelectasis")
@@ -40,7 +40,7 @@ def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[s
     from pycocotools import mask as coco
 
     runs = [("one", run_paths["one"]), ("three", run_paths["three"])]
-    opened = open_world(world.folder, runs)
+    opened = open_split(world.folder, runs)
     scores = score_runs(
         hit_runs(load_runs(runs, opened), opened), opened, findings=FINDINGS, resampling=Resampling(N_RESAMPLES, SEED)
     )

@@ -22,7 +22,7 @@ from reveal_bench.reports.run_localization import HitReport
 from reveal_bench.reports.run_page import write_run_report
 from reveal_bench.reports.run_places import AveragePicture
 from reveal_bench.reports.run_report import Options, published_parts
-from reveal_bench.reports.runs import open_world
+from reveal_bench.reports.runs import open_split
 from tests.conftest import World
 from tests.reports.conftest import SPLIT, guesses, rows_of, write_run
 from tests.reports.html_page import HtmlPage
@@ -73,8 +73,8 @@ def test_hit_rates_are_those_of_score(report: Path, world: World, run_paths: Pat
     }  # fmt: skip
 
 
-def as_real(world: World) -> reports.World:
-    opened = reports.open_world(world.folder, [], SPLIT)
+def as_real(world: World) -> reports.Split:
+    opened = reports.open_split(world.folder, [], SPLIT)
     return replace(opened, info=replace(opened.info, synthetic=False))
 
 
@@ -102,7 +102,7 @@ def test_published_rows_stand_beside_what_they_can_be_compared_with(world: World
 def test_why_nothing_published_stands_beside_is_said(world: World) -> None:
     own = [OwnScores("mine", "grid_hit", {"Edema": 0.5}, 8)]
     opened = as_real(world)
-    (told,) = published_parts(own, replace(opened, split="validation"))
+    (told,) = published_parts(own, replace(opened, name="validation"))
     assert isinstance(told, Text)
     assert "Not comparable with split validation: the published rows (Human benchmark" in told.words
     (told,) = published_parts(own, replace(opened, info=replace(opened.info, synthetic=True)))
@@ -246,9 +246,9 @@ def test_no_patient_is_shown_or_named(
     monkeypatch.setattr("reveal_bench.reports.run_localization.average_picture", lambda *_, **__: film)
     shown = {}
     for synthetic in (True, False):
-        opened = open_world(world.folder, [("", run_paths["one"])])
+        opened = open_split(world.folder, [("", run_paths["one"])])
         opened = replace(opened, info=replace(opened.info, synthetic=synthetic))
-        monkeypatch.setattr("reveal_bench.reports.run_page.open_world", lambda *_, world=opened: world)
+        monkeypatch.setattr("reveal_bench.reports.run_page.open_split", lambda *_, world=opened: world)
         out = tmp_path / str(synthetic)
         write_run_report([("", run_paths["one"])], world.folder, out, findings=TWO[:1], n_resamples=20)
         shown[synthetic] = (out / PAGE).read_text(encoding="utf-8")

@@ -18,8 +18,8 @@ from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.intervals import Resampling
 from reveal_bench.reports.run_hits import HitRun, core_runs, hit_runs, macro_of, score_runs
-from reveal_bench.reports.runs import World as Answered
-from reveal_bench.reports.runs import load_runs, open_world, short_names
+from reveal_bench.reports.runs import Split as Answered
+from reveal_bench.reports.runs import load_runs, open_split, short_names
 from tests.conftest import World, random_records
 from tests.reports.conftest import SPLIT, guesses, write_run
 
@@ -36,7 +36,7 @@ def loaded_hits(runs: list[tuple[str, Path]], opened: Answered) -> list[HitRun]:
 
 def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["one"], run_paths["fine"], run_paths["points"])
-    opened = open_world(world.folder, runs)
+    opened = open_split(world.folder, runs)
     scores = score_runs(loaded_hits(runs, opened), opened, resampling=Resampling(200, 3))
     files = [run_paths["one"] / "predictions.jsonl", run_paths["fine"] / "predictions.jsonl", run_paths["points"]]
     for i, (file, grid, metric) in enumerate(
@@ -54,7 +54,7 @@ def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None
 
 def test_deviations_are_those_of_the_replicates(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["one"])
-    opened = open_world(world.folder, runs)
+    opened = open_split(world.folder, runs)
     (run,) = loaded_hits(runs, opened)
     scores = score_runs([run], opened, resampling=Resampling(100, 1))
     rows = score_localization(run.predictions[0], opened.records, findings=opened.info.findings)
@@ -67,7 +67,7 @@ def test_deviations_are_those_of_the_replicates(world: World, run_paths: Paths) 
 
 def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["three"])
-    opened = open_world(world.folder, runs)
+    opened = open_split(world.folder, runs)
     (run,) = loaded_hits(runs, opened)
     scores = score_runs([run], opened, resampling=Resampling(10))
     each = [
@@ -88,7 +88,7 @@ def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths
 
 def test_difference_is_paired(world: World, run_paths: Paths) -> None:
     runs = [("a", run_paths["one"]), ("b", run_paths["one"]), ("c", run_paths["three"])]
-    opened = open_world(world.folder, runs)
+    opened = open_split(world.folder, runs)
     scores = score_runs(loaded_hits(runs, opened), opened, resampling=Resampling(50))
     same, other = scores.difference(0, 1), scores.difference(0, 2)
     assert (same.value, same.has_interval) == (0.0, False)  # the same answers
@@ -98,7 +98,7 @@ def test_difference_is_paired(world: World, run_paths: Paths) -> None:
 
 def test_a_run_without_any_answer_misses_everything(world: World, manifest: Manifest, tmp_path: Path) -> None:
     path = write_run(tmp_path / "none", manifest, [{}])
-    opened = open_world(world.folder, named(path))
+    opened = open_split(world.folder, named(path))
     (run,) = loaded_hits(named(path), opened)
     scores = score_runs([run], opened, resampling=Resampling(10))
     assert run.protocol == "none"
@@ -124,14 +124,14 @@ def test_labels_are_as_short_as_they_can_be(
     world: World, run_paths: Paths, chosen: tuple[str, ...], labels: list[str], short: list[str]
 ) -> None:
     runs = named(*(run_paths[name] for name in chosen))
-    loaded = load_runs(runs, open_world(world.folder, runs))
+    loaded = load_runs(runs, open_split(world.folder, runs))
     assert [run.label for run in loaded] == labels
     assert short_names(loaded) == short
 
 
 def test_given_labels_stay_and_core_runs_leave_out_other_grids_and_styles(world: World, run_paths: Paths) -> None:
     runs = [(name, run_paths[name]) for name in ("one", "few", "fine", "three", "points")]
-    opened = open_world(world.folder, runs)
+    opened = open_split(world.folder, runs)
     loaded = loaded_hits(runs, opened)
     assert [run.label for run in loaded] == ["one", "few", "fine", "three", "points"]
     assert core_runs(loaded, 8) == [0, 3, 4]
@@ -152,14 +152,14 @@ def test_runs_of_something_else_are_refused(
     world: World, manifest: Manifest, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     path = write_run(tmp_path / "run", manifest, [guesses(manifest, 1)], **changes)
-    opened = open_world(world.folder, named(path), SPLIT)
+    opened = open_split(world.folder, named(path), SPLIT)
     with pytest.raises(ValueError, match=message):
         load_runs(named(path), opened)
 
 
 def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_path: Path) -> None:
     one = run_paths["one"]
-    opened = open_world(world.folder, named(one))
+    opened = open_split(world.folder, named(one))
     with pytest.raises(ValueError, match="`runs` must be 1 to 12 runs, got 0"):
         load_runs([], opened)
     with pytest.raises(ValueError, match="`runs` must be 1 to 12 runs, got 13"):
@@ -178,7 +178,7 @@ def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_
 
 @pytest.mark.parametrize("label", [" ", "a\nb", "\x00", "\u202eabc", "\ud800", "x" * 201], ids=ascii)
 def test_a_label_that_cannot_be_printed_is_refused(world: World, run_paths: Paths, label: str) -> None:
-    opened = open_world(world.folder, named(run_paths["one"]))
+    opened = open_split(world.folder, named(run_paths["one"]))
     with pytest.raises(ValueError, match="a label must be 1 to 200 printable characters, got"):
         load_runs([(label, run_paths["one"])], opened)
 
@@ -186,7 +186,7 @@ def test_a_label_that_cannot_be_printed_is_refused(world: World, run_paths: Path
 def test_a_damaged_run_folder_is_refused(world: World, manifest: Manifest, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", manifest, [guesses(manifest, 1)])
     (run / "predictions.jsonl").unlink()
-    opened = open_world(world.folder, named(run))
+    opened = open_split(world.folder, named(run))
     with pytest.raises(ValueError, match=r"predictions\.jsonl is not there: the run folder is damaged"):
         load_runs(named(run), opened)
     with pytest.raises(ValueError, match="nowhere is neither a run folder nor a prediction file"):
@@ -195,7 +195,7 @@ def test_a_damaged_run_folder_is_refused(world: World, manifest: Manifest, tmp_p
 
 def test_a_private_holdout_without_references_is_refused(world: World, run_paths: Paths) -> None:
     with pytest.raises(ValueError, match="holds no references of split 'holdout': they are private"):
-        open_world(world.folder, named(run_paths["points"]), "holdout")
+        open_split(world.folder, named(run_paths["points"]), "holdout")
 
 
 def test_runs_of_two_splits_need_the_split_named(
@@ -203,12 +203,12 @@ def test_runs_of_two_splits_need_the_split_named(
 ) -> None:
     other = write_run(tmp_path / "other", manifest, [guesses(manifest, 1)], split="holdout")
     with pytest.raises(ValueError, match="all runs of a report must answer one split, got holdout, released"):
-        open_world(world.folder, named(run_paths["one"], other))
+        open_split(world.folder, named(run_paths["one"], other))
 
 
 def test_prediction_files_alone_are_of_the_released_or_the_only_split(world: World, run_paths: Paths) -> None:
-    assert open_world(world.folder, named(run_paths["points"])).split == "released"
-    assert len(open_world(world.folder, named(run_paths["points"])).records) == len(
+    assert open_split(world.folder, named(run_paths["points"])).name == "released"
+    assert len(open_split(world.folder, named(run_paths["points"])).records) == len(
         read_localization(world.folder, "released")
     )
 
@@ -223,5 +223,5 @@ def test_prediction_files_of_several_splits_need_the_split_named(tmp_path: Path)
         synthetic=True,
     )
     with pytest.raises(ValueError, match="`split` must be given: one of test, train"):
-        open_world(tmp_path / "folder", [("", tmp_path / "p.jsonl")])
-    assert len(open_world(tmp_path / "folder", [("", tmp_path / "p.jsonl")], "train").records) == 2
+        open_split(tmp_path / "folder", [("", tmp_path / "p.jsonl")])
+    assert len(open_split(tmp_path / "folder", [("", tmp_path / "p.jsonl")], "train").records) == 2

@@ -12,7 +12,7 @@ import pytest
 import reveal_bench as rb
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.scale.engine import TaskEngine
-from reveal_bench.scale.storage import Storage
+from reveal_bench.scale.storage import TaskStorage
 from reveal_bench.scale.tasks import RunTask, Task, TaskError
 from tests.cli.test_score import call
 from tests.conftest import ROOT
@@ -78,7 +78,7 @@ def test_storage_is_a_folder_or_a_bucket(url: str) -> None:
     with pytest.raises(
         ArgumentError, match=r"`storage` must be a folder or s3://BUCKET/PREFIX without credentials"
     ) as e:
-        Storage(url)
+        TaskStorage(url)
     assert "secret" not in str(e.value)
 
 
