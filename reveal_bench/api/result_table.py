@@ -1,6 +1,6 @@
 """A result as a small table: in a notebook, in a terminal, and as pandas, Markdown, LaTeX, CSV and JSON.
 
-`records` hold the figures as they are (fractions, NaN where undefined); `printed_rows` the same as people read them.
+`records` are unrounded (fractions, NaN where undefined); `printed_rows` are the same for people.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MOST_CHARACTERS = 30
 
 
 class TableResult(ABC):
-    """Rows that show themselves.
+    """A result with rows, which prints itself as a small table.
 
     Attributes
     ----------
-    caption : what they are, in one line
+    caption : the contents, in one line
     records : the rows, with the same names in each
     """
 
@@ -45,11 +45,11 @@ class TableResult(ABC):
     def records(self) -> Sequence[Mapping[str, Any]]: ...  # noqa: D102
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """The rows as people read them: column -> text."""
+        """Return the rows for people: column -> text."""
         return [{name: _text(value) for name, value in record.items()} for record in self.records]
 
     def to_pandas(self) -> pd.DataFrame:
-        """The records as a DataFrame: figures are fractions, NaN where undefined."""
+        """Return the records as a DataFrame: fractions, NaN where undefined."""
         import pandas as pd
 
         return pd.DataFrame.from_records(list(self.records))
@@ -61,15 +61,15 @@ class TableResult(ABC):
 
     @property
     def plain(self) -> list[dict[str, Any]]:
-        """The records for JSON: what is undefined or infinite is None."""
+        """The records for JSON: undefined and infinite values are None."""
         return [{name: _plain(value) for name, value in record.items()} for record in self.records]
 
     def to_json(self) -> str:
-        """The records as JSON text; what is undefined or infinite is null."""
+        """Return the records as JSON text: undefined and infinite values are null."""
         return json.dumps(self.plain, indent=2) + "\n"
 
     def to_csv(self) -> str:
-        """The records as CSV text; undefined is empty."""
+        """Return the records as CSV text; undefined is empty."""
         return str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
 
     def to_markdown(self) -> str:
@@ -100,7 +100,7 @@ class TableResult(ABC):
 
 
 class TablesResult(TableResult):
-    """A result of several tables with their figures."""
+    """A result with several tables and their figures."""
 
     @property
     @abstractmethod
@@ -108,10 +108,10 @@ class TablesResult(TableResult):
 
     @abstractmethod
     def drawn(self) -> Sequence[Illustration]:
-        """The figures of the tables."""
+        """Return the figures of the tables."""
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write each table as CSV, and the figures as SVG and PNG, into `folder`; their paths.
+        """Write each table as CSV, and the figures as SVG and PNG, into `folder`; return their paths.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class TablesResult(TableResult):
 
 
 def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustration]) -> list[Path]:
-    """Write files, and figures as SVG and PNG, into `folder`; their paths."""
+    """Write files, and figures as SVG and PNG, into `folder`; return their paths."""
     files = {**files, **{f"{figure.name}.{kind}": figure.file(kind) for figure in drawn for kind in ("svg", "png")}}
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
@@ -134,12 +134,12 @@ def written(folder: Path, files: Mapping[str, bytes], drawn: Sequence[Illustrati
 
 @dataclass(frozen=True, repr=False)
 class RoundedTable(TableResult):
-    """Figures under a caption; means stand with their intervals, as `name`, `name_low` and `name_high`.
+    """Numbers under a caption; means have their intervals, as `name`, `name_low` and `name_high`.
 
     Attributes
     ----------
-    title : what they are, in one line
-    rows : the figures
+    title : the contents, in one line
+    rows : the numbers
     """
 
     title: str
@@ -156,21 +156,21 @@ class RoundedTable(TableResult):
         return self.rows
 
     def printed_rows(self) -> list[dict[str, str]]:
-        """Three decimals, an interval beside its mean."""
+        """Return rows as text: three decimals, intervals next to means."""
         return [_shown(row) for row in self.rows]
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, str]:
-    told = {}
+    cells = {}
     for name, value in row.items():
         if name.endswith(("_low", "_high")):
             continue
         is_p = name in ("p", "p_corrected") or name.endswith("_p")
-        told[name.replace("_", " ")] = p_text(value) if is_p else _figure(value)
+        cells[name.replace("_", " ")] = p_text(value) if is_p else _figure(value)
         if f"{name}_low" in row:
             low, high = row[f"{name}_low"], row[f"{name}_high"]
-            told[" " * len(told)] = interval_text(low, high)
-    return told
+            cells[" " * len(cells)] = interval_text(low, high)
+    return cells
 
 
 def _figure(value: Any) -> str:

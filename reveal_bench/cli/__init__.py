@@ -1,7 +1,7 @@
 """The command line ``reveal-bench``: parse, call one library function, print.
 
-Imports that take time stay inside the commands, so that ``reveal-bench --help`` answers at once. What a command is for
-goes to standard output, all else (progress, warnings) to standard error; progress shows only on a terminal.
+Imports that take time stay inside the commands, so that ``reveal-bench --help`` answers at once. A command's result
+goes to standard output, everything else (progress, warnings) to standard error; progress shows only on a terminal.
 """
 
 from __future__ import annotations
@@ -61,36 +61,36 @@ def _options_of_all(
 
 
 def main() -> None:
-    """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
-    gc.set_threshold(100_000, 20, 100)  # rows are no garbage, and looking for it took a fifth of the time
+    """Run the command line; an error that the user can fix is one message and exit code 1, without a traceback."""
+    gc.set_threshold(100_000, 20, 100)  # collecting garbage took a fifth of the time, and rows are not garbage
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
     warnings.showwarning = lambda message, *_: output.warn([str(message)])
     try:
         asked_for(sys.argv[1:])()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
         report = getattr(error, "report", None)  # of the linter, whose first problems the message has
-        told = _message(error) if report is None else str(error).partition("\n")[0]
-        typer.secho(f"error: {told}", fg="red", err=True)
+        message = _message(error) if report is None else str(error).partition("\n")[0]
+        typer.secho(f"error: {message}", fg="red", err=True)
         if report is not None:
             typer.echo(report.render(), err=True)
         sys.exit(1)
 
 
 def asked_for(words: Sequence[str]) -> typer.Typer:
-    """`app` with the command that `words` begin with alone, and with names alone for ``--help``.
+    """Return `app` with only the command that `words` begin with, and with names only for ``--help``.
 
-    To make all commands with all their options takes longer than most of them work.
+    Creating all commands with all their options takes longer than most of them run.
     """
     narrowed = copy(app)
     if list(words) == ["--help"]:
         narrowed.registered_commands = [_named(command) for command in app.registered_commands]
         return narrowed
-    chosen = [command for command in app.registered_commands if [_name(command)] == list(words[:1])]
-    if not chosen:
+    commands = [command for command in app.registered_commands if [_name(command)] == list(words[:1])]
+    if not commands:
         return app
-    narrowed.registered_commands, narrowed.registered_groups = chosen, []
+    narrowed.registered_commands, narrowed.registered_groups = commands, []
     return narrowed
 
 
@@ -100,7 +100,7 @@ def _name(command: CommandInfo) -> str:
 
 
 def _named(command: CommandInfo) -> CommandInfo:
-    """The command without options: its name and what it is for."""
+    """Return the command without options: its name and its purpose."""
     named = copy(command)
     named.name, named.callback = _name(command), lambda: None
     return named
@@ -115,7 +115,7 @@ REMEDIES = {
 
 
 def _message(error: Exception) -> str:
-    """What an error says in the words of the command line: an argument is the option of its name, with a remedy."""
+    """Return an error's message with options instead of argument names, and with a remedy."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     if not isinstance(error, ArgumentError):
@@ -126,7 +126,7 @@ def _message(error: Exception) -> str:
 
 
 def _options() -> dict[str, str]:
-    """Parameter -> its option, of the command that was called."""
+    """Return parameter -> option for the command that was called."""
     command: Any = typer.main.get_command(asked_for(sys.argv[1:]))
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)

@@ -1,4 +1,4 @@
-"""What answers are worth beyond their score: ``confidence``, ``curves``, ``shapes``; ``readers`` and its siblings."""
+"""Commands that analyse answers beyond their score: ``confidence``, ``curves``, ``shapes``, ``readers`` ..."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def curves(
 
 
 FeatureScale = Literal["minmax", "zscore", "raw"]
-"""How features are scaled over all cases."""
+"""Scalings of features over all cases."""
 
 
 def shapes(
@@ -133,8 +133,8 @@ def shapes(
     if terminal.printed_as(result, form):
         return
     # One regression of several: the others are in the files
-    shown = result.tables | ({"regressions": result.regressions_of("simple")} if result.slopes else {})
-    for table in shown.values():
+    tables = result.tables | ({"regressions": result.regressions_of("simple")} if result.slopes else {})
+    for table in tables.values():
         terminal.print_shown(table)
         typer.echo()
 
@@ -217,7 +217,7 @@ AgreementMetric = Literal[
     "percent_agreement",
     "mean_absolute_difference",
 ]
-"""Metrics of two raters: those of :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
+"""Metrics of two raters: the keys of :data:`reveal_bench.api.reader_agreement.AGREEMENT_METRICS`."""
 
 
 def agreement(
@@ -338,13 +338,13 @@ def _whole_numbers(name: str, text: str) -> list[int]:
         raise ArgumentError(name, "must be whole numbers, such as 4,6,8", repr(text)) from None
 
 
-def _components(given: list[str]) -> dict[str, Any]:
+def _components(texts: list[str]) -> dict[str, Any]:
     try:
-        named = dict(text.split("=") for text in given)
+        named = dict(text.split("=") for text in texts)
         return {name: int(text) if name == "n_cases" else float(text) for name, text in named.items()}
     except ValueError:
         rule = "must be NAME=NUMBER, such as cov_1=0.0003 and n_cases=114; several times"
-        raise ArgumentError("component", rule, ", ".join(given)) from None
+        raise ArgumentError("component", rule, ", ".join(texts)) from None
 
 
 def _named(columns: list[str]) -> dict[str, Any]:

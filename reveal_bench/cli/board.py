@@ -79,7 +79,7 @@ def submit(
 
 
 def status(submission_id: SubmissionId, url: Url, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Show where a submission stands: its place in the queue, or its score. Exit code 1: refused or failed."""
+    """Show a submission's position in the queue, or its score. Exit code 1: refused or failed."""
     server = _server(url, token_file)
     _show(server.submission(submission_id), server, as_json=as_json)
 
@@ -134,7 +134,7 @@ def receipt(
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _server(url: str, token_file: Path | None) -> Server:
 
 
 def _watch(server: Server, document: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """Follow a submission to its end, telling each change."""
+    """Follow a submission until it is finished, and print each change."""
     try:
         for state in server.follow(document["id"], timeout=A_DAY):
             document = state
@@ -172,7 +172,7 @@ def _watch(server: Server, document: dict[str, Any], *, quiet: bool) -> dict[str
 
 
 def _queue_note(document: dict[str, Any]) -> str:
-    """Where a submission stands in the queue and about how long it will take, if that is known."""
+    """Return a submission's position in the queue and about how long it will take, if known."""
     position, seconds = document.get("queue_position"), document.get("expected_seconds")
     if not position:
         return ""
@@ -219,7 +219,7 @@ def _last_word(document: dict[str, Any]) -> str:
 
 @contextmanager
 def _upload_bar(name: str) -> Iterator[Progress]:
-    """A bar of bytes on standard error; quiet when that is not a terminal."""
+    """Show a bar of bytes on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -273,7 +273,7 @@ def _show_receipt(receipt: Any) -> None:
     place = f"{receipt['benchmark']} {receipt['version']}, split {receipt['split']}, {receipt['part']} part"
     typer.echo(f"{_plain(place)}, submission {_plain(receipt['submission'])}")
     if receipt["shown_of"] is not None:
-        typer.echo(f"the figures are those of submission {_plain(receipt['shown_of'])}, which this one did not surpass")
+        typer.echo(f"scores shown: submission {_plain(receipt['shown_of'])}, which this one did not surpass")
     figures = receipt["released"].get("figures")
     for figure in filter(lambda one: isinstance(one, dict), figures if isinstance(figures, list) else []):
         metric, finding, value, low, high = (_plain(figure.get(name)) for name in FIGURE)
@@ -282,7 +282,7 @@ def _show_receipt(receipt: Any) -> None:
 
 
 def _plain(text: object) -> str:
-    """Names come from whoever submitted: nothing that a terminal would obey."""
+    """Return text without control characters: names come from anyone who submits."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 

@@ -28,16 +28,16 @@ SourceName = Annotated[
     typer.Option(help="Source of the download, found from the files by default: a style of `phantom` or its source."),
 ]
 Mapping = Annotated[Path | None, typer.Option(help="YAML file that says what each column means.", exists=True)]
-Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
+Pictures = Annotated[Path | None, typer.Option(help="Folder of the images, if they are elsewhere.", exists=True)]
 Secondary = Annotated[
     bool | None,
     typer.Option("--include-secondary", help="Take secondary captures as radiographs too (DICOM sources)."),
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")]
 
-KEEP_GOING = "--keep-going leaves out what has a problem of its own; the same command goes on with what is finished"
+KEEP_GOING = "--keep-going leaves out rows with problems; the same command continues with the finished part"
 SHOWN = 20
-"""Files set aside that are shown; all of them go to the log."""
+"""Number of set-aside files to print; the log has all."""
 
 
 def phantom(
@@ -113,19 +113,19 @@ def inspect(
 ) -> None:
     """Show what a download holds, which source fits, and what does not match."""
     module = _source_module(root, source, mapping)
-    given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
-    found = module.inspect(root, **_options(module, **given, workers=cores(workers)))
-    typer.echo(f"{root}: {found.source}" + (" (synthetic)" if found.synthetic else ""))
-    width = max((len(name) for name in (*found.files, *found.counts)), default=0)
-    for role, path in found.files.items():
+    options = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    inspection = module.inspect(root, **_options(module, **options, workers=cores(workers)))
+    typer.echo(f"{root}: {inspection.source}" + (" (synthetic)" if inspection.synthetic else ""))
+    width = max((len(name) for name in (*inspection.files, *inspection.counts)), default=0)
+    for role, path in inspection.files.items():
         typer.echo(f"  {role:<{width}}  {path}")
-    for name, count in found.counts.items():
-        expected = None if found.synthetic else found.expected.get(name)
+    for name, count in inspection.counts.items():
+        expected = None if inspection.synthetic else inspection.expected.get(name)
         note = "" if expected in (None, count) else f"   (published: {expected:,})"
         typer.echo(f"  {name:<{width}}  {count:,}{note}")
-    terminal.warn(found.warnings)
-    if found.problems:
-        for problem in found.problems:
+    terminal.warn(inspection.warnings)
+    if inspection.problems:
+        for problem in inspection.problems:
             typer.secho(f"error: {problem}", fg="red", err=True)
         raise typer.Exit(1)
 
@@ -184,7 +184,7 @@ def build(
     executor: ExecutorFile = None,
     task_size: TaskSize = 256,
     card: Annotated[
-        Path | None, typer.Option(help="Card of your own set, in place of the source's: see docs/sources.md.")
+        Path | None, typer.Option(help="Card for your dataset, instead of the source's: see docs/sources.md.")
     ] = None,
     log: Annotated[
         Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
@@ -213,8 +213,8 @@ def build(
         own = with_card(BENCHMARKS[module.benchmark], card)
         render_citation(own, version=version, synthetic=False)
         describe_origin(own, synthetic=False)
-    given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
-    options = _options(module, **given, workers=cores(workers))
+    options: dict[str, Any] = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    options = _options(module, **options, workers=cores(workers))
     _check_private("--log", log, out, holdout)
     _check_private("--id-table", id_table, out, holdout)
     is_new = id_table is None or not (id_table.exists() or id_table in (log, id_key))
@@ -293,7 +293,7 @@ def build(
 
 
 def _fused(source_data: SourceData, benchmark: Benchmark, how: str, iou: float) -> tuple[dict[str, Records], Benchmark]:
-    """Every split with readers' boxes fused, and the benchmark whose card says so."""
+    """Return every split with readers' boxes fused, and the benchmark whose card says so."""
     from reveal_bench.kinds import KINDS
     from reveal_bench.sources.source import Records
 
@@ -320,17 +320,17 @@ def _source_module(root: Path, source: str | None, mapping: Path | None) -> Sour
 
 
 def cores(workers: int | None) -> int:
-    """Processes to use: at least two, so that a decoder that crashes takes no more than one of them along."""
+    """Return the number of processes: at least two, so that a crashing decoder ends only one of them."""
     return workers or max(os.cpu_count() or 1, 2)
 
 
 def _check_private(option: str, path: Path | None, out: Path, holdout: Path | None) -> None:
-    """What says whose the files of the download are may not become part of a dataset."""
+    """Raise ValueError if a file that identifies patients would be inside a dataset folder."""
     if path is None:
         return
     for folder in (out, holdout):
         if folder is not None and folder.resolve() in (path.resolve(), *path.resolve().parents):
-            raise ValueError(f"{option} must not lie in {folder}, got {path}")
+            raise ValueError(f"{option} must be outside {folder}, got {path}")
 
 
 def _options(module: SourceModule, **given: Any) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def _read_key(path: Path, out: Path) -> bytes:
     from reveal_bench.sources.ids import read_id_key
 
     if out.resolve() in path.resolve().parents:
-        raise ValueError(f"`--id-key` must not lie in the dataset folder, got {path}")
+        raise ValueError(f"`--id-key` must be outside the dataset folder, got {path}")
     is_new = not path.exists()
     key = read_id_key(path, create=True)
     if is_new:
@@ -385,7 +385,7 @@ def _write_log(path: Path | None, problems: Iterable[Problem], source_data: Sour
 
 
 def _write_ids(path: Path, source_data: SourceData) -> None:
-    """What was made of which identifier of the download."""
+    """Return the table of the download's identifiers and the ids made of them."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["kind", "own_id", "id"])

@@ -1,4 +1,4 @@
-"""Talking to a leaderboard: send a prediction file, follow it to its score, take it back, fetch its receipt.
+"""A leaderboard's client: sends a prediction file, follows it to its score, withdraws it, fetches its receipt.
 
 Conventions
 -----------
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import httpx
 
 FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
-"""States of a submission that change no more by themselves."""
+"""Final states of a submission."""
 
 TOKEN_VARIABLE = "REVEAL_TOKEN"
 ATTEMPTS = 6
@@ -61,12 +61,12 @@ class LeaderboardError(ValueError):
 
 
 def read_token(file: Path | None = None) -> str | None:
-    """The token in `file`, else in the environment's ``REVEAL_TOKEN``, else None.
+    """Return the token in `file`, else in the environment's ``REVEAL_TOKEN``, else None.
 
     Raises
     ------
     ValueError
-        If what is there is not a token; the message does not repeat it.
+        If the content is not a token; the message does not repeat it.
     """
     source, text = (TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)) if file is None else (str(file), _read_text(file))
     if text is None or (file is None and not text.strip()):
@@ -86,7 +86,7 @@ def _read_text(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Upload:
-    """What is sent: a file, and what is said of it."""
+    """A file to send, with its metadata."""
 
     path: Path
     benchmark: str
@@ -94,11 +94,11 @@ class Upload:
     allow_missing: bool = False
 
     def key(self, after: str = "") -> str:
-        """The Idempotency-Key: the same for the same content, and for what is sent `after` the same state."""
+        """Return the Idempotency-Key: the same for the same content sent `after` the same state."""
         with self.path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        said = [self.benchmark, self.metadata, self.allow_missing, content, after]
-        return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        parts = [self.benchmark, self.metadata, self.allow_missing, content, after]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
     def fields(self) -> dict[str, str]:
@@ -172,24 +172,24 @@ class Server:
             return self._ask("POST", "/api/v1/submissions", data=upload.fields, files=files, headers=headers)
 
     def submission(self, submission_id: str) -> Document:
-        """State, place in the queue, history and score of a submission."""
+        """Return a submission's state, position in the queue, history and score."""
         return self._ask("GET", _address(submission_id))
 
     def withdraw(self, submission_id: str) -> Document:
-        """Take a submission back: out of the queue, or off the leaderboard."""
+        """Withdraw a submission from the queue or from the leaderboard."""
         return self._ask("DELETE", _address(submission_id))
 
     def receipt(self, submission_id: str, *, version: str | None = None, part: str | None = None) -> Document:
-        """The signed receipt of a score, for the board's version and the public part unless another is asked for."""
+        """Return the signed receipt of a score, by default for the board's version and the public part."""
         return self._ask("GET", f"{_address(submission_id)}/receipt", params=_given(version=version, part=part))
 
     def receipt_keys(self) -> list[Document]:
-        """The public keys of the board's receipts: ``key_id`` and ``public_key`` (base64) each."""
+        """Return the public keys of the board's receipts: ``key_id`` and ``public_key`` (base64) each."""
         keys: list[Document] = self._ask("GET", "/api/v1/keys")["keys"]
         return keys
 
     def leaderboard(self, benchmark: str, *, version: str | None = None) -> Document:
-        """The leaderboard of a benchmark."""
+        """Return the leaderboard of a benchmark."""
         return self._ask("GET", "/api/v1/leaderboard", params={"benchmark": benchmark, **_given(version=version)})
 
     def follow(self, submission_id: str, *, timeout: float = 600) -> Iterator[Document]:
@@ -222,7 +222,7 @@ class Server:
         Raises
         ------
         ConnectionError
-            If there is none in time.
+            If none arrives in time.
         """
         deadline = time.monotonic() + seconds
         while seconds > 0:
@@ -262,27 +262,27 @@ class Server:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """What a server is verified by: reading it takes longer than most requests."""
+    """Return the certificates that verify a server: loading them takes longer than most requests."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 def _backoff(attempt: int) -> float:
-    """Seconds to wait after a failed attempt: 1, 2, 4 ..., up to half of it at random, so that clients spread."""
+    """Return seconds to wait after a failed attempt: 1, 2, 4 ..., reduced by up to half at random to spread clients."""
     return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)  # no figure depends on it
 
 
 def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:
-    """Seconds to wait before asking again; None if asking again would change nothing, or take too long."""
+    """Return seconds to wait before a repeat; None if it would change nothing or take too long."""
     if response.status_code not in (429, 503):
         return None
     if response.status_code == 429 and "/problems/quota" in response.text[:1000]:
         return None
-    asked = retry_after(response.headers)
-    if asked is None:
+    pause = retry_after(response.headers)
+    if pause is None:
         return _backoff(attempt)
-    return asked if asked <= LONGEST_PAUSE else None
+    return pause if pause <= LONGEST_PAUSE else None
 
 
 def _document(response: httpx.Response, url: str) -> Document:
@@ -310,26 +310,26 @@ def _given(**parameters: str | None) -> dict[str, str]:
 
 
 class _Counted:
-    """A file that tells how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
         self._file, self._size, self._progress = file, size, progress
 
     def read(self, n: int = -1) -> bytes:
-        """The next `n` bytes."""
+        """Return the next `n` bytes."""
         chunk = self._file.read(n)
         if self._progress is not None:
             self._progress(self._file.tell(), self._size)
         return chunk
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a place; a repeated request starts again at 0."""
+        """Go to a position; a repeated request starts again at 0."""
         return self._file.seek(place, whence)
 
     def tell(self) -> int:
-        """The place."""
+        """Return the position."""
         return self._file.tell()
 
     def fileno(self) -> int:
-        """The descriptor, by which the length is known before anything is read."""
+        """Return the descriptor, which gives the length before anything is read."""
         return self._file.fileno()

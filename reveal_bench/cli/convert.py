@@ -1,4 +1,4 @@
-"""The commands ``convert`` and ``export``: forms of annotation tools and of other systems of results, and back."""
+"""The commands ``convert`` and ``export``: formats of annotation tools and of result registries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Deployment = Literal["self_deployed", "externally_managed", "unknown"]
 Availability = Literal["open_weights", "closed_weights", "unknown"]
 ExchangeForm = Literal["table", "coco", "cvat", "label-studio", "fiftyone", "dicom-seg", "dicom-sr"]
-"""What annotations can be written as and read from: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
+"""Formats of annotations: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
 
 
 def convert(
@@ -53,7 +53,7 @@ def convert(
     first_category: Annotated[int, typer.Option(min=0, max=1, help="Number of the first --category.")] = 1,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="THEIRS=OURS", help="What a column stands for, with --from table."),
+        typer.Option("--column", metavar="THEIRS=OURS", help="Meaning of a column, with --from table."),
     ] = None,
     boxes: Annotated[
         Literal["xywh", "xyxy", "cxcywh"], typer.Option(help="What the numbers of a box are, with --from table.")
@@ -80,7 +80,7 @@ def convert(
     if form == "table":
         from reveal_bench import api
 
-        found = api.convert(
+        outputs = api.convert(
             source,
             folder,
             split=split,
@@ -93,13 +93,13 @@ def convert(
             normalised=normalised,
             leave_out_unknown=leave_out_unknown,
         )
-        found.write(out)
-        typer.echo(f"{out}: {len(found.lines):,} predictions for {found.bench}")
-        for note in found.notes:
+        outputs.write(out)
+        typer.echo(f"{out}: {len(outputs.lines):,} predictions for {outputs.bench}")
+        for note in outputs.notes:
             typer.echo(f"  {note}")
-        report = api.lint(found.predictions, folder, split=split, allow_missing=True, name=out.name)
+        report = api.lint(outputs.predictions, folder, split=split, allow_missing=True, name=out.name)
         if not report.ok:
-            terminal.warn([f"the linter refuses what was written:\n{report.render(statistics=False)}"])
+            terminal.warn([f"the linter refuses the output:\n{report.render(statistics=False)}"])
             raise typer.Exit(1)
         return
     from reveal_bench.exchange.transfer import from_form
@@ -202,7 +202,7 @@ def _recorded(result: Result, folder: Path | None, run: Path | None) -> Recorded
 
 
 def _run_facts(run: Path, file_sha256: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run folder records, if the result is of one of its prediction files."""
+    """Return a run folder's record if the result is for one of its prediction files."""
     from reveal_bench.models.run_folder import RUN, SUMMARY, prediction_files, read_run_info
 
     info = read_run_info(run)

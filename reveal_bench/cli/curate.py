@@ -1,4 +1,4 @@
-"""The commands ``reveal-bench curate ...``: how a benchmark is made from studies and reports (paper 004), step by step.
+"""The commands ``reveal-bench curate ...``: make a benchmark from studies and reports (paper 004), step by step.
 
 Every command names the curation folder first; ``extract``, ``refresh`` and ``candidates`` begin one. What a step did,
 or that it was done already, is printed with its counts; if a model was asked, also what this run asked and paid.
@@ -37,14 +37,14 @@ Connections = Annotated[int, typer.Option(min=1, help="Concurrent requests to th
 
 
 ANSWERS = os.path.join("cache", "answers")
-"""Where a folder keeps what models answered."""
+"""Subfolder with models' answers."""
 
 
 Calls = Literal["two", "one"]
 
 
 def engine_of(client: ModelClient | None, calls: Calls) -> ReportEngine:
-    """What reads reports: a model, or rules."""
+    """Engines that read reports: a model, or rules."""
     from reveal_bench.curation.rules import Rules
 
     if client is None:
@@ -63,7 +63,7 @@ def client_of(
     price_in: str | None,
     price_out: str | None,
 ) -> ModelClient | None:
-    """Who asks the model and keeps its answers in `cache`; None if none is named.
+    """Return the client that asks the model and stores its answers in `cache`; None without a model.
 
     Raises
     ------
@@ -421,7 +421,7 @@ def report(folder: Curation, redo: Redo = False) -> None:
 
 @app.command()
 def status(folder: Curation, as_json: AsJson = False) -> None:
-    """Show where a curation stands, step by step."""
+    """Show the state of each step of a curation."""
     curation = _open(folder)
     if as_json:
         typer.echo(json.dumps([asdict(state) for state in curation.states()], indent=2))
@@ -440,7 +440,7 @@ def _open(folder: Path) -> CurationFolder:
 
 
 def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
-    """The folder, new or as it was begun; a name or a seed that are given must be those that it was begun with."""
+    """Return the folder, new or existing; its name and seed cannot change."""
     from reveal_bench.curation.folder import STATE_NAME, CurationFolder
 
     if not (folder / STATE_NAME).is_file():
@@ -465,17 +465,17 @@ def _report_table(
 
 def _strata(text: str) -> dict[int, int]:
     """ "1:300,2:300" -> {1: 300, 2: 300}."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for part in text.split(","):
         n_labels, separator, size = part.partition(":")
-        if not (separator and n_labels.strip().isdecimal() and size.strip().isdecimal()) or int(n_labels) in found:
+        if not (separator and n_labels.strip().isdecimal() and size.strip().isdecimal()) or int(n_labels) in sizes:
             raise ValueError(f"`--strata` must be of the form 1:300,2:300, each number once, got {part.strip()!r}")
-        found[int(n_labels)] = int(size)
-    return found
+        sizes[int(n_labels)] = int(size)
+    return sizes
 
 
 def counted(progress: Any, what: str) -> Any:
-    """A progress line that shows (done, total) of one thing."""
+    """Return a progress function for (done, total)."""
     return lambda done, total: progress(what, done, total)
 
 
@@ -487,14 +487,14 @@ def _tell(folder: CurationFolder, record: StepRecord) -> None:
 
 
 def _counts(counts: Mapping[str, Any]) -> str:
-    """The plain figures among the counts, in one line."""
+    """Return the plain numbers among the counts, in one line."""
     plain = {name.replace("_", " "): value for name, value in counts.items() if isinstance(value, (int, str, Decimal))}
-    shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
-    return ", ".join(f"{name} {value}" for name, value in shown.items() if value)
+    texts = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
+    return ", ".join(f"{name} {value}" for name, value in texts.items() if value)
 
 
 def _tell_spent(record: StepRecord, client: ModelClient) -> None:
-    """What this run asked and paid, and how many texts a model gave no answer to."""
+    """Print this run's requests and cost, and how many texts the model did not answer."""
     typer.echo(f"  {_counts(asdict(client.spent))}")
     n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
     if n:
@@ -521,7 +521,7 @@ def draft_ratings(
     out: Annotated[Path, typer.Option(help="Private folder: drafts, agreement, and the model's replies.")],
     model: Model = None,
     endpoint: Endpoint = None,
-    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split with references; the runs' own by default.")] = None,
     films: Annotated[
         bool,
         typer.Option(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reveal_bench.sources import Problem
 
 LINES_SHOWN = 50
-"""Problems or names that are printed; the rest are counted."""
+"""Number of problems or names to print; the rest are counted."""
 
 
 def validate(
@@ -82,8 +82,8 @@ def diff(
     if (holdout_before is None) != (holdout_after is None):
         raise ValueError("`--holdout-before` and `--holdout-after` go together")
     holdouts = None if holdout_before is None or holdout_after is None else (holdout_before, holdout_after)
-    found = diff_folders(before, after, holdouts=holdouts)
-    typer.echo(json.dumps(found.to_document(), indent=2) if as_json else found.to_text().rstrip("\n"))
+    difference = diff_folders(before, after, holdouts=holdouts)
+    typer.echo(json.dumps(difference.to_document(), indent=2) if as_json else difference.to_text().rstrip("\n"))
 
 
 def attach(
@@ -216,7 +216,7 @@ def _ask(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ValueError("there is no terminal to ask on: say --yes to publish, or --dry-run to look")
+        raise ValueError("No terminal: pass --yes to publish, or --dry-run to preview")
     typer.confirm("Publish?", abort=True)
 
 

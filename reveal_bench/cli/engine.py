@@ -1,4 +1,4 @@
-"""The options of commands whose work can be cut into tasks: ``--engine``, ``--storage``, ``--task-size``."""
+"""The options of commands whose work can be divided into tasks: ``--engine``, ``--storage``, ``--task-size``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TaskSize = Annotated[int, typer.Option("--task-size", min=1, help="Records or ma
 
 
 def seen_by(engine: Engine, path: Path) -> Path:
-    """The path as tasks take it, who may start in another folder: absolute, unless the pool works here."""
+    """Return the path for tasks, which may start in another folder: absolute, unless the pool works here."""
     return path if engine == "pool" else path.resolve()
 
 
@@ -50,7 +50,7 @@ def tasks_of(
     workers: int,
     task_size: int = 256,
 ) -> Iterator[TaskEngine | None]:
-    """What runs the tasks of a command; None for the pool.
+    """Return the engine that runs a command's tasks; None for the pool.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def tasks_of(
     target = target.resolve()
     place = storage or str(target.with_name(f".{target.name}.tasks"))
     if "://" not in place and (target == Path(place).resolve() or target in Path(place).resolve().parents):
-        raise ArgumentError("storage", "must not lie in what is written or checked", place)
+        raise ArgumentError("storage", "must be outside the folders that are written or checked", place)
     make = None if executor is None else _function(executor)
     with TaskEngine(place, work=f"{work} {target}", workers=workers, executor=make, task_size=task_size) as tasks:
         is_done = False
@@ -86,7 +86,7 @@ def _function(text: str) -> Any:
     path, _, name = text.rpartition(":")
     if not Path(path).is_file():
         raise ArgumentError("executor", "must be FILE.py:FUNCTION of a file that is there", repr(text))
-    found = run_path(path).get(name)
-    if not callable(found):
+    executor = run_path(path).get(name)
+    if not callable(executor):
         raise ArgumentError("executor", f"must name a function of {path}", repr(name))
-    return found
+    return executor

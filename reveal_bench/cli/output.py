@@ -1,4 +1,4 @@
-"""What the commands share: arguments and options, and how tables, progress and refusals are shown."""
+"""Shared parts of the commands: arguments and options, tables, progress and refusals."""
 
 from __future__ import annotations
 
@@ -111,10 +111,9 @@ def print_scores(
     positives: Mapping[str, int] | None = None,
     wide: bool = False,
 ) -> None:
-    """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata.
+    """Print scores with their intervals: findings down, metrics across; then scores without findings, and strata.
 
-    A metric whose column equals another's gives its room to the next, unless all its cells are alike, as
-    most are of a perfect detector.
+    A metric whose column repeats another's is left out, unless all its cells are equal, as for a perfect detector.
     """
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
@@ -142,7 +141,7 @@ def print_scores(
 
 
 def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -> int | None:
-    """The number of cases of a metric that has the same for all findings, and another than the table tells."""
+    """Return a metric's number of cases if it is the same for all findings but differs from the table's."""
     from reveal_bench.metrics.bootstrap import MACRO
 
     own = {e.finding: e.n for e in estimates if e.metric == metric and e.finding != MACRO}
@@ -150,7 +149,7 @@ def _other_n(estimates: Sequence[Estimate], metric: str, n: Mapping[str, int]) -
 
 
 def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]]) -> None:
-    """The figures over all labels, and the macro of the first metric in every stratum."""
+    """Print the scores over all labels, and the macro of the first metric in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.scales import estimate_text, groups_text
@@ -171,7 +170,7 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
 
 
 def print_released(document: dict[str, Any]) -> None:
-    """The figures that a leaderboard released for a submission, in the same form."""
+    """Print the scores that a leaderboard released for a submission, in the same form."""
     from reveal_bench.metrics.scales import estimate_text
 
     figures = document["score"]["figures"]
@@ -197,9 +196,9 @@ def _print_grid(
     *,
     wide: bool = False,
 ) -> None:
-    """Cells by (finding, metric): as many metrics as the terminal has room for, unless `wide`.
+    """Print cells by (finding, metric): as many metrics as fit on the terminal, unless `wide`.
 
-    `others` are cases behind the metrics for which they are not `counts`.
+    `others` has the numbers of cases of metrics that differ from `counts`.
     """
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
@@ -214,15 +213,15 @@ def _print_grid(
         for i, m in enumerate(metrics)
         if len({*columns[m]} - {"-"}) <= 1 or columns[m] not in [columns[other] for other in metrics[:i]]
     ]
-    shown = metrics if wide else _that_fit(width, counts, distinct, columns, titles)
-    if len(shown) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit
+    fitting = metrics if wide else _that_fit(width, counts, distinct, columns, titles)
+    if len(fitting) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
-        shown = _that_fit(width, counts, distinct, columns, titles)
-    rows = [(finding, n, *(columns[metric][i] for metric in shown)) for i, (finding, n) in enumerate(counts.items())]
-    table = PrintedTable(("finding", "n", *(titles[metric] for metric in shown)), rows, caption)
+        fitting = _that_fit(width, counts, distinct, columns, titles)
+    rows = [(finding, n, *(columns[metric][i] for metric in fitting)) for i, (finding, n) in enumerate(counts.items())]
+    table = PrintedTable(("finding", "n", *(titles[metric] for metric in fitting)), rows, caption)
     _print_table(table, [finding.split(" of ")[0] == MACRO for finding in counts], wide=True)
-    left_out = [titles[metric] for metric in metrics if metric not in shown]
+    left_out = [titles[metric] for metric in metrics if metric not in fitting]
     if left_out:
         typer.echo(f"--wide also shows {', '.join(left_out)}")
 
@@ -234,7 +233,7 @@ def _that_fit(
     columns: Mapping[str, Sequence[str]],
     titles: Mapping[str, str],
 ) -> list[str]:
-    """The first metrics for which there is room beside findings and counts, at least one."""
+    """Return the first metrics that fit next to findings and counts, at least one."""
     left = width - max(map(len, ("finding", *counts))) - max(map(len, ("n", *counts.values()))) - 2
     fitting: list[str] = []
     for metric in metrics:
@@ -246,9 +245,9 @@ def _that_fit(
 
 
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
-    """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference.
+    """Print two systems in percent, a block per metric, the macro first; `what` heads the column of differences.
 
-    Where the terminal is too narrow, the values of both are left out, which `score` tells, then the numbers of cases.
+    On a narrow terminal, the two values are left out, which `score` prints, then the numbers of cases.
     """
     for left_out in ((), ("A", "B"), ("A", "B", "n")):
         table, is_strong = _of_comparisons(comparisons, caption, what, left_out)
@@ -297,7 +296,7 @@ def _of_comparisons(
 
 
 def print_balance(balance: Balance) -> None:
-    """How alike two halves are: the draws, and the eight categories that differ most."""
+    """Print the balance of two halves: the draws, and the eight categories that differ most."""
     shares, values = balance.categories, balance.values
     of_all = f" (draw {balance.taken} of {len(values)}, the worst {max(values):.2f})" if len(values) > 1 else ""
     typer.echo(f"largest standardized difference between the halves: {values[balance.taken - 1]:.2f}{of_all}")
@@ -315,9 +314,9 @@ def print_balance(balance: Balance) -> None:
 
 
 def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
-    """A result's rows as people read them, under its caption.
+    """Print a result's rows under its caption.
 
-    Of a command with ``--wide``, which says `wide`, without it only the columns for which there is room.
+    If a command has ``--wide``, its value is `wide`; False leaves out columns that do not fit.
     """
     rows = result.printed_rows()
     names = list(rows[0])
@@ -330,7 +329,7 @@ def print_shown(result: TableResult, *, wide: bool | None = None) -> None:
 
 
 def print_run(summary: RunSummary) -> None:
-    """What became of a run's questions, by finding where there are findings, and what it cost."""
+    """Print the outcomes of a run's questions, by finding if there are several, and the cost."""
     from reveal_bench.models.answer_words import STATUSES
 
     statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
@@ -363,7 +362,7 @@ def _width(*, wide: bool = False) -> int:
 
 
 def print_refusal(problem: dict[str, Any]) -> None:
-    """What a problem document says in detail: fields of the metadata, or the linter's report, a line each."""
+    """Print a problem document's details: fields of the metadata, or the linter's report, a line each."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
     from reveal_bench.predictions.report import told_by_rule
@@ -374,7 +373,7 @@ def print_refusal(problem: dict[str, Any]) -> None:
 
 
 def warnings_of(report: Mapping[str, Any]) -> list[str]:
-    """The first warnings of a lint report's document, a line each: what refuses no file, but is seldom meant."""
+    """Return the first warnings of a lint report's document, a line each."""
     lines = [one.told(report["format"], with_severity=False) for one in _problems(report) if one.severity == "warning"]
     left = len(lines) - 3
     return [*lines[:3], *[f"and {left} more; `reveal-bench lint` lists them"] * (left > 0)]
@@ -389,7 +388,7 @@ def _problems(report: Mapping[str, Any]) -> list[LintProblem]:
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[..., None]]:
-    """Progress on standard error: (what, done, total or None, failed, note). A bar on a terminal, elsewhere lines."""
+    """Show progress on standard error: (what, done, total or None, failed, note); a bar on a terminal, else lines."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -439,7 +438,7 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
 def plain_progress(
     verb: str, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic
 ) -> Callable[..., None]:
-    """Progress for a log: a line at most every so many seconds, and none of work that is done before.
+    """Return a progress function for a log: at most one line every so many seconds, none for shorter work.
 
     Examples
     --------
@@ -449,14 +448,14 @@ def plain_progress(
     >>> update("train", 300, 1_000)  # goes to standard error: building train: 300 of 1,000 (30 %) after 12 s
     >>> update("train", 310, 1_000)
     """
-    start = told = clock()
+    start = last = clock()
 
     def update(what: str, done: int, total: int | None = None, failed: int = 0, note: str = "") -> None:
-        nonlocal told
+        nonlocal last
         now = clock()
-        if now - told < every:
+        if now - last < every:
             return
-        told = now
+        last = now
         share = f" of {total:,} ({100 * done // total} %)" if total else ""
         failures = "".join(f", {text}" for text in (f"{failed:,} failed" if failed else "", note) if text)
         name = what if what == verb else f"{verb} {what}"
@@ -466,13 +465,13 @@ def plain_progress(
 
 
 def warn(warnings: Sequence[str]) -> None:
-    """Warnings, a line each, to standard error."""
+    """Print warnings to standard error, a line each."""
     for warning in warnings:
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
 
 
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
-    """Prices as they were typed; None if there are none.
+    """Return the typed prices; None without any.
 
     Raises
     ------
@@ -492,7 +491,7 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
 
 
 def numbers_of(argument: str, text: str) -> list[float]:
-    """Numbers between commas."""
+    """Return the numbers between commas."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -500,7 +499,7 @@ def numbers_of(argument: str, text: str) -> list[float]:
 
 
 def check_outside_datasets(out: Path | None, option: str) -> None:
-    """Raise ValueError if `out` lies in a dataset folder: what is written there may be published with it."""
+    """Raise ValueError if `out` is inside a dataset folder, with which it might be published."""
     for place in () if out is None else (out.resolve(), *out.resolve().parents):
         if (place / "manifest" / "benchmark.json").is_file():
-            raise ValueError(f"`{option}` must not lie in a dataset folder, which may be published, got {out}")
+            raise ValueError(f"`{option}` must be outside dataset folders, which may be published, got {out}")

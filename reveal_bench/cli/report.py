@@ -1,4 +1,4 @@
-"""Commands that show what is there: ``report`` writes pages, ``misses`` what readers are to judge, ``view`` cases."""
+"""Commands ``report`` (writes pages), ``misses`` (collects wrong answers for readers) and ``view`` (shows cases)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def misses(
     ],
     folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
     out: Annotated[Path, typer.Option(help="New private folder: pictures, and which model missed.")],
-    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split with references; the runs' own by default.")] = None,
     anatomy: Anatomy = None,
     most: Annotated[int, typer.Option(min=1, help="Most misses to read per model and finding.")] = 50,
     seed: Seed = 0,
@@ -167,7 +167,7 @@ def report(
 
 
 def labelled(argument: str) -> tuple[str, Path]:
-    """LABEL=PATH, or PATH with an empty label, for which the report finds one; a path may hold an equals sign."""
+    """Return label and path of LABEL=PATH, or PATH with an empty label; a path may contain an equals sign."""
     label, sign, path = argument.partition("=")
     if not sign or Path(argument).exists():
         return "", Path(argument)
@@ -185,7 +185,7 @@ def view(
     max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; any free one by default.")] = 0,
 ) -> None:
-    """View cases in a browser: films, references, and where systems are right; on this machine only."""
+    """View cases in a browser: images, references and systems' answers; on this machine only."""
     from reveal_bench.kinds.folder import chosen_split
     from reveal_bench.predictions.files import split_of_runs
     from reveal_bench.viewer.gallery import CaseSource, named_files

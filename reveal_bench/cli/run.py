@@ -117,7 +117,7 @@ def run(
         Path | None, typer.Option(help="Send nothing: write all messages and pictures to this new folder.")
     ] = None,
 ) -> None:
-    """Ask a multimodal model every question of a split, and write its predictions, its words and its cost.
+    """Ask a multimodal model every question of a split, and write its predictions, texts and cost.
 
     A run that was interrupted or killed resumes when you repeat the same command. A question
     without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
@@ -187,7 +187,7 @@ def run(
             options["counterfactuals"] = counterfactuals
             under = run_controls(folder, split, out, choice, control or (), **options)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what was answered is kept in {out}: the same command goes on from there", err=True)
+        typer.echo(f"stopped; answers are kept in {out}: the same command continues from there", err=True)
         raise typer.Exit(130) from None
     except RunStoppedError as error:
         raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
@@ -202,28 +202,28 @@ def run(
 
 
 def _warn_of_coordinates(model: str, settings: AskSettings) -> None:
-    """Say so if a model is known to give places in another convention than it is asked for."""
+    """Warn if a model is known to answer in another coordinate convention than it is asked for."""
     from reveal_bench.models.coordinates import known_model
     from reveal_bench.models.questions import PLACED
 
     known = known_model(model)
     if known is not None and settings.coordinates == "pixels" and settings.form in PLACED:
-        told = f"{known.family} is known to give places in {known.coordinates} ({known.source})"
-        terminal.warn([f"{told}, and is asked for pixels: try --coordinates auto"])
+        warning = f"{known.family} is known to answer in {known.coordinates} ({known.source})"
+        terminal.warn([f"{warning}, and is asked for pixels: try --coordinates auto"])
 
 
 def _say_coordinates(out: Path) -> None:
     from reveal_bench.models.run_folder import read_run_info
 
     info = read_run_info(out)
-    found = None if info is None else info.calibration
-    if found is not None:
-        n, how = found.hits[found.key], " as corners" if found.corners else ""
-        typer.echo(f"coordinates: {found.coordinates}{how}, by {n} of {len(found.answers)} drawings")
+    calibration = None if info is None else info.calibration
+    if calibration is not None:
+        n, how = calibration.hits[calibration.key], " as corners" if calibration.corners else ""
+        typer.echo(f"coordinates: {calibration.coordinates}{how}, by {n} of {len(calibration.answers)} drawings")
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
-    """Before anything is asked: ValueError if `out` cannot be written, holds something else, or is in a dataset."""
+    """Raise ValueError before the first question if `out` is not writable, has other content, or is in a dataset."""
     check_outside_datasets(out, option)
     try:
         there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
@@ -238,7 +238,7 @@ def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> Non
 
 
 def _is_complete(out: Path) -> bool:
-    """Whether a run of before left nothing to ask: then its files can be written anew without the model."""
+    """Return True if an earlier run left no question: its files can then be rewritten without the model."""
     from reveal_bench.models.run_folder import read_run
 
     try:
@@ -264,7 +264,7 @@ def _check_that_it_answers(endpoint: str) -> None:
 
 
 def _remedy(status: int | None, endpoint: str | None) -> str:
-    """What to do about a run that stopped, by the HTTP status of the last answer."""
+    """Return advice for a run that stopped, by the HTTP status of the last answer."""
     from reveal_bench.models.endpoints import KEY_VARIABLE
 
     again = "then give the same command with --ask-again, which asks the failed ones again, too"
@@ -276,8 +276,8 @@ def _remedy(status: int | None, endpoint: str | None) -> str:
     if status == 404:
         path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"
-    if status is None:  # nothing listens there, or the connection breaks: what was under way counts as not asked
-        return "what was answered is kept: fix the problem, then repeat the command, which asks only what is left"
+    if status is None:  # unreachable or disconnected: pending questions count as not asked
+        return "answers are kept: fix the problem, then repeat the command, which asks only the remaining questions"
     return f"fix the problem with the model; {again}"
 
 

@@ -155,12 +155,12 @@ def score_maps(
 
 def _threshold(text: str) -> Any:
     if text in ("otsu", "tuned"):
-        return text  # the second is replaced by what is found
+        return text  # "tuned" is replaced by the tuned value
     return None if text == "none" else _number_or_table("threshold", text)
 
 
 def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
-    """A number, or the second column of a table by its finding, which the published tables call `task`."""
+    """Return a number, or a table's second column by finding, which published tables call `task`."""
     try:
         return float(text)
     except ValueError:
@@ -172,14 +172,14 @@ def _number_or_table(argument: str, text: str) -> float | dict[str, float]:
         raise ArgumentError(argument, "must be a number or a table with the columns finding and a number", repr(text))
     table = read_table(path)
     numbers = [name for name in table.columns if name.casefold() not in ("finding", "task")]
-    found: dict[str, float] = {}
+    numbers_by_finding: dict[str, float] = {}
     for row in table.rows:
         finding = row.get("finding") or row.get("task")
         try:
-            if not finding or finding in found or len(numbers) != 1:
+            if not finding or finding in numbers_by_finding or len(numbers) != 1:
                 raise ValueError
-            found[finding] = float(row[numbers[0]])
+            numbers_by_finding[finding] = float(row[numbers[0]])
         except ValueError:
             rule = "must be a table with the columns finding and a number, each finding once"
             raise ArgumentError(argument, rule, f"{path}, line {row.number}") from None
-    return found
+    return numbers_by_finding

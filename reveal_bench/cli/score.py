@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 Compat = Literal["chexlocalize", "chexlocalize-full"]
-"""Whose tables, the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
+"""Papers whose tables can be written: the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
 
 
 OwnThresholds = Annotated[
@@ -98,7 +98,7 @@ def baseline(
         pooled = sorted(finding for finding, prior in priors.items() if prior.n == 0)
         if pooled:
             terminal.warn(
-                [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings stands in"]
+                [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings is used"]
             )
         predictions = location_prior_baseline(manifest, priors)
     predictions = kind.predictions.answers_at(predictions, manifest, shares=shares, seed=seed)
@@ -239,8 +239,8 @@ def score(
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, "--metadata FILE", are_applied=metadata is not None)
     _tell_of_tuning(file, scored)
-    shown = result.subgroups or result.readers or result.published or result
-    if terminal.printed_as(shown, form):
+    printed = result.subgroups or result.readers or result.published or result
+    if terminal.printed_as(printed, form):
         return
     terminal.print_scores(
         scored.estimates,
@@ -258,7 +258,7 @@ def score(
 
 
 def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) -> None:
-    """The scores of the questions that were answered, where others were declined."""
+    """Print the scores of answered questions, if others were declined."""
     if answered is None:
         return
     typer.echo()
@@ -270,13 +270,13 @@ def _print_answered(file: Path, answered: AnsweredOnly | None, *, wide: bool) ->
 
 
 def thresholds_of(metadata: Path | None) -> float | dict[str, float]:
-    """The thresholds that a submission.json states, 0.5 where there is none or it states none."""
+    """Return the thresholds in a submission.json, 0.5 without any."""
     stated = None if metadata is None else read_json(metadata).get("thresholds")
     return 0.5 if stated is None else stated
 
 
 def _metadata_beside(file: Path) -> Path | None:
-    """The submission.json beside a prediction file, or in a run folder, if there is one."""
+    """Return the submission.json next to a prediction file or in a run folder, if any."""
     beside = (file if file.is_dir() else file.parent) / "submission.json"
     return beside if beside.is_file() else None
 
@@ -291,14 +291,14 @@ def _at_own_thresholds(
 
 
 def _tell_of_thresholds(file: Path, scored: ScoredFile, option: str, *, are_applied: bool) -> None:
-    """Say so where a submission.json beside the file states thresholds, which a leaderboard would apply."""
+    """Warn if a submission.json next to the file has thresholds, which a leaderboard would apply."""
     beside = _metadata_beside(file)
     if not are_applied and "thresholds" in scored.protocol and thresholds_of(beside) != 0.5:
         terminal.warn([f"{beside} states thresholds, which are not applied: `{option}` does"])
 
 
 def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
-    """Say so where the file was made of heat maps whose options were tuned on this very split."""
+    """Warn if the file was made from heat maps with options tuned on the same split."""
     beside = file.with_name(f"{file.name}.options.json")
     if beside.is_file():
         record = read_json(beside)
@@ -309,7 +309,7 @@ def _tell_of_tuning(file: Path, scored: ScoredFile) -> None:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A new file beside `target` that takes its place when the block succeeds; until then `target` is untouched."""
+    """Yield a new file that replaces `target` if the block succeeds; until then `target` is untouched."""
     if target.exists() and not target.is_file():
         raise ValueError(f"{target} must be a file or not exist yet")
     with replacing(target) as new:
@@ -447,7 +447,7 @@ def rank(
 
 
 def _thresholds(scored: Mapping[str, ScoredFile]) -> dict[str, Any]:
-    """Those of every system, for the protocol of a document."""
+    """Return every system's thresholds, for the protocol of a document."""
     return {"thresholds": {name: one.protocol.get("thresholds") for name, one in scored.items()}}
 
 
@@ -485,12 +485,12 @@ def metrics(
     unknown = [name for name in names or () if name not in METRICS]
     if unknown:
         raise ValueError(f"`names` must be among {', '.join(METRICS)}, got {unknown[0]!r}")
-    chosen = [metric for metric in METRICS.values() if not names or metric.name in names]
+    listed = [metric for metric in METRICS.values() if not names or metric.name in names]
     if as_json:
-        typer.echo(json.dumps({"schema": 1, "metrics": [metric.to_dict() for metric in chosen]}, indent=2))
+        typer.echo(json.dumps({"schema": 1, "metrics": [metric.to_dict() for metric in listed]}, indent=2))
         return
     for family, about in FAMILIES.items():
-        rows = [metric for metric in chosen if metric.family == family]
+        rows = [metric for metric in listed if metric.family == family]
         if not rows:
             continue
         typer.echo(f"{family}: {about}")

@@ -27,7 +27,7 @@ FORMS = {
 
 
 class Form(Protocol):
-    """A module that writes and reads a form.
+    """A module that writes and reads one format of annotations.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Form(Protocol):
     IMAGES: str
 
     def write(self, annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
-        """Write all files but the pictures into a folder.
+        """Write all files except the images into a folder.
 
         Parameters
         ----------

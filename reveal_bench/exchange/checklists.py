@@ -1,4 +1,4 @@
-"""Tables of facts for two checklists of reporting, CLAIM 2024 and TRIPOD-LLM, from what is recorded of a result.
+"""Tables of facts for two reporting checklists, CLAIM 2024 and TRIPOD-LLM, from the records of a result.
 
 Conventions
 -----------
@@ -25,7 +25,7 @@ from reveal_bench.printed_tables import PrintedTable, escape_markdown
 CLAIM: dict[str, str] = {
     "1": "title names the AI method", "2": "abstract", "3": "background and intended role", "4": "aims and hypotheses",
     "5": "prospective or retrospective", "6": "goal of the study", "7": "sources of data",
-    "8": "who is included and excluded", "9": "preprocessing", "10": "choice of subsets", "11": "de-identification",
+    "8": "inclusion and exclusion", "9": "preprocessing", "10": "choice of subsets", "11": "de-identification",
     "12": "handling of missing data", "13": "image acquisition", "14": "how the reference standard was made",
     "15": "why this reference standard", "16": "who annotated the references", "17": "annotation of the test set",
     "18": "variability between and within readers", "19": "assignment to partitions",
@@ -65,7 +65,7 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True)
 class Recorded:
-    """All that is recorded of a result.
+    """The records of a result.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Recorded:
 
     @property
     def data(self) -> str:
-        """What was scored against."""
+        """The data that the result was scored on."""
         known = BENCHMARKS.get(self.result.benchmark)
         source = "" if known is None else f" ({known.source})"
         return f"{self.result.place}{source}; references SHA-256 {self.result.references_sha256}"
@@ -118,7 +118,7 @@ class Recorded:
 
     @property
     def missing(self) -> str:
-        """What became of questions without an answer."""
+        """The treatment of questions without an answer."""
         if self.result.allow_missing:
             return "a question without an answer counts as a miss"
         return "a file without an answer to every question is refused"
@@ -126,8 +126,8 @@ class Recorded:
     @property
     def protocol(self) -> str | None:
         """On what the figures depend besides the data."""
-        told = (f"{name} {json.dumps(value)}" for name, value in self.result.protocol.items())
-        return "; ".join(told) or None
+        parts = (f"{name} {json.dumps(value)}" for name, value in self.result.protocol.items())
+        return "; ".join(parts) or None
 
     @property
     def metrics(self) -> str:
@@ -146,14 +146,14 @@ class Recorded:
     @property
     def performance(self) -> str:
         """All figures over findings, with their intervals."""
-        result, told = self.result, []
+        result, parts = self.result, []
         for figure in result.figures:
             if figure.is_macro:
                 ends = result.interval(figure)
                 interval = "" if ends is None else f" ({' to '.join(ends)})"
-                told.append(f"{figure.title} {result.shown(figure)[0]}{interval}")
+                parts.append(f"{figure.title} {result.shown(figure)[0]}{interval}")
         held = "" if result.caveat is None else f"; {result.caveat}"
-        return f"macro averages: {', '.join(told) or 'none'}{held}"
+        return f"macro averages: {', '.join(parts) or 'none'}{held}"
 
     @property
     def model(self) -> str | None:
@@ -176,8 +176,8 @@ class Recorded:
         if self.run is None:
             return None
         settings = {**(self.run.get("settings") or {}), **(self.run.get("parameters") or {})}
-        told = ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items() if value is not None)
-        return f"{told or 'no settings'}; epochs {self.run['epochs']}"
+        parts = ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items() if value is not None)
+        return f"{parts or 'no settings'}; epochs {self.run['epochs']}"
 
     @property
     def compute(self) -> str | None:

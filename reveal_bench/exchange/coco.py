@@ -1,7 +1,7 @@
 """COCO: a dataset of images, categories and annotations (cocodataset.org), and a file of results for predictions.
 
 An annotation is one mask or one box; where instances are judged by themselves, one instance. What COCO has no field for
-stands in further fields, which its tools leave alone: `reader`, `score`, `points`, `cell`, `boxes` and `contours`
+is in further fields, which its tools ignore: `reader`, `score`, `points`, `cell`, `boxes` and `contours`
 beside a mask, and `group`, the same number in all annotations that are one drawing. Studies have no labels in COCO.
 """
 
@@ -101,7 +101,7 @@ def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
     elif drawing.boxes:
         for box in drawing.boxes:
             yield {"segmentation": [], "bbox": list(box), "area": box[2] * box[3], **more}
-            more.pop("points", None)  # they stand once
+            more.pop("points", None)  # they are written once
     else:
         yield {"segmentation": [], "bbox": [0, 0, 0, 0], "area": 0, **more}
 
@@ -123,7 +123,7 @@ def _instances(drawing: Drawing) -> Iterator[dict[str, Any]]:
 
 
 def _is_united(drawing: Drawing) -> bool:
-    """Whether it has one mask of several boxes, and no contour of each."""
+    """Return True if it has one mask over several boxes, and no contour of each."""
     return drawing.mask is not None and len(drawing.boxes) > 1 and len(drawing.polygons) != len(drawing.boxes)
 
 

@@ -57,7 +57,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         f"{n_empty} empty masks: CVAT has none": n_empty,
         f"the contours of {n_contours} drawings: their masks are there": n_contours,
     }
-    return [told for told, n in lost.items() if n]
+    return [part for part, n in lost.items() if n]
 
 
 def _meta(annotations: Annotations) -> ET.Element:
@@ -83,28 +83,28 @@ def _meta(annotations: Annotations) -> ET.Element:
 
 def _add_drawing(image: ET.Element, drawing: Drawing, group: int) -> bool:
     """Add the shapes of a drawing; returns whether it is all there."""
-    told = {"reader": drawing.reader, "score": drawing.score, "cell": drawing.cell, "group": group}
-    found = None if drawing.mask is None else mask_in_box(drawing.mask)
-    if found is not None:
-        (left, top, width, height), part = found
+    attributes = {"reader": drawing.reader, "score": drawing.score, "cell": drawing.cell, "group": group}
+    region = None if drawing.mask is None else mask_in_box(drawing.mask)
+    if region is not None:
+        (left, top, width, height), part = region
         runs = ", ".join(map(str, runs_of_mask(part)))
-        _add(image, "mask", drawing.finding, told, rle=runs, left=left, top=top, width=width, height=height)
+        _add(image, "mask", drawing.finding, attributes, rle=runs, left=left, top=top, width=width, height=height)
     else:
         for contour in drawing.polygons:
-            _add(image, "polygon", drawing.finding, told, points=_pairs(contour))
+            _add(image, "polygon", drawing.finding, attributes, points=_pairs(contour))
     for x, y, wide, high in drawing.boxes:
-        _add(image, "box", drawing.finding, told, xtl=x, ytl=y, xbr=x + wide, ybr=y + high)
+        _add(image, "box", drawing.finding, attributes, xtl=x, ytl=y, xbr=x + wide, ybr=y + high)
     if drawing.points:
-        _add(image, "points", drawing.finding, told, points=_pairs(drawing.points))
+        _add(image, "points", drawing.finding, attributes, points=_pairs(drawing.points))
     if drawing.cell is not None and not (drawing.mask or drawing.polygons or drawing.boxes or drawing.points):
-        _add(image, "tag", drawing.finding, told)
-    return drawing.mask is None or found is not None
+        _add(image, "tag", drawing.finding, attributes)
+    return drawing.mask is None or region is not None
 
 
-def _add(image: ET.Element, shape: str, label: str, told: Mapping[str, object], **place: object) -> None:
+def _add(image: ET.Element, shape: str, label: str, attributes: Mapping[str, object], **place: object) -> None:
     fixed = {"source": "manual"} if shape == "tag" else {"source": "manual", "occluded": "0", "z_order": "0"}
     element = ET.SubElement(image, shape, {"label": label, **fixed, **{name: str(at) for name, at in place.items()}})
-    for name, value in told.items():
+    for name, value in attributes.items():
         if value is not None:
             ET.SubElement(element, "attribute", name=name).text = str(value)
 
@@ -159,22 +159,22 @@ def _attributes(element: ET.Element) -> dict[str, str]:
 
 def _drawing(element: ET.Element, film: Film, known: Annotations) -> tuple[Drawing, float | None]:
     """A shape, and the value of a tag that is a label of its study."""
-    told = _attributes(element)
+    attributes = _attributes(element)
     finding = known.finding_of(element.get("label"))
-    score = finite(told["score"], "score") if told.get("score") else None
+    score = finite(attributes["score"], "score") if attributes.get("score") else None
     drawing = Drawing(
         film.image_id,
         finding,
-        told.get("reader") or PREDICTION,
+        attributes.get("reader") or PREDICTION,
         _mask(element, film) if element.tag == "mask" else None,
         (_points(element),) if element.tag == "polygon" else (),
         (_box(element),) if element.tag == "box" else (),
         _points(element) if element.tag == "points" else (),
-        told.get("cell") or None,
+        attributes.get("cell") or None,
         score,
     )
     is_label = element.tag == "tag" and drawing.cell is None
-    return drawing, finite(told.get("value") or 1, "value") if is_label else None
+    return drawing, finite(attributes.get("value") or 1, "value") if is_label else None
 
 
 def _mask(element: ET.Element, film: Film) -> Rle:
@@ -189,8 +189,8 @@ def _box(element: ET.Element) -> tuple[float, float, float, float]:
 
 
 def _points(element: ET.Element) -> tuple[tuple[float, float], ...]:
-    found = []
+    region = []
     for pair in element.get("points", "").split(";"):
         x, _, y = pair.partition(",")
-        found.append((finite(x, "points"), finite(y, "points")))
-    return tuple(found)
+        region.append((finite(x, "points"), finite(y, "points")))
+    return tuple(region)

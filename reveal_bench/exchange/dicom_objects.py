@@ -1,10 +1,11 @@
-"""What DICOM segmentations and reports share: identifiers, the images that they refer to, files.
+"""Shared parts of DICOM segmentations and reports: identifiers, referenced images, files.
 
 Conventions
 -----------
 Datasets publish no DICOM identifiers, so all are made from the ids of the dataset: the same input gives the same bytes.
-Images become secondary captures; a patient is the dataset's pseudonym. Dates, which the objects must have, are those of
-:data:`DATE`: the dataset has none. Findings are coded with the private scheme :data:`SCHEME`, the finding as meaning.
+Images become secondary captures; a patient is the dataset's pseudonym. The objects must have dates: all have
+:data:`DATE`, since the dataset has none. Findings are coded with the private scheme :data:`SCHEME`, with the finding as
+meaning.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def person(reader: str) -> str:
 
 
 def in_order(drawings: Iterable[Drawing], known: Annotations) -> tuple[Drawing, ...]:
-    """Drawings in the order of their images in the dataset, whatever that of the files was."""
+    """Return drawings in the order of their images in the dataset, whatever the order of the files."""
     places = {image_id: n for n, image_id in enumerate(known.films)}
     return tuple(sorted(drawings, key=lambda one: places[one.image_id]))
 
@@ -147,7 +148,7 @@ def object_files(path: Path, folder: str) -> list[Path]:
     Raises
     ------
     ArgumentError
-        If there is none.
+        If the folder has none.
     """
     if path.is_file():
         return [path]

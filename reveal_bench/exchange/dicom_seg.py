@@ -1,7 +1,7 @@
 """DICOM segmentations: masks as binary segments, one file per image and reader.
 
 A segment is one drawing, its label the finding. The reader is the content creator; a model's segments are automatic, a
-reader's manual. Confidence and cell stand in the segment's description. Points, boxes and contours have no place in a
+reader's manual. Confidence and cell are in the segment's description. Points, boxes and contours do not fit into a
 segmentation, see :mod:`reveal_bench.exchange.dicom_sr`; a segment without pixels has none either.
 """
 
@@ -63,7 +63,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         "contours": sum(bool(one.polygons) for one in annotations.drawings),
         "cells of drawings without a mask": sum(one.cell is not None and not one.mask for one in annotations.drawings),
     }
-    return [told if told.startswith(str(n)) else f"{n} drawings’ {told}" for told, n in others.items() if n]
+    return [part if part.startswith(str(n)) else f"{n} drawings’ {part}" for part, n in others.items() if n]
 
 
 def _segmentation(
@@ -89,9 +89,9 @@ def _segmentation(
         for n, (drawing, _) in enumerate(drawings, start=1)
     ]
     for segment, (drawing, _) in zip(segments, drawings, strict=True):
-        told = {key: value for key, value in (("score", drawing.score), ("cell", drawing.cell)) if value is not None}
-        if told:
-            segment.SegmentDescription = json.dumps(told)
+        facts = {key: value for key, value in (("score", drawing.score), ("cell", drawing.cell)) if value is not None}
+        if facts:
+            segment.SegmentDescription = json.dumps(facts)
     masks = np.stack([decode_mask(mask) for _, mask in drawings], axis=-1)[np.newaxis].astype(np.uint8)
     dataset = hd.seg.Segmentation(
         source_images=[image],
@@ -162,20 +162,20 @@ def _drawings(dataset: Dataset, file: Path, films: Mapping[str, Film], known: An
 def _drawing(segment: Any, image_id: str, mask: np.ndarray[Any, Any], creator: str, known: Annotations) -> Drawing:
     finding = finding_of_code(segment.SegmentedPropertyTypeCodeSequence[0], known, segment.SegmentLabel)
     is_model = segment.SegmentAlgorithmType == "AUTOMATIC"
-    told = _told(str(segment.get("SegmentDescription") or ""))
-    score = told.get("score")
+    facts = _told(str(segment.get("SegmentDescription") or ""))
+    score = facts.get("score")
     return Drawing(
         image_id,
         finding,
         creator or (PREDICTION if is_model else "individual"),
         encode_mask(mask),
-        cell=told.get("cell"),
+        cell=facts.get("cell"),
         score=None if score is None else finite(score, "score"),
     )
 
 
 def _told(description: str) -> dict[str, Any]:
-    """What this package writes into a description; others' words are no facts."""
+    """Return the facts that this package wrote into a description; other texts are ignored."""
     try:
         value = json.loads(description)
     except ValueError:
@@ -184,7 +184,7 @@ def _told(description: str) -> dict[str, Any]:
 
 
 def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
-    """The item of a functional group, which stands once for all frames or with each."""
+    """Return the item of a functional group, which is shared by all frames or in each."""
     own = groups.get(name) or dataset.SharedFunctionalGroupsSequence[0].get(name)
     if not own:
         raise ArgumentError("file", f"must have {name} for every frame", str(dataset.SOPInstanceUID))
@@ -198,5 +198,5 @@ def _film(dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, Fil
     if not uids:
         series = dataset.get("ReferencedSeriesSequence") or []
         uids = [str(one.ReferencedSOPInstanceUID) for part in series for one in part.ReferencedInstanceSequence]
-    found = [films[uid] for uid in uids if uid in films]
-    return found[0] if found else known.film_of(file.stem)
+    matches = [films[uid] for uid in uids if uid in films]
+    return matches[0] if matches else known.film_of(file.stem)

@@ -58,14 +58,14 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         for (image_id, reader), study in labels.items():
             if image_id == film.image_id:
                 _write_report(annotations, film, image, reader, _evaluations(annotations, image, study), out)
-    told = {
+    lost = {
         "masks: give --to dicom-seg for them": sum(one.mask is not None for one in annotations.drawings),
         "cells of drawings without anything else": sum(
             one.cell is not None and one.mask is None and not any(_graphics(one)) for one in annotations.drawings
         ),
         "coordinates beyond 32 bits": sum(_is_rounded(one) for one in annotations.drawings),
     }
-    return [f"{n} drawings’ {what}" for what, n in told.items() if n]
+    return [f"{n} drawings’ {what}" for what, n in lost.items() if n]
 
 
 def _graphics(drawing: Drawing) -> Iterator[Graphic]:
@@ -85,7 +85,7 @@ def _is_rounded(drawing: Drawing) -> bool:
 
 
 def _exact(side: float) -> float:
-    """The shortest decimal number of the 32-bit number next to `side`: what was written, if it had six digits or so."""
+    """Return the shortest decimal number for the 32-bit number `side`: the written one, if it had about six digits."""
     return float(str(np.float32(side)))
 
 
@@ -118,16 +118,16 @@ def _evaluations(annotations: Annotations, image: Dataset, study: StudyLabels) -
     groups = []
     for label, value in study.values.items():
         if study.are_probabilities:
-            said: dict[str, Any] = {
+            content: dict[str, Any] = {
                 "measurements": [sr.Measurement(_code("PROBABILITY", "Probability"), value, codes.UCUM.NoUnits)]
             }
         else:
             present = codes.SCT.Present if value else codes.SCT.Absent
-            said = {"qualitative_evaluations": [sr.QualitativeEvaluation(_code("PRESENCE", "Presence"), present)]}
+            content = {"qualitative_evaluations": [sr.QualitativeEvaluation(_code("PRESENCE", "Presence"), present)]}
         tracked = sr.TrackingIdentifier(ids.uid("label", study.study_id, study.reader, label), label)
         coded = code_of(label, annotations.names)
         groups.append(
-            sr.MeasurementsAndQualitativeEvaluations(tracked, finding_type=coded, source_images=source, **said)
+            sr.MeasurementsAndQualitativeEvaluations(tracked, finding_type=coded, source_images=source, **content)
         )
     return groups
 
@@ -201,11 +201,11 @@ def read(path: Path, known: Annotations) -> Annotations:
     if not n_reports:
         raise ArgumentError("file", "must be DICOM structured reports", path)
     places = {study: n for n, study in enumerate(known.first_films)}
-    said = tuple(
+    content = tuple(
         StudyLabels(study, reader, of, is_p)
         for (study, reader, is_p), of in sorted(studies.items(), key=lambda one: places[one[0][0]])
     )
-    return replace(known, drawings=in_order(drawings.values(), known), studies=said)
+    return replace(known, drawings=in_order(drawings.values(), known), studies=content)
 
 
 def _film(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> Film:
@@ -216,8 +216,8 @@ def _film(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annota
         for series in study.ReferencedSeriesSequence
         for one in series.ReferencedSOPSequence
     ]
-    found = [films[uid] for uid in uids if uid in films]
-    return found[0] if found else known.film_of(file.stem)
+    matches = [films[uid] for uid in uids if uid in films]
+    return matches[0] if matches else known.film_of(file.stem)
 
 
 def _reader(report: Any) -> str:
@@ -256,5 +256,5 @@ def _evaluation(group: Any, known: Annotations) -> tuple[str, float, bool]:
     measured = group.get_measurements(name=_code("PROBABILITY", "Probability"))
     if measured:
         return label, float(measured[0].value), True
-    found = group.get_qualitative_evaluations(name=_code("PRESENCE", "Presence"))
-    return label, float(bool(found) and str(found[0].value.CodeMeaning) == "Present"), False
+    matches = group.get_qualitative_evaluations(name=_code("PRESENCE", "Presence"))
+    return label, float(bool(matches) and str(matches[0].value.CodeMeaning) == "Present"), False

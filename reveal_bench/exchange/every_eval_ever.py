@@ -87,7 +87,7 @@ class Record:
     cases: Sequence[str] = ()
 
     def write(self, root: Path) -> list[Path]:
-        """Write the files below `root`, over those of an earlier export, and return their paths.
+        """Write the files below `root`, replacing an earlier export's, and return their paths.
 
         Raises
         ------
@@ -124,7 +124,7 @@ def every_eval_ever(
     ------
     ValueError
         If the model is not known, its developer is not the one in its name, or its cases may not be public or are not
-        those of the result.
+        the result's.
     """
     if result.model is None:
         raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
@@ -137,7 +137,7 @@ def every_eval_ever(
     if not lines:
         return Record(document, _uuid(document), place)
     cases = {"format": "jsonl", "hash_algorithm": "sha256", "total_rows": len(lines)}
-    name = _uuid(document | {"detailed_evaluation_results": cases})  # another than that of a record without cases
+    name = _uuid(document | {"detailed_evaluation_results": cases})  # a record without cases has another
     document["detailed_evaluation_results"] = cases | {
         "file_path": f"{place}/{name}_samples.jsonl".removeprefix("/"),  # the place is not known without a developer
         "checksum": hashlib.sha256("".join(lines).encode()).hexdigest(),
@@ -313,7 +313,7 @@ def _check_files(result: Result, folder: Path, predictions: Path) -> None:
         ("folder", hash_references(folder, result.split), result.references_sha256),
     ):
         if digest != sha256:
-            raise ArgumentError(name, f"must be that of the result, with SHA-256 {sha256}", digest)
+            raise ArgumentError(name, f"must be the result's, with SHA-256 {sha256}", digest)
 
 
 def _check_public(result: Result, folder: Path) -> None:
@@ -334,7 +334,7 @@ def _check_public(result: Result, folder: Path) -> None:
 
 
 def _case(question: tuple[str, str], asked: str, answers: Sequence[str], score: float) -> Json:
-    """What a case has beside the ids of its record."""
+    """The fields of a case besides its record's ids."""
     key, finding = question
     content = {"raw": f"{asked} {finding}, {key}", "reference": []}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))  # the registry's own recipe

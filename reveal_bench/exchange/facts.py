@@ -65,7 +65,7 @@ class Figure:
 
     @property
     def is_macro(self) -> bool:
-        """Whether it is a mean over findings."""
+        """True for a mean over findings."""
         return self.finding == MACRO
 
     @property
@@ -85,7 +85,7 @@ class Figure:
 
     @property
     def count(self) -> str:
-        """What is behind the number, in words."""
+        """The cases or findings behind the number, in words."""
         if self.n is None:
             return "not recorded"
         rated = (kind for kind in KINDS.values() if kind.scoring.scored_by == "readers")
@@ -100,7 +100,7 @@ class Figure:
 
     @property
     def n_cases(self) -> int | None:
-        """Cases behind a finding, where they are told as a number."""
+        """Cases behind a finding, if they are known as a number."""
         return int(self.n) if not self.is_macro and self.n is not None and _COUNT.fullmatch(self.n) else None
 
     @property
@@ -126,7 +126,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What names a receipt: its number in the chain, its hash (64 hexadecimal digits) and its key."""
+    """Identity of a receipt: its number in the chain, its hash (64 hexadecimal digits) and its key."""
 
     number: int
     hash: str
@@ -139,7 +139,7 @@ class Result:
 
     Attributes
     ----------
-    benchmark, version, split : what was scored against
+    benchmark, version, split : the data that was scored on
     part : "public" or "final" of a receipt, else None
     model, team : as stated by who submitted; of a score document as the caller says, or None
     time : when it was scored, ISO 8601 in UTC
@@ -183,15 +183,15 @@ class Result:
 
     @property
     def caveat(self) -> str | None:
-        """What must be said beside the figures where they are not those of the submission that the receipt names."""
+        """A warning if the scores belong to another submission than the receipt's."""
         if self.shown_of is None:
             return None
-        return f"the figures are those of submission {self.shown_of}, which this one did not surpass"
+        return f"scores shown: submission {self.shown_of}, which this one did not surpass"
 
     def shown(self, figure: Figure) -> tuple[str, ...]:
         """Value and ends of the interval, if there is one, as people read them.
 
-        A receipt's have the decimals that were released, all as many as the longest ("0.70 to 0.86"); those of a score
+        A receipt's have the decimals that were released, all as many as the longest ("0.70 to 0.86"); a score
         document have three.
         """
         numbers = (figure.value, *(() if figure.low is None or figure.high is None else (figure.low, figure.high)))
@@ -217,11 +217,11 @@ class Result:
         wanted = [metric] if metric is not None else list(ranking)
         have = {figure.metric: figure for figure in self.figures if figure.finding == finding}
         titles = {figure.title.casefold(): figure for figure in have.values()}
-        found = next((one for name in wanted if (one := have.get(name) or titles.get(name.casefold()))), None)
-        if found is None:
+        match = next((one for name in wanted if (one := have.get(name) or titles.get(name.casefold()))), None)
+        if match is None:
             rule = f"must be one with a figure of {finding}: {', '.join(have) or 'none'}"
             raise ArgumentError("metric", rule, metric or "the metric that ranks")
-        return found
+        return match
 
 
 def read_result(path: Path, *, model: str | None = None, trusted_key: str | None = None) -> Result:

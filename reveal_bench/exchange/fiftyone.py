@@ -72,15 +72,15 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
 
 
 def _parts(drawing: Drawing, film: Film, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The kind of list and the label of each mask, box, set of points, and of a cell that stands alone."""
+    """The kind of list and the label of each mask, box, set of points, and of a cell without any of these."""
     more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
     if drawing.score is not None:
         more["confidence"] = drawing.score
     if drawing.cell is not None:
         more["cell"] = drawing.cell
-    found = None if drawing.mask is None else mask_in_box(drawing.mask)
-    if found is not None:
-        box, mask = found
+    region = None if drawing.mask is None else mask_in_box(drawing.mask)
+    if region is not None:
+        box, mask = region
         yield "Detections", {**more, "bounding_box": _shares(box, film), "mask": _binary(mask)}
     if drawing.mask is None and drawing.polygons:
         contours = [[[x / film.width, y / film.height] for x, y in contour] for contour in drawing.polygons]
@@ -90,7 +90,7 @@ def _parts(drawing: Drawing, film: Film, group: int) -> Iterator[tuple[str, dict
     if drawing.points:
         points = [[x / film.width, y / film.height] for x, y in drawing.points]
         yield "Keypoints", {**more, "points": points, "confidence": None, "score": drawing.score}
-    if drawing.cell is not None and not (found or drawing.polygons or drawing.boxes or drawing.points):
+    if drawing.cell is not None and not (region or drawing.polygons or drawing.boxes or drawing.points):
         yield "Classifications", more
 
 
@@ -210,8 +210,8 @@ def read(path: Path, known: Annotations) -> Annotations:
             group = word(part.get("group"), "group")
             key = (film.image_id, group) if group else len(drawings)
             drawings[key] = joined(drawings.get(key), drawing)
-    said = tuple(StudyLabels(study, reader, of, is_p) for (study, reader, is_p), of in studies.items())
-    return replace(known, drawings=tuple(drawings.values()), studies=said)
+    labels_by_study = tuple(StudyLabels(study, reader, of, is_p) for (study, reader, is_p), of in studies.items())
+    return replace(known, drawings=tuple(drawings.values()), studies=labels_by_study)
 
 
 def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:

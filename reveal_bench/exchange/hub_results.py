@@ -1,8 +1,8 @@
 """A result as a model's page on the Hugging Face Hub takes it: a file of ``.eval_results/*.yaml``.
 
-The form is that of https://huggingface.co/docs/hub/eval-results as `huggingface_hub` writes it. One file holds
-one number, the headline figure, as a fraction. Its task is that of the split and the metric in the dataset's
-``eval.yaml``; a metric without a task is refused. A ``verifyToken`` is made by the Hub's own jobs alone: there is none
+The format is https://huggingface.co/docs/hub/eval-results as `huggingface_hub` writes it. One file holds
+one number, the headline score, as a fraction. Its task belongs to the split and the metric in the dataset's
+``eval.yaml``; a metric without a task is refused. Only the Hub's own jobs make a ``verifyToken``: it is absent
 here, and the receipt is in the notes.
 """
 
@@ -39,7 +39,7 @@ def eval_results(
     Raises
     ------
     ValueError
-        If an argument is not of its form, there is no such figure, or its metric is no task of ``eval.yaml``.
+        If an argument has a wrong form, the score does not exist, or its metric is not a task in ``eval.yaml``.
     """
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml

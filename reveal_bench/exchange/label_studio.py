@@ -70,7 +70,7 @@ def _task(data: dict[str, Any], by_reader: Mapping[str, list[dict[str, Any]]]) -
 
 
 def _regions(drawing: Drawing, film: Film, group: int) -> Iterator[dict[str, Any]]:
-    """The regions of a drawing: mask, boxes, points, and a cell that stands alone."""
+    """Return the regions of a drawing: mask, boxes, points, and a cell without any of these."""
     mark = {
         key: value for key, value in (("reader", drawing.reader), ("cell", drawing.cell), ("group", group)) if value
     }
@@ -174,8 +174,8 @@ def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 continue
             who = one.get(author)
             name = who.get("email", who.get("id")) if isinstance(who, dict) else who
-            said = PREDICTION if part == "predictions" else f"individual:{name}" if name is not None else "individual"
-            yield from ((said, mapped(region, "region")) for region in listed(one.get("result"), "result"))
+            reader = PREDICTION if part == "predictions" else f"individual:{name}" if name is not None else "individual"
+            yield from ((reader, mapped(region, "region")) for region in listed(one.get("result"), "result"))
 
 
 def _film(data: dict[str, Any], known: Annotations) -> Film:
@@ -190,13 +190,13 @@ def _labels(
     study = str(data.get("study_id") or known.film_of(str(images[0])).study_id)
     if study not in known.first_films:
         raise ArgumentError("file", f"must be of studies of split {known.split!r}", repr(study)[:100])
-    given = meta.get("probabilities")
-    if isinstance(given, dict):
-        values = {known.finding_of(name): finite(value, "probabilities") for name, value in given.items()}
+    probabilities = meta.get("probabilities")
+    if isinstance(probabilities, dict):
+        values = {known.finding_of(name): finite(value, "probabilities") for name, value in probabilities.items()}
         return StudyLabels(study, reader, values, are_probabilities=True)
     choices = listed(mapped(region.get("value"), "value").get("choices"), "choices")
-    chosen = {known.finding_of(name) for name in choices}
-    return StudyLabels(study, reader, {name: float(name in chosen) for name in known.names})
+    present = {known.finding_of(name) for name in choices}
+    return StudyLabels(study, reader, {name: float(name in present) for name in known.names})
 
 
 def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Film, known: Annotations) -> Drawing:

@@ -1,13 +1,13 @@
-"""What models and scripts write, as lines of a prediction file: COCO results, tables of boxes, tables of probabilities.
+"""Output of models and scripts as lines of a prediction file: COCO results, tables of boxes, tables of probabilities.
 
 Conventions
 -----------
 A row is a mapping of names to values, from a table, a list of JSON or a COCO file. Each has an id; then a finding and
 its place (long), a finding and its probability (long), or a column per finding (wide). What every name, id, category
-and box was read as stands in the notes; what does not fit is refused with all that is wrong, never guessed or dropped.
+and box was read as is in the notes; input that does not fit is refused with all its problems, never guessed or dropped.
 
 =============  =======================================================================================================
-ids            those of the split; or a path or file name that ends like exactly one of them, folders joined by "_"
+ids            the split's; or a path or file name that ends like exactly one of them, folders joined by "_"
 findings       names of the benchmark, or spellings of them (:func:`~reveal_bench.findings.canonical_finding`)
 boxes          "xywh" (left, top, width, height), "xyxy" (left, top, right, bottom) or "cxcywh" (centre, size), in
                pixels, or in shares of the image's sides with `normalised`: both are said by whoever calls
@@ -51,7 +51,7 @@ KNOWN_COLUMNS = (
     *_PLACES,
     *dict.fromkeys(name for group in _BOX_COLUMNS for name in group),
 )
-"""Columns that are found by one spelling; that of ids, findings and scores may vary."""
+"""Columns with one spelling; names of ids, findings and scores vary."""
 _INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
 _ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
 _MOST_TOLD = 10
@@ -63,9 +63,9 @@ class Reading:
 
     Attributes
     ----------
-    columns : their name -> the name it stands for: the id column of the benchmark, "finding", "probability", "score",
+    columns : name in the source -> its meaning: the id column of the benchmark, "finding", "probability", "score",
         a name of a place, or a finding
-    boxes : what four numbers of a box are; those of COCO unless given
+    boxes : the meaning of a box's four numbers, COCO's by default
     normalised : whether coordinates are shares of the image's sides
     categories : number of a category -> name of its finding
     images : number of an image -> its file name
@@ -82,7 +82,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class OutputLines:
-    """Lines of a prediction file, unchecked, and in words what was read as what."""
+    """Lines of a prediction file, unchecked, and notes on how the source was read."""
 
     lines: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
@@ -94,9 +94,9 @@ def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, s
     Raises
     ------
     ArgumentError
-        If it has none, or a number stands for two of them.
+        If it has none, or a number has two names.
     """
-    found: list[dict[int, str]] = []
+    named: list[dict[int, str]] = []
     for part, name in (("categories", "name"), ("images", "file_name")):
         rows = document.get(part) or []
         names: dict[int, str] = {}
@@ -105,10 +105,10 @@ def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, s
                 raise ArgumentError("instances", f"must have `id` and `{name}` in each of its {part}", repr(row)[:80])
             if names.setdefault(row["id"], str(row[name])) != str(row[name]):
                 raise ArgumentError("instances", f"must have each id once in its {part}", f"{row['id']} twice")
-        found.append(names)
-    if not any(found):
+        named.append(names)
+    if not any(named):
         raise ArgumentError("instances", "must be a COCO dataset with `images` or `categories`", ", ".join(document))
-    return found[0], found[1]
+    return named[0], named[1]
 
 
 def read_outputs(
@@ -164,46 +164,46 @@ class _Reader:
         return OutputLines(tuple(lines), tuple(self._notes))
 
     def _columns(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Their name -> what it stands for; names that are passed over are left out."""
-        given = self._reading.columns
-        absent = [name for name in given if name not in names]
+        """Return name in the source -> meaning; ignored names are left out."""
+        renamed = self._reading.columns
+        absent = [name for name in renamed if name not in names]
         if absent:
             raise ArgumentError("columns", f"must name columns of the source ({', '.join(names[:20])})", absent[0])
-        found = dict(given)
+        meanings = dict(renamed)
         for index in names:
-            if index not in found and _INDEX_NAME.fullmatch(index) and _is_count([row.get(index) for row in rows]):
+            if index not in meanings and _INDEX_NAME.fullmatch(index) and _is_count([row.get(index) for row in rows]):
                 self._notes.append(f"`{index}` counts the rows and was left out")
                 names = [name for name in names if name != index]
-        self._assign(found, names, self._kind.key, (self._kind.key, *_ID_NAMES), needed=True)
-        self._assign(found, names, "finding", _FINDING_NAMES)
+        self._assign(meanings, names, self._kind.key, (self._kind.key, *_ID_NAMES), needed=True)
+        self._assign(meanings, names, "finding", _FINDING_NAMES)
         for name, theirs in (("probability", _PROBABILITY_NAMES), ("score", _SCORE_NAMES)):
-            self._assign(found, names, name, theirs)
+            self._assign(meanings, names, name, theirs)
         for group in _BOX_COLUMNS:
-            if set(group) <= set(names) and not set(group) & found.keys():
-                found |= {name: f"box.{i}" for i, name in enumerate(group)}
+            if set(group) <= set(names) and not set(group) & meanings.keys():
+                meanings |= {name: f"box.{i}" for i, name in enumerate(group)}
                 self._box_form = _BOX_COLUMNS[group]
                 self._notes.append(f"`{', '.join(group)}` read as boxes, {self._box_form}")
                 break
         places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in _PLACES}}
-        found |= {name: places[name] for name in names if name in places and name not in found}
-        rest = [name for name in names if name not in found]
-        if "finding" in found.values():
+        meanings |= {name: places[name] for name in names if name in places and name not in meanings}
+        rest = [name for name in names if name not in meanings]
+        if "finding" in meanings.values():
             left_out = [name for name in rest if name not in _PASSED_OVER]
             if left_out:
                 self._notes.append(f"left out, since nothing is scored by them: {', '.join(left_out)}")
-            return found
-        return found | {name: name for name in rest}
+            return meanings
+        return meanings | {name: name for name in rest}
 
     def _assign(
-        self, found: dict[str, str], names: Sequence[str], ours: str, theirs: Sequence[str], *, needed: bool = False
+        self, meanings: dict[str, str], names: Sequence[str], ours: str, theirs: Sequence[str], *, needed: bool = False
     ) -> None:
-        """Note which column stands for `ours`: the one that was named, else the first with a usual name."""
-        if ours in found.values():
+        """Record the column for `ours`: the named one, else the first with a usual name."""
+        if ours in meanings.values():
             return
-        folded = {name.casefold(): name for name in reversed(names) if name not in found}
+        folded = {name.casefold(): name for name in reversed(names) if name not in meanings}
         usual = [folded[name] for name in theirs if name in folded]
         if usual:
-            found[usual[0]] = ours
+            meanings[usual[0]] = ours
             if usual[0] != ours:
                 self._notes.append(f"`{usual[0]}` read as `{ours}`")
         elif needed:
@@ -303,25 +303,25 @@ class _Reader:
             if one in seen:
                 raise ArgumentError("source", "must have each id once", one)
             seen.add(one)
-            given = {known.get(name, name): _number(value) for name, value in row.items()
+            values = {known.get(name, name): _number(value) for name, value in row.items()
                      if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
-            lines += self._kind.predictions.entries(one, given)
+            lines += self._kind.predictions.entries(one, values)
         return lines
 
-    def _id(self, given: Any) -> str | None:
-        """The id of the split that a value stands for; None, after noting it, if there is none."""
-        given = _plain_name(given)
-        if given not in self._ids:
-            self._ids[given] = self._found_id(given, self._entries)
-        found = self._ids[given]
-        if found is None:
-            self._unknown_ids[repr(given)] += 1
-        return found
+    def _id(self, value: Any) -> str | None:
+        """Return the split's id for a value; None, after a note, if the split has none."""
+        value = _plain_name(value)
+        if value not in self._ids:
+            self._ids[value] = self._found_id(value, self._entries)
+        case_id = self._ids[value]
+        if case_id is None:
+            self._unknown_ids[repr(value)] += 1
+        return case_id
 
-    def _found_id(self, given: Any, known: Mapping[str, Any]) -> str | None:
-        text = given
-        if self._reading.images and given not in known:
-            text = self._reading.images.get(_number(given), given)
+    def _found_id(self, value: Any, known: Mapping[str, Any]) -> str | None:
+        text = value
+        if self._reading.images and value not in known:
+            text = self._reading.images.get(_number(value), value)
         if not isinstance(text, str):
             return None
         if text in known:
@@ -330,18 +330,18 @@ class _Reader:
         ending = next((ending for ending in _ENDINGS if name.casefold().endswith(ending)), "")
         parts = PurePosixPath(name[: len(name) - len(ending)]).parts
         spellings = {"_".join(parts[-n:]) for n in range(1, min(len(parts), 4) + 1)}
-        found = sorted(spellings & known.keys())
-        return found[0] if len(found) == 1 else None
+        same = sorted(spellings & known.keys())
+        return same[0] if len(same) == 1 else None
 
-    def _finding(self, given: Any) -> str | None:
-        given = _plain_name(given)
-        if given not in self._names:
-            name = self._reading.categories.get(_number(given), given)
-            self._names[given] = canonical_finding(name, self._findings) if isinstance(name, str) else None
-        found = self._names[given]
-        if found is None:
-            self._unknown_findings[repr(given)] += 1
-        return found
+    def _finding(self, value: Any) -> str | None:
+        value = _plain_name(value)
+        if value not in self._names:
+            name = self._reading.categories.get(_number(value), value)
+            self._names[value] = canonical_finding(name, self._findings) if isinstance(name, str) else None
+        finding = self._names[value]
+        if finding is None:
+            self._unknown_findings[repr(value)] += 1
+        return finding
 
     def _refuse(self) -> None:
         """Refuse ids and findings that the split does not have, unless such ids are to be left out."""
@@ -360,8 +360,8 @@ class _Reader:
         if self._unknown_ids and not self._reading.leave_out_unknown:
             example = next(iter(self._entries), "none")
             home = self._elsewhere()
-            unknown = [one for one, found in self._ids.items() if found is None]
-            others = Counter(home[found] for one in unknown if (found := self._found_id(one, home)))
+            unknown = [one for one, case_id in self._ids.items() if case_id is None]
+            others = Counter(home[case_id] for one in unknown if (case_id := self._found_id(one, home)))
             if others:
                 other, n = others.most_common(1)[0]
                 rule = f"must have ids of the split, such as {example!r}; {n:,} are of {other!r}, another `split`"
@@ -382,7 +382,7 @@ class _Reader:
 
     def _tell_of_spellings(self) -> None:
         for what, read, most in (("id", self._ids, 1), ("finding", self._names, len(self._names))):
-            changed = [f"{given} as {ours}" for given, ours in read.items() if ours not in (None, given)]
+            changed = [f"{theirs} as {ours}" for theirs, ours in read.items() if ours not in (None, theirs)]
             if changed:
                 more = f" and {len(changed) - most:,} more" if len(changed) > most else ""
                 self._notes.append(f"read by another name, {what}s: {', '.join(changed[:most])}{more}")
@@ -396,9 +396,9 @@ def _plain_name(value: Any) -> Any:
 
 
 def _is_count(values: Sequence[Any]) -> bool:
-    """Whether values are 0, 1, 2 ... or 1, 2, 3 ..., as numbers or text."""
-    told = [str(value) for value in values]
-    return any(told == [str(i + first) for i in range(len(told))] for first in (0, 1))
+    """Return True if values are 0, 1, 2 ... or 1, 2, 3 ..., as numbers or text."""
+    texts = [str(value) for value in values]
+    return any(texts == [str(i + first) for i in range(len(texts))] for first in (0, 1))
 
 
 def _number(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """A row for a paper, in LaTeX and in Markdown: value with interval, n, and a footnote from which it can be checked.
 
-Figures of a receipt are written with the decimals that were released, those of a score document with three. Names come
+Scores of a receipt have their released decimals, scores of a score document three. Names come
 from whoever submitted: they are text in either language, never commands.
 """
 
@@ -22,7 +22,7 @@ def latex_table(result: Result, metric: str | None = None) -> str:
     Raises
     ------
     ValueError
-        If the model is not known or there is no such figure.
+        If the model is unknown or the score does not exist.
     """
     figure = result.headline(metric)
     ends = result.interval(figure)

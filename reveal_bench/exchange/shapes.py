@@ -1,4 +1,4 @@
-"""What several forms need: files within limits, masks as runs, coordinates that survive other units."""
+"""Shared parts of the formats: files within limits, masks as runs, coordinates that survive other units."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def read_bytes(path: Path, name: str) -> bytes:
 
 
 def read_json(path: Path, name: str) -> Any:
-    """The JSON document in such a file.
+    """Return the JSON document in such a file.
 
     Raises
     ------
     ArgumentError
-        If it is none, or an object has a key twice.
+        If it is not JSON, or an object has a key twice.
     """
     try:
         value, repeated = parse_json(read_bytes(path, name))
@@ -54,7 +54,7 @@ def read_json(path: Path, name: str) -> Any:
 
 
 def finite(value: object, what: str) -> float:
-    """A number as the file gives it, also as text.
+    """Return a number of a file, also if it is written as text.
 
     Raises
     ------
@@ -79,12 +79,12 @@ def whole(value: object, what: str) -> int:
 
 
 def mapped(value: object, what: str) -> dict[str, Any]:
-    """An object of a JSON document.
+    """Return an object of a JSON document.
 
     Raises
     ------
     ArgumentError
-        If it is none.
+        If it is not one.
     """
     if not isinstance(value, dict):
         raise ArgumentError("file", f"must have an object as {what}", _short(value))
@@ -102,16 +102,16 @@ def listed(value: object, what: str) -> list[Any]:
 
 def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
     """Points of a JSON document, [[x, y], ...]; raises as :func:`mapped` and :func:`finite`."""
-    found = []
+    values = []
     for pair in listed(value, what):
         if not isinstance(pair, list) or len(pair) != 2:
             raise ArgumentError("file", f"must have pairs [x, y] as {what}", _short(pair))
-        found.append((finite(pair[0], what), finite(pair[1], what)))
-    return tuple(found)
+        values.append((finite(pair[0], what), finite(pair[1], what)))
+    return tuple(values)
 
 
 def word(value: object, what: str) -> str | None:
-    """A name or a number of a JSON document as text, None if there is none or it is empty; raises as :func:`mapped`."""
+    """Return a name or number of a JSON document as text, None if missing or empty; raises as :func:`mapped`."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int, float))):
         raise ArgumentError("file", f"must have text or a number as {what}", _short(value))
     return str(value) if value or value == 0 else None
@@ -119,10 +119,10 @@ def word(value: object, what: str) -> str | None:
 
 def same_size(film: Film, width: object, height: object) -> None:
     """Raise an ArgumentError if a file says that an image has another size, as when its picture was scaled down."""
-    given = [side if side is None else whole(side, "width and height") for side in (width, height)]
-    if given not in ([film.width, film.height], [None, None]):
+    sides = [side if side is None else whole(side, "width and height") for side in (width, height)]
+    if sides not in ([film.width, film.height], [None, None]):
         rule = f"must be of images at full size, {film.image_id} has {film.width} x {film.height} pixels"
-        raise ArgumentError("file", rule, f"{given[0]} x {given[1]}")
+        raise ArgumentError("file", rule, f"{sides[0]} x {sides[1]}")
 
 
 def _short(value: object) -> str:
@@ -142,7 +142,7 @@ def pixels(value: float) -> float:
 
 
 def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
-    """Lengths of the runs along the rows of a mask, those of background first (the first may be 0)."""
+    """Return lengths of the runs along a mask's rows, background first (the first may be 0)."""
     flat = mask.ravel()
     edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     places = [0, *edges.tolist(), flat.size]

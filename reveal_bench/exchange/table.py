@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-``labels.csv`` has a row per study and reader: 1 present, 0 absent, blank what was not said. ``boxes.csv`` has a row per
+``labels.csv`` has a row per study and reader: 1 present, 0 absent, blank if not stated. ``boxes.csv`` has a row per
 box, [x, y, width, height] in pixels of the full image; a drawing that has a mask alone gives the box around it. Models'
-tables are read by :mod:`reveal_bench.exchange.outputs`, so there is no reading here.
+tables are read by :mod:`reveal_bench.exchange.outputs`, so this module only writes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         columns = ["image_id", "finding", "reader", "x", "y", "width", "height", "score"]
         _write(out / BOXES, columns, (row for one in annotations.drawings for row in _boxes(one)))
     lost = {
-        "masks and contours, but for the boxes around them": any(one.mask is not None for one in annotations.drawings),
+        "masks and contours, except for the boxes around them": any(one.mask for one in annotations.drawings),
         "points": any(one.points for one in annotations.drawings),
         "cells": any(one.cell is not None for one in annotations.drawings),
     }
-    return [told for told, is_there in lost.items() if is_there]
+    return [part for part, is_there in lost.items() if is_there]
 
 
 def _cell(study: StudyLabels, name: str) -> str:
@@ -46,8 +46,8 @@ def _cell(study: StudyLabels, name: str) -> str:
 
 def _boxes(drawing: Drawing) -> Iterator[list[Any]]:
     boxes: Sequence[Sequence[float]] = drawing.boxes
-    if not boxes and drawing.mask is not None and (found := mask_in_box(drawing.mask)) is not None:
-        boxes = (found[0],)
+    if not boxes and drawing.mask is not None and (region := mask_in_box(drawing.mask)) is not None:
+        boxes = (region[0],)
     score = "" if drawing.score is None else drawing.score
     for box in boxes:
         yield [drawing.image_id, drawing.finding, drawing.reader, *box, score]

@@ -25,7 +25,7 @@ PNG = b"\x89PNG"
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written: counts, who drew it, and what could not be kept, in words."""
+    """Result of an export or import: counts, readers, and lost parts in words."""
 
     n_images: int
     n_pictures: int
@@ -117,26 +117,24 @@ def read_form(
     kind = _kind(folder, split)
     exchange, manifest = _exchange(kind), kind.questions.read_manifest(folder, split)
     known = exchange.drawn_predictions((), _bare_records(kind, folder, split), manifest)
-    found = form_named(form).read(Path(path), known)
-    if reader is None and len(found.readers) > 1:
-        raise ArgumentError("reader", f"must be named, the file has {', '.join(found.readers)}")
-    chosen = found if reader is None else _of_reader(found, reader)
-    predictions, lost = exchange.to_predictions(chosen)
-    return _converted(chosen, 0, lost), predictions
+    annotations = form_named(form).read(Path(path), known)
+    if reader is None and len(annotations.readers) > 1:
+        raise ArgumentError("reader", f"must be named, the file has {', '.join(annotations.readers)}")
+    selected = annotations if reader is None else _of_reader(annotations, reader)
+    predictions, lost = exchange.to_predictions(selected)
+    return _converted(selected, 0, lost), predictions
 
 
-def _of_reader(found: Annotations, reader: str) -> Annotations:
-    by_own_id = [one for one in found.readers if one.partition(":")[2] == reader]  # "individual:R2" by "R2"
-    if reader not in found.readers and len(by_own_id) == 1:
+def _of_reader(annotations: Annotations, reader: str) -> Annotations:
+    by_own_id = [one for one in annotations.readers if one.partition(":")[2] == reader]  # "individual:R2" by "R2"
+    if reader not in annotations.readers and len(by_own_id) == 1:
         [reader] = by_own_id
-    if reader not in found.readers:
-        raise ArgumentError(
-            "reader", f"must be one of the readers: {', '.join(found.readers) or 'there are none'}", reader
-        )
+    if reader not in annotations.readers:
+        raise ArgumentError("reader", f"must be one of the readers: {', '.join(annotations.readers) or 'none'}", reader)
     return replace(
-        found,
-        drawings=tuple(one for one in found.drawings if one.reader == reader),
-        studies=tuple(one for one in found.studies if one.reader == reader),
+        annotations,
+        drawings=tuple(one for one in annotations.drawings if one.reader == reader),
+        studies=tuple(one for one in annotations.studies if one.reader == reader),
     )
 
 
@@ -173,7 +171,7 @@ def _annotations(kind: AnyKind, folder: Path, split: str, predictions: Path | No
 
 
 def _bare_records(kind: AnyKind, folder: Path, split: str) -> list[Any]:
-    """Records that hold no references: those of the manifest, or the public ones where only they know the images."""
+    """Return records without references: the manifest's, or the public ones if only they list the images."""
     info = read_folder_info(folder)
     if split_shards(folder, kind.config, split):
         records: list[Any] = kind.data.read_records(folder, split)

@@ -49,9 +49,9 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--id-key", "{tmp}/set/key"), "must not lie in the dataset folder"),
+        (("--id-key", "{tmp}/set/key"), "must be outside the dataset folder"),
         ((), "give --id-key FILE: ids are made of UIDs with a secret"),
-        (("--id-key", "{tmp}/k", "--log", "{tmp}/set/log"), "--log must not lie in"),
+        (("--id-key", "{tmp}/k", "--log", "{tmp}/set/log"), "--log must be outside"),
         (("--id-key", "{tmp}/k", "--version", "banana"), "--version must be of the form 1.2.3, got 'banana'"),
         (("--id-key", "{tmp}/k", "--pictures", "{download}"), "--pictures is not an option of the source reveal-cxr"),
         (("--id-key", "{tmp}/k", "--previous", "{download}"), "must be given together"),
@@ -74,7 +74,7 @@ def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Pa
     options = ("--out", tmp_path / "set", "--id-key", tmp_path / "key")
     refused = build(copy, *options, expect=1).stderr
     assert victim.name in refused
-    assert "--keep-going leaves out what has a problem of its own" in refused
+    assert "--keep-going leaves out rows with problems" in refused
     done = build(copy, *options, "--keep-going")
     assert "left out:" in done.stderr
 

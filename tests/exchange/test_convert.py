@@ -67,7 +67,7 @@ def test_references_as_tables(built: Callable[[str], Path], tmp_path: Path) -> N
     assert said == {record.study_id: set(record.labels) for record in records}
     folder = built("chexlocalize")
     lost = to_form("table", folder, "released", tmp_path / "boxes", with_pictures=False).lost
-    assert "masks and contours, but for the boxes around them" in lost
+    assert "masks and contours, except for the boxes around them" in lost
     with (tmp_path / "boxes" / "boxes.csv").open(encoding="utf-8", newline="") as file:
         boxes = [row for row in csv.DictReader(file) if row["reader"] == "ground_truth"]
     drawn = {

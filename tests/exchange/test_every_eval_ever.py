@@ -214,7 +214,7 @@ def test_cases_that_may_not_be_public_are_refused(scored: tuple[Path, Path, Path
         every_eval_ever(result, Evaluation(0), folder=restricted, predictions=predictions)
     other = tmp_path / "other.jsonl"
     other.write_text("")
-    with pytest.raises(ValueError, match="`predictions` must be that of the result, with SHA-256"):
+    with pytest.raises(ValueError, match="`predictions` must be the result's, with SHA-256"):
         every_eval_ever(result, Evaluation(0), folder=folder, predictions=other)
 
 

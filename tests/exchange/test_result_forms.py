@@ -166,7 +166,7 @@ def test_latex_names_the_receipt() -> None:
 
 def test_figures_of_another_submission_are_said_to_be() -> None:
     held = of_receipt(receipt(shown_of="ab" * 16))
-    said = f"figures are those of submission {'ab' * 16}"
+    said = f"shown: submission {'ab' * 16}"
     (entry,) = yaml.safe_load(eval_results(held, dataset="lab/data"))
     for text in (entry["notes"], markdown_table(held), latex_table(held)):
         assert said in text

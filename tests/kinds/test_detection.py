@@ -381,7 +381,7 @@ def test_what_is_near_a_prediction_file_is_refused_with_the_next_step(
                for one in entries]  # fmt: skip
     (tmp_path / "corners.json").write_text(json.dumps(corners))
     words = ("--from", "table", "--file", tmp_path / "corners.json", "--out", tmp_path / "new.jsonl")
-    assert "the linter refuses what was written" in call("convert", folder, *words, expect=1).stderr
+    assert "the linter refuses the output" in call("convert", folder, *words, expect=1).stderr
     assert "the linter refuses" not in call("convert", folder, *words, "--boxes", "xyxy").stderr
     with pytest.raises(rb.LintError, match="and was not scored"):
         rb.score(corners, folder, split="released")

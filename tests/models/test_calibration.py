@@ -328,7 +328,7 @@ def test_the_command_says_what_it_found(films: Path, places: dict[str, Any], tmp
         done = call(*asked, "--coordinates", "auto", "--endpoint", model.url, "--out", tmp_path / "run")
         assert "coordinates: thousandths-yx, by 8 of 8 drawings\n" in done.stdout
         told = call(*asked, "--endpoint", model.url, "--out", tmp_path / "other").stderr
-        assert "Gemini is known to give places in thousandths-yx (https://docs.cloud.google.com/" in told
+        assert "Gemini is known to answer in thousandths-yx (https://docs.cloud.google.com/" in told
 
 
 @pytest.mark.parametrize(

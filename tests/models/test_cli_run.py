@@ -231,7 +231,7 @@ def test_an_early_ctrl_c_ends_the_run(
     monkeypatch.setattr("inspect_ai.eval", lambda *_, **__: [])
     with playing(truth) as (model, _):
         done = call(*words(films, model, tmp_path / "run"), expect=130)
-    assert "stopped; what was answered is kept in" in done.stderr
+    assert "stopped; answers are kept in" in done.stderr
 
 
 def test_the_run_reads_back(ran: tuple[Path, PlayedModel, str], truth: Truth) -> None:
@@ -246,7 +246,7 @@ def test_a_run_folder_is_no_dataset_and_nothing_of_others(films: Path, tmp_path:
     asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", "http://127.0.0.1:9/v1")
     for option in ("--out", "--dry-run"):
         within = call(*asked, option, films / "runs", expect=1).stderr
-        assert f"`{option}` must not lie in a dataset folder" in within
+        assert f"`{option}` must be outside dataset folders" in within
         assert not (films / "runs").exists()
         assert "which holds file" in call(*asked, option, tmp_path, expect=1).stderr
     beneath = call(*asked, "--out", tmp_path / "file" / "run", expect=1).stderr
@@ -310,7 +310,7 @@ def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(running, "run_model", interrupted)
     said = call("run", films, "--split", "test", "--model", "a/chat", "--out", tmp_path / "run", expect=130).stderr
-    assert said == f"stopped; what was answered is kept in {tmp_path / 'run'}: the same command goes on from there\n"
+    assert said == f"stopped; answers are kept in {tmp_path / 'run'}: the same command continues from there\n"
 
 
 def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,7 +328,7 @@ def test_pictures_and_references_stay_out_of_datasets(
             ("export-lmms", films, "--split", "test"),
             ("import-inspect", ran[0] / "logs"),
         ):
-            assert "`--out` must not lie in a dataset folder" in call(*command, "--out", place, expect=1).stderr
+            assert "`--out` must be outside dataset folders" in call(*command, "--out", place, expect=1).stderr
     assert not (films / "inside").exists()
 
 

@@ -432,7 +432,7 @@ def test_wrong_arguments_are_one_sentence(world: Any, folder_of_maps: Path, tmp_
     table.write_text("prob_threshold,task\n0.5,Edema\n")
     assert "must have a number for every finding with a map" in call(*words, "--gate", table, expect=1).stderr
     inside = call(*words[:-1], world.folder / "out.jsonl", expect=1).stderr
-    assert "must not lie in a dataset folder" in inside
+    assert "must be outside dataset folders" in inside
     (tmp_path / "maps").mkdir()
     np.save(tmp_path / "maps" / f"{rb.load(world.folder).manifest.asked_pairs()[0][0]}_Edoema.npy", HEAT)
     misspelt = call("saliency", tmp_path / "maps", world.folder, "--out", tmp_path / "o.jsonl", expect=1).stderr

@@ -109,4 +109,4 @@ def test_heat_maps_and_the_commands(world: Any, tmp_path: Path) -> None:
     call("build", maps, "--source", "chexlocalize", "--out", tmp_path / "new", "--engine", "datatrove", expect=1)
     assert not (tmp_path / ".new.tasks").exists()
     refused = call("validate", world.folder, "--engine", "datatrove", "--storage", world.folder / "x", expect=1)
-    assert "--storage must not lie in what is written or checked" in refused.stderr
+    assert "--storage must be outside the folders that are written or checked" in refused.stderr

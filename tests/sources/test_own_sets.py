@@ -230,7 +230,7 @@ def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
     root = write_boxes(tmp_path / "set")  # whose ids are public
     (tmp_path / "key").write_text("secret")
     refused = {
-        "out/ids.csv": "must not lie in",
+        "out/ids.csv": "must be outside",
         "ids.csv": "public already",
         "key": "must be a new file",
         "no/ids.csv": "in a folder that you may write to",

@@ -107,7 +107,7 @@ def test_it_asks_and_is_private_unless_told_otherwise(
     words = (folders.public, "org/asked", "--token-file", token)
     before = len(hub.log)
     nobody = printed(publisher, *words, expect=1)
-    assert "there is no terminal to ask on: say --yes to publish, or --dry-run to look" in nobody
+    assert "No terminal: pass --yes to publish, or --dry-run to preview" in nobody
     assert "the holdout was not compared: give --holdout" in nobody
     assert len(hub.log) == before
     assert "uploaded" in run(publisher, *words, answer="y").stdout
