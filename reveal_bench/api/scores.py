@@ -10,12 +10,12 @@ from reveal_bench.api.result_table import TableResult
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.published import (
     GRID,
-    Beside,
     OwnScores,
     ReferenceRow,
+    ReferenceValue,
+    explain_not_comparable,
     read_reference_rows,
     rows_beside,
-    why_nothing_compares,
 )
 from reveal_bench.evaluation.reader_reference import AgainstReference
 from reveal_bench.evaluation.score import ScoredFile
@@ -216,7 +216,7 @@ class BesidePublished(TableResult):
     protocols : how the papers measured
     """
 
-    tables: Mapping[str, Sequence[Beside]]
+    tables: Mapping[str, Sequence[ReferenceValue]]
     part: str
     protocols: Sequence[str]
 
@@ -260,7 +260,7 @@ def beside_published(scored: ScoredFile, info: FolderInfo, name: str, metric: st
         If there are none, or none that can stand beside it: the message says why.
     """
     rows = read_reference_rows(info.benchmark)
-    why = why_nothing_compares(rows, info, scored.manifest.split) if rows else f"There are none of {info.benchmark}."
+    why = explain_not_comparable(rows, info, scored.manifest.split) if rows else f"There are none of {info.benchmark}."
     own = [one for one in _own_scores(scored, name) if metric in (None, one.metric)]
     beside = {one.metric: [row for row in rows if one.metric in row.figures] for one in own}
     if not why and not any(beside.values()):

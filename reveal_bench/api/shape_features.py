@@ -21,8 +21,8 @@ from reveal_bench.evaluation.shapes import (
     FEATURES,
     MODELS,
     Assurance,
+    MaskShape,
     Scale,
-    Shape,
     Slope,
     assurances,
     regress,
@@ -53,7 +53,7 @@ class Shapes(TablesResult):
     """
 
     bench: Bench
-    shapes: Sequence[Shape]
+    shapes: Sequence[MaskShape]
     findings: Sequence[str]
     slopes: Sequence[Slope]
     assurances: Sequence[Assurance]
@@ -112,7 +112,7 @@ class Shapes(TablesResult):
         return [figure_of_shapes(self.shapes, self.findings)]
 
 
-def _median(shapes: Sequence[Shape], name: str) -> float:
+def _median(shapes: Sequence[MaskShape], name: str) -> float:
     values = [float(getattr(shape, name)) for shape in shapes]
     return median([value for value in values if value == value] or [float("nan")])
 
@@ -202,7 +202,7 @@ def assurances_of(rows: CaseRows, scale: Scale = "raw") -> list[Assurance]:
     return assurances(outcomes, rows.scores, rows.case_findings, order=rows.findings, scale=scale)
 
 
-def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[Shape]) -> dict[str, FloatArray]:
+def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[MaskShape]) -> dict[str, FloatArray]:
     """IoU and hit of the model, and how far the human benchmark is ahead, for every case of the pool."""
     outcomes = {}
     for metric, name in (("mask_iou", "IoU"), ("point_hit", "hit")):
@@ -216,7 +216,7 @@ def _outcomes(model: ScoredFile, human: ScoredFile | None, pool: Sequence[Shape]
     return outcomes
 
 
-def _column(scored: ScoredFile, values: FloatArray, pool: Sequence[Shape]) -> FloatArray:
+def _column(scored: ScoredFile, values: FloatArray, pool: Sequence[MaskShape]) -> FloatArray:
     rows = cast(CaseRows, scored.rows)
     found: Mapping[tuple[str, str], float] = dict(
         zip(zip(rows.image_ids, rows.case_findings, strict=True), values.tolist(), strict=True)

@@ -40,7 +40,7 @@ THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class FindingCalibration:
     """How the probabilities of a finding, or of all in the mean, fit what happened.
 
     Attributes
@@ -109,7 +109,7 @@ class CalibrationResult:
     """
 
     confidences: Confidences
-    calibration: Sequence[Calibration]
+    calibration: Sequence[FindingCalibration]
     bins: dict[str, list[Bin]]
     answered: Sequence[CoveragePoint]
     curves: dict[str, tuple[FloatArray, FloatArray]]
@@ -131,7 +131,7 @@ def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning 
     """
     if not len(given):
         raise ArgumentError("predictions", "must say how sure they are of at least one case", "none")
-    cases = _Cases.of(given)
+    cases = _GroupedCases.of(given)
     found = cases.groups
     bins = {
         name: reliability(given.probabilities[own], given.happened[own], n_bins=n_bins, binning=binning)
@@ -149,7 +149,7 @@ def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning 
 
 
 @dataclass(frozen=True)
-class _Cases:
+class _GroupedCases:
     """The findings with a case, and for each case the code of its finding and of its patient."""
 
     groups: tuple[str, ...]
@@ -158,7 +158,7 @@ class _Cases:
     n_units: int
 
     @classmethod
-    def of(cls, given: Confidences) -> _Cases:
+    def of(cls, given: Confidences) -> _GroupedCases:
         groups = tuple(name for name in given.groups if name in set(given.case_groups))
         units = sorted(given.all_patients)
         _, codes, of_case = code_cases(given.case_groups, given.case_patients, findings=groups, units=units)
@@ -195,7 +195,7 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 
 def _per_finding(
-    cases: _Cases, values: FloatArray, happened: BoolArray, bounds: tuple[float, float] = _UNBOUNDED
+    cases: _GroupedCases, values: FloatArray, happened: BoolArray, bounds: tuple[float, float] = _UNBOUNDED
 ) -> list[Estimate]:
     """The macro and the findings; a finding without enough patients on either side has no interval."""
     everything = np.ones(len(values), bool)
@@ -207,7 +207,7 @@ def _bared(means: Sequence[Estimate], enough: BoolArray) -> list[Estimate]:
     return [one if has else Estimate(one.value) for one, has in zip(means, enough, strict=True)]
 
 
-def _calibration(cases: _Cases, given: Confidences, errors: dict[str, float]) -> list[Calibration]:
+def _calibration(cases: _GroupedCases, given: Confidences, errors: dict[str, float]) -> list[FindingCalibration]:
     excess = given.probabilities - given.happened
     brier = _per_finding(cases, excess**2, given.happened, (0.0, 1.0))
     over = _per_finding(cases, excess, given.happened)
@@ -216,15 +216,17 @@ def _calibration(cases: _Cases, given: Confidences, errors: dict[str, float]) ->
     rates = n_events / n
     of_rate = rates * (1 - rates)
     mean_error = sum(errors.values()) / len(errors)
-    rows = [Calibration(MACRO, len(n), 0, brier[0], float(of_rate.mean()), over[0], mean_error)]
+    rows = [FindingCalibration(MACRO, len(n), 0, brier[0], float(of_rate.mean()), over[0], mean_error)]
     return rows + [
-        Calibration(name, int(n[i]), int(n_events[i]), brier[i + 1], float(of_rate[i]), over[i + 1], errors[name])
+        FindingCalibration(
+            name, int(n[i]), int(n_events[i]), brier[i + 1], float(of_rate[i]), over[i + 1], errors[name]
+        )
         for i, name in enumerate(cases.groups)
     ]
 
 
 def _answered(
-    cases: _Cases,
+    cases: _GroupedCases,
     given: Confidences,
     name: str,
     own: BoolArray,
@@ -241,7 +243,7 @@ def _answered(
     return CoveragePoint(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
 
 
-def _benefits(cases: _Cases, given: Confidences) -> list[NetBenefit]:
+def _benefits(cases: _GroupedCases, given: Confidences) -> list[NetBenefit]:
     thresholds = np.array(THRESHOLDS)
     added = net_benefits(given.probabilities, given.happened, thresholds)
     always = net_benefits(np.ones(len(given)), given.happened, thresholds)

@@ -83,7 +83,7 @@ class OwnScores:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ReferenceValue:
     """A published row, or one of the user's own, whose `source` is empty: `values` by finding, and their `mean`."""
 
     system: str
@@ -103,7 +103,7 @@ def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceR
     return sorted(rows, key=lambda row: (_ORDER.index(row.kind), row.name, row.prompt_style or ""))
 
 
-def why_nothing_compares(rows: Sequence[ReferenceRow], info: FolderInfo, split: str) -> str:
+def explain_not_comparable(rows: Sequence[ReferenceRow], info: FolderInfo, split: str) -> str:
     """Why none of a benchmark's published rows can stand beside scores on a split; "" if they can."""
     names = "; ".join(dict.fromkeys(row.name for row in rows))
     if info.synthetic:
@@ -116,14 +116,16 @@ def why_nothing_compares(rows: Sequence[ReferenceRow], info: FolderInfo, split: 
 
 def rows_beside(
     metric: str, own: Sequence[OwnScores], published: Sequence[ReferenceRow]
-) -> tuple[list[str], list[Beside]]:
+) -> tuple[list[str], list[ReferenceValue]]:
     """The findings that all rows have, and the rows with their values of them, the user's own first."""
     lines = [(one.label, "", one.values) for one in own]
     lines += [(row.title, row.short_source, row.figures[metric]) for row in published]
     defined = [{name for name, value in values.items() if not math.isnan(value)} for *_, values in lines]
     findings = [name for name in own[0].values if all(name in known for known in defined)]
     return findings, [
-        Beside(system, source, {name: values[name] for name in findings}, _mean([values[name] for name in findings]))
+        ReferenceValue(
+            system, source, {name: values[name] for name in findings}, _mean([values[name] for name in findings])
+        )
         for system, source, values in lines
     ]
 

@@ -81,7 +81,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MaskShape:
     """The shape of one finding in one image; see the module for what the fields mean."""
 
     image_id: str
@@ -97,7 +97,7 @@ class Shape:
     irrectangularity_by_perimeter: float
 
 
-def shapes_of(records: Iterable[LocalizationRecord]) -> list[Shape]:
+def shapes_of(records: Iterable[LocalizationRecord]) -> list[MaskShape]:
     """Shapes of all ground-truth masks that are not empty, in the order of the records.
 
     Raises
@@ -113,7 +113,7 @@ def shapes_of(records: Iterable[LocalizationRecord]) -> list[Shape]:
     ]
 
 
-def _shape(record: LocalizationRecord, annotation: Annotation) -> Shape:
+def _shape(record: LocalizationRecord, annotation: Annotation) -> MaskShape:
     assert annotation.rle is not None
     mask = decode_mask(annotation.rle)
     x, y, width, height = (int(side) for side in annotation.bbox_xywh or (0, 0, mask.shape[1], mask.shape[0]))
@@ -122,7 +122,7 @@ def _shape(record: LocalizationRecord, annotation: Annotation) -> Shape:
     longest = max(outlines, key=lambda one: one.perimeter)
     heart = record.reference("Cardiomegaly") if annotation.finding == "Enlarged Cardiomediastinum" else None
     of_heart = set(heart.polygons) if heart is not None else set()
-    return Shape(
+    return MaskShape(
         image_id=record.image_id,
         patient_id=record.patient_id,
         finding=annotation.finding,
@@ -275,13 +275,13 @@ def regress(
             for names in groups:
                 columns = np.column_stack([x[name] for name in names])
                 known = ~np.isnan(y) & ~np.isnan(columns).any(axis=1)
-                data = _Cases(columns[known], y[known], of_finding[known], of_patient[known])
+                data = _RegressionCases(columns[known], y[known], of_finding[known], of_patient[known])
                 slopes += data.slopes(outcome, model, names, len(x))
     return slopes
 
 
 @dataclass(frozen=True)
-class _Cases:
+class _RegressionCases:
     """The cases of one regression: features (n, n_features), outcome, finding and patient."""
 
     x: FloatArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reveal_bench.dataset.drawings import FindingDrawing
 from reveal_bench.evaluation.compare import Comparison
 from reveal_bench.evaluation.relative_decrease import excludes_zero, in_printed_order
-from reveal_bench.evaluation.shapes import FEATURES, Shape
+from reveal_bench.evaluation.shapes import FEATURES, MaskShape
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.metrics import METRICS
@@ -159,7 +159,7 @@ _TITLES = {
 _ROW, _GAP = 5.0, 18.0
 
 
-def figure_of_shapes(shapes: Sequence[Shape], findings: Sequence[str]) -> Illustration:
+def figure_of_shapes(shapes: Sequence[MaskShape], findings: Sequence[str]) -> Illustration:
     """Boxes of the quartiles with whiskers to the 5th and 95th percentile, per finding that was drawn.
 
     Raises

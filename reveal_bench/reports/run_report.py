@@ -30,9 +30,9 @@ from reveal_bench.evaluation.published import (
     GRID,
     OwnScores,
     ReferenceRow,
+    explain_not_comparable,
     read_reference_rows,
     rows_beside,
-    why_nothing_compares,
 )
 from reveal_bench.kinds.options import ScoringOptions
 from reveal_bench.kinds.scored import Rows
@@ -242,7 +242,7 @@ def published_parts(own: Sequence[OwnScores], split: Split) -> Iterator[Part]:
     rows = read_reference_rows(split.info.benchmark)
     if not rows:
         return
-    whole = why_nothing_compares(rows, split.info, split.name)
+    whole = explain_not_comparable(rows, split.info, split.name)
     if whole:
         yield Text(whole)
         return

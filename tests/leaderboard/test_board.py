@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reveal_leaderboard.boards.standings import Entry, Standings, board_metrics
+from reveal_leaderboard.boards.standings import BoardEntry, Standings, board_metrics
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
 from reveal_leaderboard.web.pages.first_sentences import board_opening
@@ -22,14 +22,14 @@ from tests.leaderboard.elements import text_of
 XSS = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>${window.broken=1}{{window.broken=1}}'
 
 
-def entry(name: str, value: float, *, benchmark: str = IMAGES, **fields: Any) -> Entry:
+def entry(name: str, value: float, *, benchmark: str = IMAGES, **fields: Any) -> BoardEntry:
     metrics = fields.pop("metrics", ())
     score = released(benchmark, value, metrics=metrics)
     given = {"team": "Team", "kind": "cnn", "prompt_style": None, "date": "2026-11-22", **fields}
-    return Entry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **given)
+    return BoardEntry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **given)
 
 
-def standings(*entries: Entry, benchmark: str = IMAGES, **fields: object) -> Standings:
+def standings(*entries: BoardEntry, benchmark: str = IMAGES, **fields: object) -> Standings:
     asked = BENCHMARKS[benchmark]
     board = Standings(
         benchmark=benchmark,
@@ -49,7 +49,7 @@ def standings(*entries: Entry, benchmark: str = IMAGES, **fields: object) -> Sta
     return replace(board, **fields)  # type: ignore[arg-type]
 
 
-def placed(name: str, value: float, low: int, high: int, tier: str, **fields: Any) -> Entry:
+def placed(name: str, value: float, low: int, high: int, tier: str, **fields: Any) -> BoardEntry:
     return entry(name, value, rank=low, rank_low=low, rank_high=high, tier=tier, **fields)
 
 

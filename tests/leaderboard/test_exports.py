@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.boards.exports import COLUMNS, to_csv, to_json, to_parquet
-from reveal_leaderboard.boards.standings import Entry, Standings, standings
+from reveal_leaderboard.boards.standings import BoardEntry, Standings, standings
 
 from tests.leaderboard.conftest import RARE, Board
 from tests.leaderboard.test_standings import Scores, score
@@ -147,7 +147,7 @@ def test_rows_of_other_data_are_not_exported(shown: Standings) -> None:
 
 def named(board: Standings, text: str) -> Standings:
     """The board with one entry whose every text is `text`."""
-    entry = Entry(text, text, text, text, text, text, "2026-11-21", "1.0.0", score(-0.5))
+    entry = BoardEntry(text, text, text, text, text, text, "2026-11-21", "1.0.0", score(-0.5))
     return replace(board, benchmark=text, entries=(entry,), references=())
 
 

@@ -32,7 +32,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.standings import Entry, Standings
+from reveal_leaderboard.boards.standings import BoardEntry, Standings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ _ENTRY_FIELDS = (
 )  # fmt: skip
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: BoardEntry) -> dict[str, Any]:
     fields = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
     return {**fields, "figures": [asdict(f) for f in entry.score.figures], "hidden": list(entry.score.hidden)}
 

@@ -57,7 +57,7 @@ class BoardVersion:
 
 
 @dataclass(frozen=True)
-class Entry:
+class BoardEntry:
     """One scored submission on the board.
 
     Attributes
@@ -126,7 +126,7 @@ class Standings:
     findings: tuple[str, ...]
     hidden: tuple[str, ...]
     min_cell: int
-    entries: tuple[Entry, ...]
+    entries: tuple[BoardEntry, ...]
     references: tuple[ReferenceRow, ...]
     synthetic: bool
     comparable: bool
@@ -234,8 +234,8 @@ def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
     return published.facts() if asked.version == published.version else {**published.facts(), **asked.facts}
 
 
-def _entry(submission: Submission, score: Score) -> Entry:
-    return Entry(
+def _entry(submission: Submission, score: Score) -> BoardEntry:
+    return BoardEntry(
         submission_id=submission.id,
         model=submission.model_name,
         model_version=str(submission.metadata.get("model", {}).get("version") or ""),
@@ -248,7 +248,7 @@ def _entry(submission: Submission, score: Score) -> Entry:
     )
 
 
-def _placed(entries: list[Entry], document: Mapping[str, Any]) -> list[Entry]:
+def _placed(entries: list[BoardEntry], document: Mapping[str, Any]) -> list[BoardEntry]:
     """Entries with their places, in the order of the board; `entries` come in that of arrival."""
     places, known = document.get("entries", {}), set(document.get("computed_for", ()))
     placed = []
@@ -263,7 +263,7 @@ def _placed(entries: list[Entry], document: Mapping[str, Any]) -> list[Entry]:
     return sorted(placed, key=_order)
 
 
-def _order(entry: Entry) -> tuple[float, ...]:
+def _order(entry: BoardEntry) -> tuple[float, ...]:
     figure = primary_figure(entry.score)
     if figure is None:
         return (2,)
@@ -271,12 +271,12 @@ def _order(entry: Entry) -> tuple[float, ...]:
     return (1, sign * figure.value) if entry.rank is None else (0, entry.rank, sign * figure.value)
 
 
-def _hidden(entries: Iterable[Entry], findings: Iterable[str]) -> tuple[str, ...]:
+def _hidden(entries: Iterable[BoardEntry], findings: Iterable[str]) -> tuple[str, ...]:
     hidden = {finding for entry in entries for finding in entry.score.hidden}
     return tuple(finding for finding in findings if finding in hidden)
 
 
-def _min_cell(entries: Iterable[Entry], store: Store, benchmark: str) -> int:
+def _min_cell(entries: Iterable[BoardEntry], store: Store, benchmark: str) -> int:
     """As it was when the scores were released; without any, as it is."""
     told = [int(entry.score.policy["min_cell"]) for entry in entries if "min_cell" in entry.score.policy]
     return max(told) if told else store.settings.of(benchmark).release.min_cell
@@ -317,7 +317,7 @@ def filtered(board: Standings, *, search: str = "", kind: str = "", organization
     """
     words = search.casefold().split()
 
-    def fits(entry: Entry) -> bool:
+    def fits(entry: BoardEntry) -> bool:
         told = f"{entry.model} {entry.model_version} {entry.team} {entry.prompt_style or ''}".casefold()
         is_kind, is_team = kind in ("", entry.kind), organization in ("", entry.team)
         return is_kind and is_team and all(word in told for word in words)

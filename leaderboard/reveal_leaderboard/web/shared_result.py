@@ -16,7 +16,7 @@ from markupsafe import Markup
 from reveal_bench.metrics import METRICS
 from reveal_bench.printed_tables import escape_latex, escape_markdown
 from reveal_bench.words import with_interval
-from reveal_leaderboard.boards.standings import Entry, Standings, standings
+from reveal_leaderboard.boards.standings import BoardEntry, Standings, standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore, primary_figure
 from reveal_leaderboard.store.database import iso_time
@@ -202,7 +202,7 @@ def read_shared(services: Services, submission: Submission, score: Score) -> Sha
     )
 
 
-def _n_ranked(entries: tuple[Entry, ...]) -> int:
+def _n_ranked(entries: tuple[BoardEntry, ...]) -> int:
     return sum(entry.rank_low is not None for entry in entries)
 
 

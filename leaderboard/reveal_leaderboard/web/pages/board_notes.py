@@ -12,7 +12,7 @@ from markupsafe import Markup
 from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.boards.standings import Entry, Standings
+from reveal_leaderboard.boards.standings import BoardEntry, Standings
 from reveal_leaderboard.release.rounding import is_of_places
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
@@ -116,7 +116,7 @@ def _moved(up: int) -> str:
     return "same" if not up else f"▲ up {up}" if up > 0 else f"▼ down {-up}"
 
 
-def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
+def plots_of(board: Standings, entries: Sequence[BoardEntry], columns: str) -> str:
     """The primary metric (or the one chosen): of all rows if some are published, by finding, and over time."""
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
     rows = board.references if board.comparable else ()
@@ -130,7 +130,7 @@ def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
     )
 
 
-def _forest(entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metric, cut: str) -> str:
+def _forest(entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric: Metric, cut: str) -> str:
     """Entries and published rows; without any of these it would only repeat the table, whose cells draw intervals."""
     marks = [mark for entry in entries if (mark := _entry_mark(entry, metric.name, MACRO))]
     if not marks or not rows:
@@ -144,7 +144,7 @@ def _forest(entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metr
 
 
 def _heat_map(
-    board: Standings, entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metric, cut: str
+    board: Standings, entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow], metric: Metric, cut: str
 ) -> str:
     table = [
         HeatRow(e.model, e.team, _found(board, partial(_entry_mark, e, metric.name)), key=e.submission_id)
@@ -174,11 +174,11 @@ def _over_time(board: Standings, metric: Metric) -> str:
     return plots.best_over_time(days, better=metric.better, title=f"Macro {metric.in_words}: the best over time, %")
 
 
-def _cut(entries: Sequence[Entry]) -> str:
+def _cut(entries: Sequence[BoardEntry]) -> str:
     return f" The first {MOST_ROWS} of {len(entries)} entries of the table." if len(entries) > MOST_ROWS else ""
 
 
-def _entry_mark(entry: Entry, metric: str, finding: str) -> PlotRow | None:
+def _entry_mark(entry: BoardEntry, metric: str, finding: str) -> PlotRow | None:
     figure = entry.figure(metric, finding)
     if figure is None:
         return None

@@ -17,7 +17,7 @@ from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text
-from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
+from reveal_leaderboard.boards.standings import BoardEntry, Standings, filtered, sorted_by
 from reveal_leaderboard.release.release import ReleasedEstimate
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
@@ -122,7 +122,7 @@ def render(board: Standings, view: View | None = None) -> str:
     return "".join(parts)
 
 
-def _in_order(board: Standings, view: View) -> tuple[Entry, ...]:
+def _in_order(board: Standings, view: View) -> tuple[BoardEntry, ...]:
     """The rows that match, as asked; equal rows keep the order of rank, those without the figure come last."""
     kept = filtered(board, search=view.search, kind=view.kind, organization=view.organization)
     entries = kept.entries
@@ -151,7 +151,7 @@ def _columns(board: Standings, view: View) -> tuple[list[_Column], list[str]]:
     return kept, [c.title for c in wanted if c not in kept]
 
 
-def _has_figure(column: _Column, entries: Sequence[Entry], rows: Sequence[ReferenceRow]) -> bool:
+def _has_figure(column: _Column, entries: Sequence[BoardEntry], rows: Sequence[ReferenceRow]) -> bool:
     if any(entry.figure(column.metric.name, column.finding) is not None for entry in entries):
         return True
     return not entries and any(column.finding in row.figures.get(column.metric.name, {}) for row in rows)
@@ -171,7 +171,7 @@ def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
     return above
 
 
-def _table(board: Standings, entries: Sequence[Entry], columns: Sequence[_Column], view: View) -> str:
+def _table(board: Standings, entries: Sequence[BoardEntry], columns: Sequence[_Column], view: View) -> str:
     has_facts = view.columns not in {m.name for m in board.metrics}
     heads: list[_Head | str] = [
         _head("rank", "Rank", view, "rv-rank", "and tier"),
@@ -217,7 +217,7 @@ def _figure_head(column: _Column, view: View) -> _Head:
 _Cell = tuple[ReleasedEstimate | None, str, str, str, float | None]
 
 
-def _entry_cell(entry: Entry, column: _Column, board: Standings) -> _Cell:
+def _entry_cell(entry: BoardEntry, column: _Column, board: Standings) -> _Cell:
     """The figure of a cell, or what stands in its place and why; the title of its column, and where chance lies."""
     figure = entry.figure(column.metric.name, column.finding)
     chance = None if column.chance is None else places(column.metric.name, column.chance)[0]

@@ -12,7 +12,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_bench.words import count_text
 from reveal_leaderboard.boards.comparisons import compare_released
-from reveal_leaderboard.boards.standings import Entry, standings
+from reveal_leaderboard.boards.standings import BoardEntry, standings
 from reveal_leaderboard.release.release import ReleasedEstimate, primary_figure
 from reveal_leaderboard.store.metadata import versioned
 from reveal_leaderboard.web.pages.drawing import (
@@ -110,11 +110,11 @@ class CompareHandlers(Handlers):
             return "", ""
         return (placed[0].submission_id, placed[1].submission_id) if len(placed) > 1 else ("", "")
 
-    def _entries(self, benchmark: str) -> dict[str, Entry]:
+    def _entries(self, benchmark: str) -> dict[str, BoardEntry]:
         published = self.services.catalogue.current(benchmark)
         return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
 
-    def _compared(self, benchmark: str, entries: Mapping[str, Entry], a: str, b: str) -> str:
+    def _compared(self, benchmark: str, entries: Mapping[str, BoardEntry], a: str, b: str) -> str:
         """The comparison as HTML; only entries of the board are compared."""
         if not entries:
             return message("info", "No submission is scored yet.", "Entries can be compared once there are two.")
@@ -129,11 +129,11 @@ class CompareHandlers(Handlers):
         return compare_view(document, entries[a], entries[b])
 
 
-def _named(entry: Entry) -> str:
+def _named(entry: BoardEntry) -> str:
     return f"{versioned(entry.model, entry.model_version)}, {entry.team}"
 
 
-def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
+def compare_view(document: Mapping[str, Any], a: BoardEntry, b: BoardEntry) -> str:
     """Every row of a comparison as a table; differences are A minus B, in percentage points or points of the scale."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
     note = str(document.get("note") or "")
@@ -158,11 +158,11 @@ def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
     return draw("compare.html", "page", *named, head, groups, *_verdict(rows, a, b, is_rated=is_rated), note)
 
 
-def _placed(entry: Entry) -> str:
+def _placed(entry: BoardEntry) -> str:
     return "" if entry.tier is None else f"rank {entry.place.replace('-', '–')}, tier {entry.tier}"
 
 
-def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated: bool) -> tuple[str, str]:
+def _verdict(rows: Sequence[Mapping[str, Any]], a: BoardEntry, b: BoardEntry, *, is_rated: bool) -> tuple[str, str]:
     """The result of the macro that ranks, and how that goes with the tiers and with the correction over all rows."""
     primary = primary_figure(a.score)
     wanted = None if primary is None else (primary.metric, primary.finding)
@@ -189,7 +189,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated:
     return headline, f"{counted} {why}"
 
 
-def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
+def _row(row: Mapping[str, Any], a: BoardEntry, b: BoardEntry, reach: float) -> dict[str, Any]:
     metric, finding = str(row["metric"]), str(row["finding"])
     cells = []
     for entry, key in ((a, "a"), (b, "b")):
@@ -200,7 +200,7 @@ def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, 
     return _shown(row, name, cells, _points, reach, "no interval, see below")
 
 
-def _rated_row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
+def _rated_row(row: Mapping[str, Any], a: BoardEntry, b: BoardEntry, reach: float) -> dict[str, Any]:
     cells = [(entry.figure(str(row["metric"]), str(row["finding"])), None) for entry in (a, b)]
     name = TITLES[str(row["finding"])]
     return _shown(row, name, cells, _rated_points, reach, "too few answers differ")

@@ -14,7 +14,7 @@ from reveal_bench.kinds.tasks.records import CATEGORIES, TaskQuestion
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.ordinal import CONTENT, REPORTED
 from reveal_leaderboard.boards.reading import ReadingProgress
-from reveal_leaderboard.boards.standings import Entry, Standings, filtered
+from reveal_leaderboard.boards.standings import BoardEntry, Standings, filtered
 from reveal_leaderboard.release.release import ReleasedEstimate, ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.ratings import StoredAnswer
@@ -77,7 +77,7 @@ def _title(metric: str, finding: str) -> tuple[str, str]:
     return "Completely correct" if metric == CORRECT else "Readers’ agreement, κ", ""
 
 
-def _row(entry: Entry, columns: list[tuple[str, str]]) -> tuple[Entry, str, list[tuple[Any, ...]], bool]:
+def _row(entry: BoardEntry, columns: list[tuple[str, str]]) -> tuple[BoardEntry, str, list[tuple[Any, ...]], bool]:
     """A row of the board, as its template asks for it; no line is drawn between the tiers."""
     return entry, KINDS.get(entry.kind, entry.kind), [(*_cell(entry.figure(*c)), _title(*c)[0]) for c in columns], False
 

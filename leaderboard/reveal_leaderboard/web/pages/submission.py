@@ -11,7 +11,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.standings import Entry, standings
+from reveal_leaderboard.boards.standings import BoardEntry, standings
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.api.visibility import is_own
 from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, message, page_head, sign_in
@@ -67,7 +67,7 @@ class SubmissionHandlers(Handlers):
         submission = self.services.store.get(asked) if asked else None
         return submission if submission is not None and is_own(actor, submission) else None
 
-    def _place(self, submission: Submission) -> tuple[Entry, int] | None:
+    def _place(self, submission: Submission) -> tuple[BoardEntry, int] | None:
         """Its row of the board and the number of rows, if it has one."""
         try:
             board = standings(self.services.store, self.services.catalogue.current(submission.benchmark))

@@ -8,7 +8,7 @@ from reveal_bench.evaluation.published import ReferenceRow
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.words import count_text
-from reveal_leaderboard.boards.standings import Entry
+from reveal_leaderboard.boards.standings import BoardEntry
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.queue import QueuePosition
 from reveal_leaderboard.store.quota import LedgerEntry, QuotaBalance
@@ -118,7 +118,7 @@ def progress_view(
     waiting: QueuePosition | None,
     score: Score | None,
     why: str = "",
-    place: tuple[Entry, int] | None = None,
+    place: tuple[BoardEntry, int] | None = None,
 ) -> str:
     """The whole box.
 
@@ -151,7 +151,9 @@ def steps(status: str) -> str:
     return draw(PAGE, "steps", items)
 
 
-def _state(submission: Submission, waiting: QueuePosition | None, why: str, place: tuple[Entry, int] | None) -> str:
+def _state(
+    submission: Submission, waiting: QueuePosition | None, why: str, place: tuple[BoardEntry, int] | None
+) -> str:
     if submission.status in ("received", "linted", "queued"):
         told = ("busy", _place(waiting), _expected(waiting))
     elif submission.status == "scoring":
@@ -168,7 +170,7 @@ def _state(submission: Submission, waiting: QueuePosition | None, why: str, plac
     return draw(PAGE, "state", *told, submission)
 
 
-def rank_in_words(row: Entry, n_rows: int) -> str:
+def rank_in_words(row: BoardEntry, n_rows: int) -> str:
     """Where an entry stands on its board, such as "Rank 2–3 of 8, tier B." """
     if row.tier is None:
         return f"On the board: {row.place}."
