@@ -30,7 +30,7 @@ _BINS = 128
 
 
 def chance_baseline(manifest: Manifest, *, seed: int = 0) -> list[LocalizationPrediction]:
-    """One uniformly drawn cell per question of `manifest`."""
+    """Return one uniformly drawn cell per question of `manifest`."""
     cells = Grid(manifest.grid).cells
     pairs = manifest.asked_pairs()
     drawn = np.random.default_rng(seed).integers(0, len(cells), len(pairs))
@@ -41,7 +41,7 @@ def chance_baseline(manifest: Manifest, *, seed: int = 0) -> list[LocalizationPr
 
 
 def human_baseline(manifest: Manifest, records: Sequence[LocalizationRecord]) -> list[LocalizationPrediction]:
-    """Mask and points of the benchmark readers, for the questions of `manifest` that they answered.
+    """Return mask and points of the benchmark readers, for the questions of `manifest` that they answered.
 
     Where contours are released without their mask, the mask is missing, as it is for the published code. Readers who
     drew boxes answer with the box around them.
@@ -69,7 +69,7 @@ def human_baseline(manifest: Manifest, records: Sequence[LocalizationRecord]) ->
 
 @dataclass(frozen=True)
 class LocationPrior:
-    """Where a finding usually is.
+    """Usual position of a finding.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class LocationPrior:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A reference of the released half; `box` is around its boxes, relative, None for a mask."""
+    """Reference of the released half; `box` encloses its boxes, relative to the image, None for a mask."""
 
     region: Rle | tuple[Box, ...]
     size: tuple[int, int]
@@ -125,15 +125,15 @@ def fit_location_prior(
                     ("records",),
                 )
             by_finding[annotation.finding].append(drawn)
-    everything = [drawn for found in by_finding.values() for drawn in found]
+    everything = [drawn for cells in by_finding.values() for drawn in cells]
     if not everything:
         rule = "must hold at least one ground-truth mask"
         raise ValueError(f"`records` {rule}, got none in {len(records)} images (boxes count too)")
     pooled = None
     priors = {}
-    for finding, found in by_finding.items():
-        if found:
-            priors[finding] = _fit(found, Grid(grid))
+    for finding, cells in by_finding.items():
+        if cells:
+            priors[finding] = _fit(cells, Grid(grid))
         else:
             pooled = pooled or replace(_fit(everything, Grid(grid)), n=0)
             priors[finding] = pooled
@@ -152,8 +152,8 @@ def _drawn(record: LocalizationRecord, annotation: Annotation) -> _Drawn | None:
     return _Drawn(annotation.boxes_xywh, record.size, relative)
 
 
-def _fit(found: Sequence[_Drawn], grid: Grid) -> LocationPrior:
-    masks = pack_regions([drawn.region for drawn in found], [drawn.size for drawn in found])
+def _fit(cells: Sequence[_Drawn], grid: Grid) -> LocationPrior:
+    masks = pack_regions([drawn.region for drawn in cells], [drawn.size for drawn in cells])
     rasters = _relative_rasters(masks)
     mean = rasters.mean(axis=0)
     # Ties are common: of the most probable pixels the one deepest among them, of equal cells the one best covered
@@ -163,13 +163,15 @@ def _fit(found: Sequence[_Drawn], grid: Grid) -> LocationPrior:
     covered = np.sum([cell_coverage(masks, i, grid) / masks.sizes[i].min() ** 2 for i in range(len(masks))], axis=0)
     best = np.lexsort((-covered.ravel(), -hits.ravel()))[0]
     cell_row, cell_column = divmod(int(best), grid.n)
-    boxes = [drawn.box for drawn in found if drawn.box is not None]
-    box = _best_box(mean, boxes) if len(boxes) == len(found) else None
+    boxes = [drawn.box for drawn in cells if drawn.box is not None]
+    box = _best_box(mean, boxes) if len(boxes) == len(cells) else None
     return LocationPrior(point, grid.name(cell_column, cell_row), _best_mask(mean, rasters), len(masks), box)
 
 
 def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
-    """Every mask sampled at the centres of the relative raster's pixels, shape (n, 128, 128), without decoding it."""
+    """Return every mask sampled at the centres of the relative raster's pixels, shape (n, 128, 128), without decoding
+    it.
+    """
     from reveal_bench.masks import kernels
 
     centres = (np.arange(_BINS) + 0.5) / _BINS
@@ -183,7 +185,7 @@ def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
 
 
 def _best_mask(mean: FloatArray, rasters: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The mean mask cut at the share (of its maximum, in steps of 0.05) that has the best mean IoU on the rasters."""
+    """Return the mean mask cut at the fraction of its maximum (in steps of 0.05) with the best mean IoU."""
     best: npt.NDArray[np.bool_] = mean >= mean.max()
     best_iou = -1.0
     flat = rasters.reshape(len(rasters), -1).astype(np.float64)
@@ -198,7 +200,7 @@ def _best_mask(mean: FloatArray, rasters: npt.NDArray[np.bool_]) -> npt.NDArray[
 
 
 def _best_box(mean: FloatArray, boxes: Sequence[Box]) -> Box:
-    """Of the boxes around the mean mask cut at every such share, the one with the best mean IoU with `boxes`."""
+    """Return the box around the mean mask, over the same cuts, with the best mean IoU with `boxes`."""
     cuts = pack_masks([encode_mask(mean >= share * mean.max()) for share in np.arange(0.05, 1.05, 0.05)])
     candidates = cuts.boxes_xywh() / _BINS
     ious = [box_iou(np.tile(candidate, (len(boxes), 1)), boxes).mean() for candidate in candidates]
@@ -207,7 +209,7 @@ def _best_box(mean: FloatArray, boxes: Sequence[Box]) -> Box:
 
 
 def location_prior_baseline(manifest: Manifest, priors: dict[str, LocationPrior]) -> list[LocalizationPrediction]:
-    """Point, cell and mask (a box instead, where the references are boxes) of the prior for every question."""
+    """Return point, cell and mask (a box if references are boxes) of the prior for every question."""
     masks: dict[tuple[str, tuple[int, int]], Rle] = {}
     predictions = []
     for image_id, finding in manifest.asked_pairs():

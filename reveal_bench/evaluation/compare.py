@@ -61,7 +61,7 @@ _SAME = 1e-12  # a difference of macros that is smaller is rounding
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two systems on one finding.
+    """Two systems compared on one finding.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ def compare(
     findings: Sequence[str] | None = None,
     margin: Margin | None = None,
 ) -> list[Comparison]:
-    """Paired difference ``a - b`` per metric: its macro first, then its findings.
+    """Return paired differences ``a - b``: per metric the macro, then the findings.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def relative_decrease(
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
 ) -> list[Comparison]:
-    """Relative decrease ``(reference - model) / reference``, paired, with `model` as a and `reference` as b.
+    """Return paired relative decreases ``(reference - model) / reference``, with `model` as a and `reference` as b.
 
     The macro's is that of the two macros, not the mean of the findings'. Where the reference is 0 the decrease is
     undefined; replicates in which it is 0 are left out and counted.
@@ -198,7 +198,7 @@ def relative_decrease(
 
 
 def decrease(model: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
-    """Relative decrease ``(reference - model) / reference`` of figures; NaN where the reference is 0.
+    """Return the relative decrease ``(reference - model) / reference``; NaN if the reference is 0.
 
     Examples
     --------
@@ -244,16 +244,16 @@ def _compare(
         flips = signs if own == "jackknife" else None
         (macro, *_), (_, *others) = (
             compare_resampled(
-                found[0][name],
-                found[1][name],
+                both[0][name],
+                both[1][name],
                 groups,
                 recipe=recipe,
                 combine=combine,
                 signs=flips,
                 margin=margin,
-                fewest=found[0][name].behind if own != interval else None,
+                fewest=both[0][name].behind if own != interval else None,
             )
-            for found, groups in ((of_macros, of_macro), (figures, chosen))
+            for both, groups in ((of_macros, of_macro), (figures, chosen))
         )
         comparisons += [macro, *others]
     return comparisons
@@ -270,7 +270,7 @@ def compare_resampled(
     margin: Margin | None = None,
     fewest: IntArray | None = None,
 ) -> list[Comparison]:
-    """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`.
+    """Return :func:`compare` of one metric, from values in the same replicates: the macro, then each of `findings`.
 
     With `signs`, intervals are the jackknife's and p those of flips; without, both come from the replicates, if as many
     patients as the jackknife asks for are behind each finding: `fewest`, where known.
@@ -278,30 +278,32 @@ def compare_resampled(
     values, replicates = side_by_side([a, b])
     parts = None if signs is None else contributions([a, b])
     if parts is None or signs is None:
-        found = find_intervals(combine(*values), combine(*replicates))
-        found = found if fewest is None else of_enough(found, fewest)
+        intervals = find_intervals(combine(*values), combine(*replicates))
+        intervals = intervals if fewest is None else of_enough(intervals, fewest)
         p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
-        p_values[np.isnan(found.low)] = np.nan
-        found = with_width(found)
+        p_values[np.isnan(intervals.low)] = np.nan
+        intervals = with_width(intervals)
         if margin is not None:
             tails = np.array([tails_of_replicates(column, margin.width) for column in combine(*replicates).T])
     else:
         evidence = _evidence_of_pair(a, b, values, parts[1], combine, are_means(recipe.split("|", 1)[0]))
-        found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
-        unknown = ~evidence.enough | np.isnan(found.values) | lacks_positives(a)
+        intervals = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
+        unknown = ~evidence.enough | np.isnan(intervals.values) | lacks_positives(a)
         p_values = np.where(unknown, np.nan, paired_p(*parts, signs))
         if margin is not None:
-            at_most, at_least = (tails_beyond(found.values, evidence, bound) for bound in (-margin.width, margin.width))
+            at_most, at_least = (
+                tails_beyond(intervals.values, evidence, bound) for bound in (-margin.width, margin.width)
+            )
             tails = np.column_stack([at_most[0], at_least[1]])
     scale = METRICS[recipe.split("|", 1)[0]]
     if combine is np.subtract:  # no difference is larger than the metric's scale is wide
         widest = scale.high - scale.low
-        found = replace(found, low=np.maximum(found.low, -widest), high=np.minimum(found.high, widest))
+        intervals = replace(intervals, low=np.maximum(intervals.low, -widest), high=np.minimum(intervals.high, widest))
     elif scale.low == 0:  # and nothing falls by more than all of it
-        found = replace(found, high=np.minimum(found.high, 1))
+        intervals = replace(intervals, high=np.minimum(intervals.high, 1))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons, metric = [], recipe.split("|", 1)[0]
-    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), found.estimates(), strict=True)):
+    for i, (finding, estimate) in enumerate(zip((MACRO, *findings), intervals.estimates(), strict=True)):
         n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
         own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
         figures = float(own[0]), float(own[1]), estimate, float(p_values[i])
@@ -339,7 +341,7 @@ def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
 
 
 def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
-    """Values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macros first.
+    """Return values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macros first.
 
     NaN for all systems where one of them is undefined, so that every macro is over the same findings.
     """
@@ -359,7 +361,7 @@ def _two_sided(replicates: FloatArray) -> float:
 
 
 def holm(p: npt.ArrayLike) -> FloatArray:
-    """Holm's correction of several p: sorted, the i-th smallest of m times m - i + 1, kept from falling, at most 1.
+    """Return Holm's correction of several p: of m sorted p, the i-th times m - i + 1, never falling, at most 1.
 
     Examples
     --------
@@ -380,7 +382,7 @@ def rank(
     findings: Sequence[str] | None = None,
     resampling: Resampling = Resampling(10_000),
 ) -> list[RankedSystem]:
-    """Systems from best to worst by their macro, with rank intervals and tiers.
+    """Return systems from best to worst by their macro, with rank intervals and tiers.
 
     Two systems differ significantly if the p of their paired difference, corrected for all pairs, is at most 0.05.
     Tiers and rank intervals follow from these pairs, see :mod:`reveal_bench.evaluation.tiers`.
@@ -436,9 +438,9 @@ def rank(
     if parts is None:
         has_shifted = "shifted" in KINDS[first.kind].scoring.intervals  # as `score` has by default
         interval = "shifted" if has_shifted and interval != "percentile" else "percentile"
-        found, differs = find_intervals(values[:, 0], macros.T, interval=interval), _significantly_different(macros)
+        intervals, differs = find_intervals(values[:, 0], macros.T, interval=interval), _significantly_different(macros)
     else:
-        found = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
+        intervals = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
         signs = draw_signs(parts[0].shape[1], resampling)
         differs = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
     rank_low, rank_high = rank_bounds(is_better, differs)
@@ -449,7 +451,7 @@ def rank(
     ranked = []
     for i in order:
         ranks = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
-        estimate = Estimate(float(values[i, 0]), float(found.low[i]), float(found.high[i]))
+        estimate = Estimate(float(values[i, 0]), float(intervals.low[i]), float(intervals.high[i]))
         ranked.append(RankedSystem(names[i], metric, *ranks, estimate, n_shared, recipe))
     return ranked
 
@@ -457,11 +459,11 @@ def rank(
 def _intervals_of_macros(
     systems: Sequence[Resampled], values: FloatArray, replicates: FloatArray, behind: BoolArray, metric: Metric
 ) -> Intervals:
-    """Of the macro of every system, over the groups that all have."""
+    """Return the interval of every system's macro, over the groups that all have."""
     left_out = np.array([system.left_out() for system in systems], np.float64)
     left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
     n_units, averaged = behind.sum(axis=0), np.flatnonzero(~np.isnan(values[0, 1:]))
-    found = []
+    intervals = []
     for own, of_own, without in zip(values, replicates, left_out, strict=True):
         evidence = evidence_of_groups(
             macro_first(without),
@@ -470,9 +472,9 @@ def _intervals_of_macros(
             bounds=(metric.low, metric.high),
             of_means=are_means(metric.name),
         )
-        found.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
+        intervals.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
     columns = ("values", "low", "high", "n_empty")
-    return Intervals(*(np.array([getattr(one, name)[0] for one in found]) for name in columns))
+    return Intervals(*(np.array([getattr(one, name)[0] for one in intervals]) for name in columns))
 
 
 def _significantly_different(macros: FloatArray) -> BoolArray:

@@ -51,7 +51,7 @@ _PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitm
 
 @dataclass(frozen=True)
 class ChexlocalizeTables:
-    """The three tables of one metric.
+    """The three published tables of one metric.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class ChexlocalizeTables:
 
 
 def _text(value: float) -> str:
-    """Shortest text that reads back as the same number; nothing for NaN."""
+    """Return the shortest text that parses back to the same number; empty for NaN."""
     return "" if np.isnan(value) else repr(float(value))
 
 
@@ -107,7 +107,7 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Iterable[str]]) -> 
 
 
 def published_tables(scored: ScoredFile, form: str, resampling: Resampling | None = None) -> list[ChexlocalizeTables]:
-    """The tables of a scored file as the published code writes them, as its protocol draws, or `resampling`.
+    """Return the tables of a scored file in the published form, resampled as its protocol says, or by `resampling`.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def chexlocalize_tables(
     *,
     images: Sequence[str] | None = None,
 ) -> ChexlocalizeTables:
-    """The published tables of one metric.
+    """Return the published tables of one metric.
 
     Parameters
     ----------
@@ -178,6 +178,6 @@ def chexlocalize_tables(
     draws = np.random.RandomState(resampling.seed).randint(0, len(ids), (resampling.n_resamples, len(ids)))
     # One finding at a time, so that each replicate adds up its rows in the order drawn, as pandas does
     replicates = np.stack([mean_of_defined(per_image[:, i][draws]) for i in range(len(column))], axis=1)
-    found = find_intervals(np.full(len(column), np.nan), replicates, interval="chexlocalize")
-    summary = np.stack([found.low, found.values, found.high], axis=1)
+    intervals = find_intervals(np.full(len(column), np.nan), replicates, interval="chexlocalize")
+    summary = np.stack([intervals.low, intervals.values, intervals.high], axis=1)
     return ChexlocalizeTables(metric, tuple(rows.findings), ids, per_image, replicates, summary)

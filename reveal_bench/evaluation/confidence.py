@@ -41,7 +41,7 @@ THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
 @dataclass(frozen=True, slots=True)
 class FindingCalibration:
-    """How the probabilities of a finding, or of all in the mean, fit what happened.
+    """Fit of the probabilities of a finding, or the mean over all, to the events.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class FindingCalibration:
 
 @dataclass(frozen=True, slots=True)
 class CoveragePoint:
-    """The surest cases of a finding, or of all together, as the only ones answered.
+    """Risk of a finding, or of all together, if only the most confident cases are answered.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class CoveragePoint:
 
 @dataclass(frozen=True, slots=True)
 class NetBenefit:
-    """Net benefit of acting on a finding from a threshold on, and of acting always; never acting has 0."""
+    """Net benefit of acting on a finding from a threshold on, and of always acting; never acting has 0."""
 
     finding: str
     threshold: float
@@ -117,8 +117,8 @@ class CalibrationResult:
     benefits: Sequence[NetBenefit]
 
 
-def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning = "width") -> CalibrationResult:
-    """Calibration, risk and coverage, and net benefit of a system.
+def judge_confidences(confidences: Confidences, *, n_bins: int = 10, binning: Binning = "width") -> CalibrationResult:
+    """Return calibration, risk and coverage, and net benefit of a system.
 
     Parameters
     ----------
@@ -129,28 +129,30 @@ def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning 
     ArgumentError
         If there is no case, or an option is not what it must be.
     """
-    if not len(given):
+    if not len(confidences):
         raise ArgumentError("predictions", "must say how sure they are of at least one case", "none")
-    cases = _GroupedCases.of(given)
-    found = cases.groups
+    cases = _GroupedCases.of(confidences)
+    findings = cases.groups
     bins = {
-        name: reliability(given.probabilities[own], given.happened[own], n_bins=n_bins, binning=binning)
+        name: reliability(confidences.probabilities[own], confidences.happened[own], n_bins=n_bins, binning=binning)
         for name, own in cases.parts()
     }
-    errors = {name: calibration_error(bins[name]) for name in found}
-    calibration = _calibration(cases, given, errors)
-    curves = {name: risk_coverage(given.sureness[own], given.right[own]) for name, own in cases.wholes()}
-    areas = {name: area_under_risk(given.sureness[own], given.right[own]) for name, own in cases.wholes()}
+    errors = {name: calibration_error(bins[name]) for name in findings}
+    calibration = _calibration(cases, confidences, errors)
+    curves = {name: risk_coverage(confidences.sureness[own], confidences.right[own]) for name, own in cases.wholes()}
+    areas = {name: area_under_risk(confidences.sureness[own], confidences.right[own]) for name, own in cases.wholes()}
     answered = [
-        _answered(cases, given, name, own, share, *curves[name]) for name, own in cases.wholes() for share in COVERAGES
+        _answered(cases, confidences, name, own, share, *curves[name])
+        for name, own in cases.wholes()
+        for share in COVERAGES
     ]
-    benefits = _benefits(cases, given) if given.whole_split else []
-    return CalibrationResult(given, calibration, bins, answered, curves, areas, benefits)
+    benefits = _benefits(cases, confidences) if confidences.whole_split else []
+    return CalibrationResult(confidences, calibration, bins, answered, curves, areas, benefits)
 
 
 @dataclass(frozen=True)
 class _GroupedCases:
-    """The findings with a case, and for each case the code of its finding and of its patient."""
+    """Findings with a case, and for each case the code of its finding and of its patient."""
 
     groups: tuple[str, ...]
     codes: IntArray
@@ -158,24 +160,24 @@ class _GroupedCases:
     n_units: int
 
     @classmethod
-    def of(cls, given: Confidences) -> _GroupedCases:
-        groups = tuple(name for name in given.groups if name in set(given.case_groups))
-        units = sorted(given.all_patients)
-        _, codes, of_case = code_cases(given.case_groups, given.case_patients, findings=groups, units=units)
+    def of(cls, confidences: Confidences) -> _GroupedCases:
+        groups = tuple(name for name in confidences.groups if name in set(confidences.case_groups))
+        units = sorted(confidences.all_patients)
+        _, codes, of_case = code_cases(confidences.case_groups, confidences.case_patients, findings=groups, units=units)
         return cls(groups, codes, of_case, len(units))
 
     def parts(self) -> list[tuple[str, BoolArray]]:
-        """Every finding and which cases are its own."""
+        """Return every finding and the mask of its cases."""
         return [(name, self.codes == i) for i, name in enumerate(self.groups)]
 
     def wholes(self) -> list[tuple[str, BoolArray]]:
-        """The same after all cases together."""
+        """Return all cases together, then every finding, with their masks."""
         return [(POOLED, np.ones(len(self.codes), bool)), *self.parts()]
 
     def means(
         self, values: FloatArray, codes: IntArray, n_groups: int, bounds: tuple[float, float], chosen: BoolArray
     ) -> list[Estimate]:
-        """The macro of `values` and their mean per group with intervals, over the `chosen` cases."""
+        """Return the macro of `values` and their mean per group with intervals, over the `chosen` cases."""
         counts = resampling_counts(self.n_units, Resampling(1))  # the jackknife draws nothing
         means = bootstrap_means(values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts)
         figures = macro_first(means.values)
@@ -183,7 +185,7 @@ class _GroupedCases:
         return [Estimate(*row) for row in zip(figures.tolist(), low.tolist(), high.tolist(), strict=True)]
 
     def enough(self, happened: BoolArray) -> BoolArray:
-        """Whether each finding has patients enough with the event and without it, (n_groups,)."""
+        """Return whether each finding has enough patients with the event and without it, (n_groups,)."""
         sides = [
             [len(np.unique(self.units[own & (happened == side)])) for side in (True, False)] for _, own in self.parts()
         ]
@@ -197,7 +199,7 @@ _UNBOUNDED = (-math.inf, math.inf)
 def _per_finding(
     cases: _GroupedCases, values: FloatArray, happened: BoolArray, bounds: tuple[float, float] = _UNBOUNDED
 ) -> list[Estimate]:
-    """The macro and the findings; a finding without enough patients on either side has no interval."""
+    """Return the macro and the findings; a finding with too few patients on either side has no interval."""
     everything = np.ones(len(values), bool)
     macro, *means = cases.means(values, cases.codes, len(cases.groups), bounds, everything)
     return [macro, *_bared(means, cases.enough(happened))]
@@ -207,12 +209,12 @@ def _bared(means: Sequence[Estimate], enough: BoolArray) -> list[Estimate]:
     return [one if has else Estimate(one.value) for one, has in zip(means, enough, strict=True)]
 
 
-def _calibration(cases: _GroupedCases, given: Confidences, errors: dict[str, float]) -> list[FindingCalibration]:
-    excess = given.probabilities - given.happened
-    brier = _per_finding(cases, excess**2, given.happened, (0.0, 1.0))
-    over = _per_finding(cases, excess, given.happened)
+def _calibration(cases: _GroupedCases, confidences: Confidences, errors: dict[str, float]) -> list[FindingCalibration]:
+    excess = confidences.probabilities - confidences.happened
+    brier = _per_finding(cases, excess**2, confidences.happened, (0.0, 1.0))
+    over = _per_finding(cases, excess, confidences.happened)
     n = np.bincount(cases.codes, minlength=len(cases.groups))
-    n_events = np.bincount(cases.codes[given.happened], minlength=len(cases.groups))
+    n_events = np.bincount(cases.codes[confidences.happened], minlength=len(cases.groups))
     rates = n_events / n
     of_rate = rates * (1 - rates)
     mean_error = sum(errors.values()) / len(errors)
@@ -227,7 +229,7 @@ def _calibration(cases: _GroupedCases, given: Confidences, errors: dict[str, flo
 
 def _answered(
     cases: _GroupedCases,
-    given: Confidences,
+    confidences: Confidences,
     name: str,
     own: BoolArray,
     wanted: float,
@@ -235,21 +237,21 @@ def _answered(
     risk: FloatArray,
 ) -> CoveragePoint:
     level = int(np.searchsorted(coverage, wanted - 1e-9))
-    least = np.sort(np.unique(given.sureness[own]))[::-1][level]
-    chosen = own & (given.sureness >= least)
-    wrong = (~given.right).astype(np.float64)
+    least = np.sort(np.unique(confidences.sureness[own]))[::-1][level]
+    chosen = own & (confidences.sureness >= least)
+    wrong = (~confidences.right).astype(np.float64)
     # Risks are shares: 0 and 1 are ends of their scale, and a share of few cases has a Wilson interval
     mean = cases.means(wrong, np.zeros(len(wrong), np.int64), 1, (0.0, 1.0), chosen)[1]
     return CoveragePoint(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
 
 
-def _benefits(cases: _GroupedCases, given: Confidences) -> list[NetBenefit]:
+def _benefits(cases: _GroupedCases, confidences: Confidences) -> list[NetBenefit]:
     thresholds = np.array(THRESHOLDS)
-    added = net_benefits(given.probabilities, given.happened, thresholds)
-    always = net_benefits(np.ones(len(given)), given.happened, thresholds)
+    added = net_benefits(confidences.probabilities, confidences.happened, thresholds)
+    always = net_benefits(np.ones(len(confidences)), confidences.happened, thresholds)
     rows = []
     for k, threshold in enumerate(THRESHOLDS):
-        system = _per_finding(cases, added[:, k], given.happened)[1:]
+        system = _per_finding(cases, added[:, k], confidences.happened)[1:]
         rows += [
             NetBenefit(name, threshold, system[i], float(always[own, k].mean()))
             for i, (name, own) in enumerate(cases.parts())

@@ -34,7 +34,7 @@ from reveal_bench.words import p_text
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a difference says of a margin.
+    """Verdict of a difference on a margin.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The largest difference that does not matter, on the scale of the metric: .05 is five percentage points.
+    """Largest difference that does not matter, on the scale of the metric: 0.05 is five percentage points.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Margin:
                 raise ArgumentError("margin", rule, self.width)
 
     def judge(self, metric: str, ends: tuple[float, float], p: float, tails: tuple[float, float]) -> Verdict:
-        """The verdict on a difference, from its interval.
+        """Return the verdict on a difference, from its interval.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Margin:
     def _sentence(self, metric: str, ends: tuple[float, float], word: str, p: float) -> str:
         unit = "" if METRICS[metric].high > 1 else " points"
         low, high, width = (value_text(metric, x) for x in (*ends, self.width))
-        said = {
+        sentences = {
             "non-inferior": f"A is not worse than B by {width}{unit} or more",
             "inferior": f"A is worse than B by {width}{unit} or more",
             "equivalent": f"A and B differ by less than {width}{unit}",
@@ -112,16 +112,16 @@ class Margin:
             else f"it is not shown that A is worse than B by less than {width}{unit}",
         }
         side = "the larger one-sided" if self.equivalence else "one-sided"
-        return f"{said[word]}: the 95 % interval of A - B is {low} to {high} ({side} p {p_text(p)})"
+        return f"{sentences[word]}: the 95 % interval of A - B is {low} to {high} ({side} p {p_text(p)})"
 
     def fields(self, verdict: Verdict) -> dict[str, Any]:
-        """Margin and verdict, as JSON has them beside a difference."""
+        """Return margin and verdict as the fields that JSON has after those of a difference."""
         judged = {"verdict": verdict.word, "p_margin": verdict.p, "sentence": verdict.sentence}
         return {"margin": self.width, "equivalence": self.equivalence} | judged
 
 
 def tails_of_replicates(replicates: FloatArray, width: float) -> tuple[float, float]:
-    """One-sided p, from replicates of a difference, that it is ``-width`` or less, and `width` or more."""
+    """Return one-sided p, from replicates of a difference, that it is ``-width`` or less, and `width` or more."""
     defined = replicates[replicates == replicates]
     if not len(defined):
         return math.nan, math.nan

@@ -46,13 +46,13 @@ _SAME = 1e-9
 
 
 def draw_signs(n_units: int, resampling: Resampling) -> Signs:
-    """Patterns of 1 and -1, (n_resamples, n_units)."""
+    """Return patterns of 1 and -1, (n_resamples, n_units)."""
     drawn = np.random.default_rng(resampling.seed).integers(0, 2, (resampling.n_resamples, n_units), np.int8)
     return (2 * drawn - 1).astype(np.float32)
 
 
 def contributions(systems: Sequence[Resampled]) -> tuple[FloatArray, BoolArray] | None:
-    """What each unit contributes to each figure, and how many units are behind a difference.
+    """Return each unit's contribution to each value, and the number of units that support a difference.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def contributions(systems: Sequence[Resampled]) -> tuple[FloatArray, BoolArray] 
 
 
 def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> float:
-    """Two-sided p that `differences` (n_units,) sum to 0, of those units that are `behind` the figure.
+    """Return two-sided p that `differences` (n_units,) sum to 0, over the units `behind` the value.
 
     Examples
     --------
@@ -104,21 +104,21 @@ def sign_flip_p(differences: FloatArray, signs: Signs, behind: BoolArray) -> flo
 
 
 def paired_p(parts: FloatArray, behind: BoolArray, signs: Signs) -> FloatArray:
-    """p of the macro and every group of two systems, (1 + n_groups,), from their :func:`contributions`."""
+    """Return p of the macro and every group of two systems, (1 + n_groups,), from their :func:`contributions`."""
     differences = parts[0] - parts[1]
     columns = [behind.any(axis=1), *behind.T]
     return np.array([sign_flip_p(d, signs, column) for d, column in zip(differences.T, columns, strict=True)])
 
 
 def lacks_positives(system: Resampled) -> BoolArray:
-    """Whether too few patients have each group for a p, (1 + n_groups,); the macro first, which may have one."""
+    """Return which groups have too few patients for a p, (1 + n_groups,); the macro, which is first, never does."""
     positive = system.positive_units
     few = np.zeros(len(system.values), bool) if positive is None else positive < LEAST_POSITIVE
     return np.concatenate([[False], few])
 
 
 def step_down_p(parts: FloatArray, signs: Signs) -> FloatArray:
-    """p of the difference of every pair of systems, corrected for all of them, (n_systems, n_systems).
+    """Return p of the difference of every pair of systems, corrected for all pairs, (n_systems, n_systems).
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ STATISTICS = {"precision": (TP, FP), "recall": (TP, FN), "specificity": (TN, FP)
 
 @dataclass(frozen=True, slots=True)
 class PixelStatistic:
-    """One statistic of a finding.
+    """One pixel statistic of a finding.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class PixelStatistic:
 def pixel_statistics(
     predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
 ) -> list[PixelStatistic]:
-    """Every statistic of the macro and of every finding.
+    """Return every statistic of the macro and of every finding.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def pixel_statistics(
 
 
 def _masks_by_case(predictions: Sequence[LocalizationPrediction], use: str) -> dict[tuple[str, str], Rle]:
-    """(image, finding) -> predicted mask; raises ArgumentError without any, with what they are for."""
+    """Return predicted masks by (image, finding); without any, the ArgumentError names their use."""
     masks = {(p.image_id, p.finding): p.mask for p in predictions if p.mask is not None}
     if not masks:
         raise ArgumentError("predictions", f"must have masks, {use}", "none")
@@ -100,16 +100,16 @@ def _drawn(record: LocalizationRecord) -> bool:
 
 
 def _counts(finding: str, images: Sequence[LocalizationRecord], masks: Mapping[tuple[str, str], Rle]) -> IntArray:
-    """Pixels of each kind in each image, (n_images, 4)."""
+    """Return the pixels of each kind in each image, (n_images, 4)."""
     references = [record.reference(finding) for record in images]
     drawn = pack_masks(
         [empty_rle(r.size) if a is None or a.rle is None else a.rle for r, a in zip(images, references, strict=True)]
     )
-    given = pack_masks([masks.get((record.image_id, finding)) or empty_rle(record.size) for record in images])
-    both = shared_areas(given, drawn)
+    predicted = pack_masks([masks.get((record.image_id, finding)) or empty_rle(record.size) for record in images])
+    both = shared_areas(predicted, drawn)
     pixels = drawn.sizes.prod(axis=1)
     counts: IntArray = np.stack(
-        [both, given.areas - both, drawn.areas - both, pixels - given.areas - drawn.areas + both], axis=1
+        [both, predicted.areas - both, drawn.areas - both, pixels - predicted.areas - drawn.areas + both], axis=1
     )
     return counts
 
@@ -134,7 +134,7 @@ def _of_statistic(
 
 
 def _pooled(right: FloatArray, total: FloatArray, units: IntArray) -> list[Estimate]:
-    """Ratios of sums with their intervals, the macro first; behind each are the patients that have such pixels."""
+    """Return ratios of sums with their intervals, the macro first; patients with such pixels support each."""
     own_right, own_total = (
         np.stack([np.bincount(units, column) for column in part.T], axis=1) for part in (right, total)
     )
@@ -169,7 +169,7 @@ BOUNDARY_METRICS = ("dice", "boundary_iou", "surface_distance", "hausdorff_95")
 
 @dataclass(frozen=True, slots=True)
 class BoundaryMean:
-    """The mean of one metric over the cases of a finding.
+    """Mean of one metric over the cases of a finding.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class BoundaryMean:
 def boundary_means(
     predictions: Sequence[LocalizationPrediction], records: Sequence[LocalizationRecord], findings: Sequence[str]
 ) -> list[BoundaryMean]:
-    """Per metric the macro, then every finding.
+    """Return per metric the macro, then every finding.
 
     Raises
     ------
@@ -226,12 +226,12 @@ def boundary_means(
 def _means_of_cases(
     metric: str, values: FloatArray, of_finding: npt.NDArray[np.str_], findings: Sequence[str], unit: str
 ) -> list[BoundaryMean]:
-    found = []
+    means = []
     for finding in findings:
         own = values[of_finding == finding]
         finite = own[np.isfinite(own)]
         value = float(finite.mean()) if len(finite) else float("nan")
-        found.append(BoundaryMean(finding, metric, value, len(finite), int(np.isinf(own).sum()), unit))
-    defined = [one.value for one in found if one.n]
+        means.append(BoundaryMean(finding, metric, value, len(finite), int(np.isinf(own).sum()), unit))
+    defined = [one.value for one in means if one.n]
     macro = float(np.mean(defined)) if defined else float("nan")
-    return [BoundaryMean(MACRO, metric, macro, len(defined), sum(one.n_infinite for one in found), unit), *found]
+    return [BoundaryMean(MACRO, metric, macro, len(defined), sum(one.n_infinite for one in means), unit), *means]

@@ -15,7 +15,7 @@ from reveal_bench.arguments import ArgumentError
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of a million tokens.
+    """Prices per million tokens.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Prices:
 
     @classmethod
     def from_text(cls, tokens_in: str, tokens_out: str, tokens_cached: str | None = None) -> Prices:
-        """Prices as somebody types them.
+        """Parse prices as users type them.
 
         Raises
         ------
@@ -63,13 +63,13 @@ class Prices:
         )
 
     def cost(self, tokens_in: int, tokens_out: int, *, tokens_cached: int = 0) -> Decimal:
-        """What so many tokens cost; `tokens_cached` of `tokens_in` came from the cache."""
+        """Return the cost of some tokens; `tokens_cached` of `tokens_in` came from the cache."""
         price = self.tokens_in if self.tokens_cached is None else self.tokens_cached
         fresh = tokens_in - tokens_cached
         return (fresh * self.tokens_in + tokens_cached * price + tokens_out * self.tokens_out).scaleb(-6)
 
     def document(self) -> dict[str, Any]:
-        """The prices as JSON; decimals as text."""
+        """Return the prices for JSON; decimals as text."""
         cached = None if self.tokens_cached is None else str(self.tokens_cached)
         return {"tokens_in": str(self.tokens_in), "tokens_out": str(self.tokens_out), "tokens_cached": cached}
 

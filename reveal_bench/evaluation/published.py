@@ -28,7 +28,7 @@ _SHOWN_AS = {"grid_chance": "grid_hit", "mask_iou": "mask_iou_all"}
 
 @dataclass(frozen=True)
 class ReferenceRow:
-    """One published system.
+    """Published scores of one system.
 
     Attributes
     ----------
@@ -53,28 +53,28 @@ class ReferenceRow:
 
     @property
     def source(self) -> str:
-        """The paper and the place in it."""
+        """Paper and position in it."""
         return f"{self.citation} {self.place}"
 
     @property
     def is_of_test_split(self) -> bool:
-        """Whether it was measured on the split that holdouts are taken from."""
+        """True if it was measured on the split that holdouts come from."""
         return self.measured_on == _DIVIDED
 
     @property
     def title(self) -> str:
-        """The system with the style of its prompt."""
+        """Name of the system with the style of its prompt."""
         return f"{self.name}, {self.prompt_style}" if self.prompt_style else self.name
 
     @property
     def short_source(self) -> str:
-        """The source as "Gosai et al., Table 2"."""
+        """Source such as "Gosai et al., Table 2"."""
         return f"{self.citation.split()[0]} et al., {self.place}"
 
 
 @dataclass(frozen=True)
 class OwnScores:
-    """What a run reaches by one metric, by finding; `grid` are the cells per side that it answers in, if it does."""
+    """Scores of a run by one metric, by finding; `grid` is the number of cells per side, if it answers in cells."""
 
     label: str
     metric: str
@@ -84,7 +84,7 @@ class OwnScores:
 
 @dataclass(frozen=True)
 class ReferenceValue:
-    """A published row, or one of the user's own, whose `source` is empty: `values` by finding, and their `mean`."""
+    """Published row, or one of the user's own, whose `source` is empty: `values` by finding, and their `mean`."""
 
     system: str
     source: str
@@ -93,7 +93,7 @@ class ReferenceValue:
 
 
 def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceRow]:
-    """The rows published for a benchmark, by kind and name; none if there are none."""
+    """Return the rows published for a benchmark, by kind and name; empty if there are none."""
     folder = bundled("submissions") / "reference" / benchmark
     rows = []
     for path in sorted(folder.glob("*.json")):
@@ -104,7 +104,7 @@ def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceR
 
 
 def explain_not_comparable(rows: Sequence[ReferenceRow], info: FolderInfo, split: str) -> str:
-    """Why none of a benchmark's published rows can stand beside scores on a split; "" if they can."""
+    """Return why no published row of a benchmark compares with scores on a split; "" if they do."""
     names = "; ".join(dict.fromkeys(row.name for row in rows))
     if info.synthetic:
         return f"Results are published on the real data ({names}), so they are not shown with runs on synthetic data."
@@ -117,7 +117,7 @@ def explain_not_comparable(rows: Sequence[ReferenceRow], info: FolderInfo, split
 def rows_beside(
     metric: str, own: Sequence[OwnScores], published: Sequence[ReferenceRow]
 ) -> tuple[list[str], list[ReferenceValue]]:
-    """The findings that all rows have, and the rows with their values of them, the user's own first."""
+    """Return the findings that all rows have, and the rows with their values of these, the user's own first."""
     lines = [(one.label, "", one.values) for one in own]
     lines += [(row.title, row.short_source, row.figures[metric]) for row in published]
     defined = [{name for name, value in values.items() if not math.isnan(value)} for *_, values in lines]

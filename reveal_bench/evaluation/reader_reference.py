@@ -41,7 +41,7 @@ from reveal_bench.metrics.intervals import UNDEFINED, Estimate
 
 @dataclass(frozen=True, slots=True)
 class AgainstReference:
-    """A system, and perhaps a reader, against one reference.
+    """Scores of a system, and perhaps of a reader, against one reference.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class AgainstReference:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What all references are scored with."""
+    """Inputs shared by all references."""
 
     kind: AnyKind
     readers: Readers[Any, Any, Any]
@@ -75,29 +75,29 @@ class _Setting:
     options: ScoringOptions
     metric: str
 
-    def rows(self, predictions: Sequence[Any], said: Mapping[str, Any]) -> Rows:
-        """`predictions` against what was `said` of some records."""
-        references = [self.readers.by_reading(self.records[key], words) for key, words in said.items()]
+    def rows(self, predictions: Sequence[Any], by_record: Mapping[str, Any]) -> Rows:
+        """Return the rows of `predictions` against one reader's annotations of some records."""
+        references = [self.readers.by_reading(self.records[key], words) for key, words in by_record.items()]
         rows: Rows = self.kind.scoring.score(predictions, references, self.manifest, self.options)
         return rows
 
     def agreed(self, readings: Sequence[Mapping[str, Any]], at_least: Callable[[int], int]) -> dict[str, Any]:
-        """Key -> what so many of its readers said, of every record that any of them read."""
+        """Return, by key, the label of at least so many of its readers, for every record that any of them annotated."""
         read = [key for key in self.records if any(key in words for words in readings)]
         agreed = {}
         for key in read:
-            said = [words[key] for words in readings if key in words]
-            agreed[key] = self.readers.agreed(self.records[key], said, at_least(len(said)))
+            ratings = [words[key] for words in readings if key in words]
+            agreed[key] = self.readers.agreed(self.records[key], ratings, at_least(len(ratings)))
         return agreed
 
-    def against(self, reference: str, said: Mapping[str, Any]) -> AgainstReference:
-        """The system against one reference."""
-        rows = self.rows(self.predictions, said)
+    def against(self, reference: str, by_record: Mapping[str, Any]) -> AgainstReference:
+        """Score the system against one reference."""
+        rows = self.rows(self.predictions, by_record)
         if self.metric not in rows.metrics():
             raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(self.metric))
         estimates = rows.estimates(self.options.resampling)
         macros = (e for e in estimates if (e.metric, e.finding) == (self.metric, MACRO))
-        return AgainstReference(reference, self.metric, len(said), next(macros, UNDEFINED))
+        return AgainstReference(reference, self.metric, len(by_record), next(macros, UNDEFINED))
 
 
 _SHARES: dict[str, Callable[[int], int]] = {
@@ -116,7 +116,7 @@ def score_against_readers(
     options: ScoringOptions,
     metric: str,
 ) -> list[AgainstReference]:
-    """A system against each reader, against all of them combined, and beside each reader against the others.
+    """Score a system against each reader, against all of them combined, and with each reader against the others.
 
     Parameters
     ----------
@@ -143,10 +143,12 @@ def score_against_readers(
 
 
 def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReference:
-    """The system and the reader `name` against the others."""
+    """Score the system and the reader `name` against the other readers."""
     own = readings[name]
     others = [
-        {key: said for key, said in words.items() if key in own} for other, words in readings.items() if other != name
+        {key: annotation for key, annotation in words.items() if key in own}
+        for other, words in readings.items()
+        if other != name
     ]
     reference = setting.agreed(others, _SHARES["more than half"])
     placed = setting.against(f"others than {name}", reference)
@@ -163,7 +165,7 @@ def _beside(setting: _Setting, readings: Readings, name: str) -> AgainstReferenc
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """What one reader said of one label of a study: `score` and `truth` are 0 or 1."""
+    """One reader's label of a study: `score` and `truth` are 0 or 1."""
 
     reader: str
     case: str
@@ -181,7 +183,7 @@ def readings_of(
     system: str,
     finding: str | None = None,
 ) -> tuple[list[ReadingRow], int]:
-    """The rows of all readers, then of the system; and how many studies not every reader had read.
+    """Return the rows of all readers, then of the system; and the number of studies without some reader.
 
     Parameters
     ----------
@@ -205,12 +207,12 @@ def readings_of(
         rule = f"of the system, by default that of its file, must be no reader's: {', '.join(readings)}"
         raise ArgumentError("name", rule, repr(system))
     by_key = {kind.data.key_of(record): record for record in records}
-    by_all = [key for key in by_key if all(key in said for said in readings.values())]
+    by_all = [key for key in by_key if all(key in by_record for by_record in readings.values())]
     if not by_all:
         raise ArgumentError("folder", "must have a study that every reader read", f"none of {len(by_key):,}")
     rows: list[ReadingRow] = []
-    for name, said in readings.items():
-        answers = [answer for key in by_all for answer in kind.readers.answers_of(by_key[key], said[key])]
+    for name, by_record in readings.items():
+        answers = [answer for key in by_all for answer in kind.readers.answers_of(by_key[key], by_record[key])]
         references = [by_key[key] for key in by_all]
         rows += _rows(name, kind.scoring.score(answers, references, scored.manifest, scored.options), by_all, finding)
     return rows + _rows(system, scored.rows, by_all, finding), len(by_key) - len(by_all)

@@ -65,12 +65,12 @@ _KINDS: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
 
 
 class ReceiptError(ValueError):
-    """The receipt is not what it claims to be, or not in the form of one."""
+    """Error of a receipt with an invalid form, hash or signature."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A receipt that holds, and how far that goes.
+    """Valid receipt with the extent of its verification.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Verified:
 
 
 def exact(value: Any) -> Any:
-    """`value` (plain JSON) with every fraction as the text of its decimals: 0.47 becomes "0.47".
+    """Return `value` (plain JSON) with every fraction as the text of its decimals: 0.47 becomes "0.47".
 
     Raises
     ------
@@ -109,7 +109,7 @@ def exact(value: Any) -> Any:
 
 
 def canonical_bytes(document: Mapping[str, Any]) -> bytes:
-    """The bytes that are hashed and signed; see the module for their form.
+    """Return the bytes that are hashed and signed; see the module for their form.
 
     Raises
     ------
@@ -134,17 +134,17 @@ def _check_values(value: Any, place: str) -> None:
 
 
 def receipt_hash(receipt: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical bytes, 64 hexadecimal digits."""
+    """Return the SHA-256 of the canonical bytes, 64 hexadecimal digits."""
     return hashlib.sha256(canonical_bytes(receipt)).hexdigest()
 
 
 def key_id(public_key: str) -> str:
-    """Short name of a public key (base64): the first 16 hexadecimal digits of its SHA-256."""
+    """Return the short name of a public key (base64): the first 16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(_key_bytes(public_key)).hexdigest()[:16]
 
 
 def verify_signature(document: Mapping[str, Any], signature: str, public_key: str) -> bool:
-    """Whether `signature` (base64) over the canonical bytes was made with the key whose public half this is."""
+    """Return True if `signature` (base64) over the canonical bytes was made with this key's private half."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -240,7 +240,7 @@ def verify_receipt(
 
 
 def _check_form(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The receipt inside a receipt file, of the right form and hash."""
+    """Return the receipt of a receipt file after checks of its form and hash."""
     for name, kind in (("receipt", Mapping), ("hash", str), ("signature", str)):
         if not isinstance(document.get(name), kind):
             raise ReceiptError(f"a receipt file must have the field `{name}`, got {document.get(name)!r:.80}")
@@ -294,7 +294,7 @@ def _check_origin(receipt: Mapping[str, Any], trusted_key: str) -> str:
 
 
 def _predecessors(receipt: Mapping[str, Any]) -> set[str]:
-    """Keys from which the receipt's key descends by statements signed with the old key and the new one."""
+    """Return the keys from which the receipt's key descends by statements signed with the old key and the new one."""
     heirs = {receipt["public_key"]}
     for change in reversed(receipt["succession"]):
         statement = change.get("statement") if isinstance(change, Mapping) else None

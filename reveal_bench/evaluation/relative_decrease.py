@@ -41,12 +41,12 @@ _PUBLISHED_NAMES = {"mask_iou": "miou", "mask_iou_all": "miou", "point_hit": "hi
 
 
 def excludes_zero(one: Comparison) -> bool:
-    """Whether the interval of a decrease is defined and leaves out 0."""
+    """Return True if the interval of a decrease is defined and excludes 0."""
     return one.estimate.has_interval and (one.estimate.low > 0 or one.estimate.high < 0)
 
 
 def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Decreases as paper 002 prints them: metric by metric, the findings by what they say, then the macro."""
+    """Return decreases as paper 002 prints them: by metric, the findings by direction and size, then the macro."""
     metrics = list(dict.fromkeys(one.metric for one in comparisons))
 
     def key(one: Comparison) -> tuple[int, bool, int, float]:
@@ -58,7 +58,7 @@ def in_printed_order(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def decreases_csv(comparisons: Sequence[Comparison]) -> str:
-    """The fields of each decrease and whether its interval excludes 0, in the printed order; undefined is empty."""
+    """Return the fields of each decrease and whether its interval excludes 0, in the printed order."""
     ordered = in_printed_order(comparisons)
     rows = [
         record | {"excludes_zero": excludes_zero(one)} for record, one in zip(as_records(ordered), ordered, strict=True)
@@ -78,7 +78,7 @@ def published_decreases(
     resampling: Resampling = Resampling(),
     metrics: Sequence[str] | None = None,
 ) -> list[Comparison]:
-    """Decreases by the published convention: per metric the macro ("Average"), then the findings, as fractions.
+    """Return decreases by the published convention: per metric the macro ("Average"), then the findings, as fractions.
 
     Parameters
     ----------
@@ -117,7 +117,9 @@ def _of_metric(model: ChexlocalizeTables, human: ChexlocalizeTables, resampling:
 
 
 def _decrease(model: FloatArray, human: FloatArray) -> FloatArray:
-    """Where the human benchmark is 0 the published code divides by it: the decrease of any gain is minus infinity."""
+    """Return the decrease as published, which divides by a human benchmark of 0: any gain then decreases by minus
+    infinity.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         share: FloatArray = (human - model) / human
     return share
@@ -157,7 +159,7 @@ def _rows(
 
 
 def published_csv(comparisons: Sequence[Comparison]) -> dict[str, str]:
-    """Name of a file -> its text, as the published code writes decreases: percents, the largest first, then Average."""
+    """Return file names and texts as the published code writes decreases: percents, the largest first, then Average."""
     files = {}
     for metric in dict.fromkeys(one.metric for one in comparisons):
         own = [one for one in comparisons if one.metric == metric]

@@ -44,7 +44,7 @@ _UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
 
 class LintError(ValueError):
-    """The prediction file has errors: the message has the first five, `report` holds them all."""
+    """Error of a prediction file: the message has the first five problems, `report` all of them."""
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
@@ -54,7 +54,7 @@ class LintError(ValueError):
 
 @dataclass(frozen=True)
 class AnsweredOnly:
-    """The questions that a system which abstains from some has answered.
+    """Scores over the answered questions of a system that abstains from some.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class AnsweredOnly:
 
     @property
     def in_words(self) -> str:
-        """How much was answered, such as "coverage 90.0 %, 12 questions declined"."""
+        """Amount answered, such as "coverage 90.0 %, 12 questions declined"."""
         return f"coverage {percent_text(self.coverage)}, {count_text(self.n_abstained, 'question')} declined"
 
 
 @dataclass(frozen=True)
 class ScoredFile:
-    """Scored predictions of a file, or of Python (`path` is None), with everything that their numbers depend on."""
+    """Scored predictions of a file, or of Python (`path` is None), with everything that determines the scores."""
 
     path: Path | None
     report: LintReport
@@ -92,26 +92,26 @@ class ScoredFile:
 
     @property
     def place(self) -> str:
-        """What was answered: benchmark, version and split."""
+        """Benchmark, version and split that were answered."""
         return f"{self.manifest.benchmark} {self.manifest.version}, split {self.manifest.split}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the scores should know, for people."""
+        """Notes on the scores, for people."""
         return self.rows.notes
 
     @property
     def resampling(self) -> Resampling:
-        """How its intervals were made."""
+        """Method of the intervals."""
         return self.options.resampling
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """The options that the scores depend on, as the document has them."""
+        """Options that determine the scores, as the document has them."""
         return KINDS[self.rows.kind].protocol(self.options)
 
     def to_document(self) -> dict[str, Any]:
-        """The stable JSON document described above."""
+        """Return the stable JSON document described above."""
         return {
             "schema": 1,
             "benchmark": self.manifest.benchmark,

@@ -60,7 +60,7 @@ FEATURES = ("polygons", "size", "elongation", "irrectangularity")
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What one contour says: the sides of its rectangle and its area."""
+    """Sides of a contour's rectangle, its perimeter and its area."""
 
     n_points: int
     perimeter: float
@@ -69,20 +69,20 @@ class Outline:
 
     @property
     def elongation(self) -> float:
-        """The longer side over the shorter one; NaN where that is 0."""
+        """Longer side over the shorter one; NaN if that is 0."""
         short, long = sorted(self.sides)
         return long / short if short > 0 else math.nan
 
     @property
     def irrectangularity(self) -> float:
-        """Share of the rectangle that the contour leaves empty; NaN where a side is 0."""
+        """Proportion of the rectangle outside the contour; NaN if a side is 0."""
         of_rectangle = self.sides[0] * self.sides[1]
         return 1 - self.area / of_rectangle if of_rectangle > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class MaskShape:
-    """The shape of one finding in one image; see the module for what the fields mean."""
+    """Shape of one finding in one image; see the module for its fields."""
 
     image_id: str
     patient_id: str
@@ -98,7 +98,7 @@ class MaskShape:
 
 
 def shapes_of(records: Iterable[LocalizationRecord]) -> list[MaskShape]:
-    """Shapes of all ground-truth masks that are not empty, in the order of the records.
+    """Return the shapes of all non-empty ground-truth masks, in the order of the records.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _shape(record: LocalizationRecord, annotation: Annotation) -> MaskShape:
 
 
 def outline_of(mask: BoolArray) -> tuple[int, list[Outline]]:
-    """Number of parts of a mask that do not touch, not even at corners, and all its contours in OpenCV's order."""
+    """Return the number of a mask's parts that do not touch, even at corners, and all contours in OpenCV's order."""
     cv2 = _opencv()
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     cut = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -168,7 +168,7 @@ _LEAST = 3  # cases, and patients, below which no slope has an error
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """A coefficient with its 95 % interval; NaN where undefined.
+    """Regression coefficient; NaN if undefined.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ class Assurance:
 
 
 def stars(p: float) -> str:
-    """Marks of significance: * below .05, ** below .01, *** below .001.
+    """Return the marks of significance: * below 0.05, ** below 0.01, *** below 0.001.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def stars(p: float) -> str:
 
 
 def scaled(values: FloatArray, scale: Scale) -> FloatArray:
-    """`values` on a scale; NaN stays, and so does what never varies.
+    """Return `values` on a scale; NaN stays, and so does a constant.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def regress(
     *,
     scale: Scale = "minmax",
 ) -> list[Slope]:
-    """Every model of every outcome.
+    """Fit every model of every outcome.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def regress(
 
 @dataclass(frozen=True)
 class _RegressionCases:
-    """The cases of one regression: features (n, n_features), outcome, finding and patient."""
+    """Cases of one regression: features (n, n_features), outcome, finding and patient."""
 
     x: FloatArray
     y: FloatArray
@@ -335,7 +335,8 @@ class _RegressionCases:
 
 
 def separable(x: FloatArray, hit: BoolArray) -> bool:
-    """Whether a threshold on `x` parts hits from misses, or one of them is absent: no logistic slope is finite then.
+    """Return True if a threshold on `x` separates hits from misses, or either is absent: no logistic slope is finite
+    then.
 
     Examples
     --------
@@ -358,7 +359,7 @@ def assurances(
     order: Sequence[str],
     scale: Scale = "raw",
 ) -> list[Assurance]:
-    """Slopes and correlations of every outcome, per finding that has a score, in `order`, and pooled.
+    """Return slopes and correlations of every outcome: per finding with a score, in `order`, then pooled.
 
     Parameters
     ----------
@@ -399,7 +400,7 @@ def _assurance(outcome: str, finding: str, x: FloatArray, y: FloatArray) -> Assu
 
 
 def _model(name: Literal["OLS", "Logit"]) -> Any:
-    """A model of statsmodels by itself: ``statsmodels.api`` loads all that there is, 30 MiB more."""
+    """Return a model of statsmodels without loading ``statsmodels.api``, which takes 30 MiB more."""
     try:
         from statsmodels.discrete.discrete_model import Logit
         from statsmodels.regression.linear_model import OLS

@@ -63,7 +63,7 @@ _NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of 
 
 @dataclass(frozen=True, slots=True)
 class Subgroup:
-    """The patients of one group on one metric.
+    """Patients of one group on one metric.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Subgroup:
 def groups_of_column(
     folder: Path, config: str, split: str, column: str, bands: Sequence[float] | None = None
 ) -> dict[str, str]:
-    """Patient -> group, from a column of the rows of a split.
+    """Return the group of each patient, from a column of the rows of a split.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _limits(bands: Sequence[float] | None) -> list[float]:
 
 
 def _names_of(feature: Any) -> Sequence[str] | None:
-    """The names of a column of codes, none for other plain columns, None for columns that make no groups."""
+    """Return the names of a column of codes, none for other plain columns, None for columns that make no groups."""
     from datasets import ClassLabel, List, Value
 
     inner = feature.feature if isinstance(feature, List) else feature
@@ -171,7 +171,7 @@ def _without_jackknife(rows: Rows, by: str, metric: str) -> ArgumentError:
 
 
 def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str) -> list[Subgroup]:
-    """Every group of patients on one metric, by name; "several" and "missing" come last.
+    """Score every group of patients on one metric, by name; "several" and "missing" come last.
 
     Raises
     ------
@@ -181,28 +181,28 @@ def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str)
     if metric not in rows.metrics():
         raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(metric))
     names = sorted(set(groups.values()), key=_place)
-    found, statistics = [], []
+    rows_by_group, statistics = [], []
     for name in names:
         inside = frozenset(patient for patient, group in groups.items() if group == name)
         sides = [_figures(rows, part, metric) for part in (inside, rows.patients() - inside)]
         if any(side is not None and side.left_out() is None for side in sides):
             raise _without_jackknife(rows, by, metric)
         one, statistic = _subgroup(by, name, metric, *sides)
-        found.append(one)
+        rows_by_group.append(one)
         statistics.append(abs(statistic))
     tested = [i for i, statistic in enumerate(statistics) if statistic == statistic]
     whole = _figures(rows, rows.patients(), metric)
     if not tested or whole is None:
-        return found
-    maxima = _largest_of_deals(_pseudo_values(whole, metric), [one.n for one in found], tested)
+        return rows_by_group
+    maxima = _largest_of_deals(_pseudo_values(whole, metric), [one.n for one in rows_by_group], tested)
     for i in tested:
         extreme = int((maxima >= statistics[i] - _SAME).sum())
-        found[i] = replace(found[i], p=(1 + extreme) / (1 + N_DEALS))
-    return found
+        rows_by_group[i] = replace(rows_by_group[i], p=(1 + extreme) / (1 + N_DEALS))
+    return rows_by_group
 
 
 def _pseudo_values(whole: Resampled, metric: str) -> FloatArray:
-    """What each patient with a case contributes to the macro of all."""
+    """Return the contribution to the macro of each patient with a case."""
     values, evidence, _ = _evidence(whole, metric, ~np.isnan(whole.values))
     weights = whole.weights
     assert weights is not None
@@ -212,7 +212,7 @@ def _pseudo_values(whole: Resampled, metric: str) -> FloatArray:
 
 
 def _largest_of_deals(contributed: FloatArray, sizes: Sequence[int], tested: Sequence[int]) -> FloatArray:
-    """The largest absolute Welch statistic of the tested groups in every deal, (N_DEALS,)."""
+    """Return the largest absolute Welch statistic of the tested groups in every permutation, (N_DEALS,)."""
     rng = np.random.default_rng(0)
     centred = contributed - contributed.mean()
     largest = np.zeros(N_DEALS)
@@ -230,7 +230,7 @@ def _largest_of_deals(contributed: FloatArray, sizes: Sequence[int], tested: Seq
 
 
 def _place(name: str) -> tuple[bool, bool, float, str]:
-    """Bands by their numbers, then names, then those that are not groups of their own."""
+    """Return the sort key of a group: bands by their numbers, then names, then "several" and "missing"."""
     number = re.match(r"-?\d+(\.\d+)?", name)
     return name in (MISSING, SEVERAL), not name.startswith("below "), float(number[0]) if number else math.inf, name
 
@@ -246,7 +246,7 @@ def _figures(rows: Rows, patients: Collection[str], metric: str) -> Resampled | 
 def _subgroup(
     by: str, name: str, metric: str, inside: Resampled | None, outside: Resampled | None
 ) -> tuple[Subgroup, float]:
-    """A group without its p, and the Welch statistic of its difference, NaN where there is no test."""
+    """Return a group without its p, and the Welch statistic of its difference, NaN without a test."""
     undefined = math.nan
     empty = Subgroup(by, name, metric, 0, UNDEFINED, UNDEFINED, undefined)
     if inside is None:
@@ -265,7 +265,7 @@ def _subgroup(
 
 
 def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> tuple[Subgroup, float]:
-    """The difference of two independent macros with its interval and statistic; neither if its standard error is 0."""
+    """Return the difference of two independent macros, and its statistic; no interval if its standard error is 0."""
     (bias, error, freedom), (bias_of_rest, error_of_rest, freedom_of_rest) = (
         [float(column[0]) for column in spread(values, evidence)] for values, evidence, _ in sides
     )
@@ -281,7 +281,9 @@ def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> 
 
 
 def _evidence(side: Resampled, metric: str, chosen: BoolArray) -> tuple[FloatArray, Evidence, int]:
-    """The macro over the chosen findings and they themselves, what their intervals need, and the patients behind."""
+    """Return the macro over the chosen findings with these, the evidence of their intervals, and the number of
+    patients.
+    """
     left_out, weights = side.left_out(), side.weights
     assert left_out is not None
     assert weights is not None

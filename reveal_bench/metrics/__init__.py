@@ -31,7 +31,7 @@ FAMILIES: dict[Family, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of METRICS.
+    """Row of METRICS.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Metric:
     version: int = 1
 
     def resolve(self) -> Callable[..., Any]:
-        """The function that computes this metric, its options filled in.
+        """Return the function that computes this metric, with its options filled in.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Metric:
 
     @property
     def in_words(self) -> str:
-        """The title inside a sentence.
+        """Title inside a sentence.
 
         Examples
         --------
@@ -99,7 +99,7 @@ class Metric:
 
     @property
     def scale(self) -> str:
-        """The title with the range of its values.
+        """Title with the range of its values.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class Metric:
         return f"{self.title}{fraction} from {self.low:g} {'up' if self.high == inf else f'to {self.high:g}'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as JSON has it: a range without an upper end has `high` None."""
+        """Return the row for JSON: a range without an upper bound has `high` None."""
         fields = asdict(self)
         return fields | {"high": None if self.high == inf else self.high, "options": dict(self.options)}
 
@@ -141,9 +141,9 @@ def _average_precision(name: str, title: str, at: str, source: str) -> Metric:
     return _detection(name, title, source, formula, "pycocotools")
 
 
-def _froc(name: str, shown: str) -> Metric:
-    return _detection(name, f"Sensitivity at {shown}", "FROC, by the centre of a box; LUNA16, MONAI",
-                      f"share of lesions found at {shown} false alarms of the finding per image, between thresholds by "
+def _froc(name: str, words: str) -> Metric:
+    return _detection(name, f"Sensitivity at {words}", "FROC, by the centre of a box; LUNA16, MONAI",
+                      f"share of lesions found at {words} false alarms of the finding per image, between thresholds by "
                       "straight lines",
                       "MONAI")
 

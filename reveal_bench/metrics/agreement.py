@@ -43,7 +43,8 @@ Weights = Literal["linear", "quadratic"]
 def cohen_kappa(
     rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int, weights: Weights | None = None
 ) -> float:
-    """Cohen's kappa: 1 - (observed disagreement) / (disagreement expected by chance from the raters' own frequencies).
+    """Return Cohen's kappa: 1 - (observed disagreement) / (disagreement expected by chance from the raters'
+    frequencies).
 
     Parameters
     ----------
@@ -72,7 +73,8 @@ def cohen_kappa(
 
 
 def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
-    """Gwet's AC1: (agreement - chance) / (1 - chance), chance = sum of p(1 - p) / (k - 1), p the raters' mean share.
+    """Return Gwet's AC1: (agreement - chance) / (1 - chance), chance = sum of p(1 - p) / (k - 1), p the raters' mean
+    proportion.
 
     `n_categories` is the k of the scale, whether each category was used or not.
 
@@ -89,7 +91,7 @@ def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: in
 
 
 def percent_agreement(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
-    """Share of cases that both raters gave the same category.
+    """Return the proportion of cases that both raters put into the same category.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def percent_agreement(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categ
 
 
 def mean_absolute_difference(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
-    """Mean of |a - b| over the cases, in steps of the scale.
+    """Return the mean of |a - b| over the cases, in steps of the scale.
 
     Returns
     -------
@@ -119,7 +121,7 @@ def mean_absolute_difference(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, 
 
 
 def contingency_table(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> FloatArray:
-    """How often `rater_a` said the row while `rater_b` said the column: (k, k), whole numbers."""
+    """Return the number of cases by category of `rater_a` (row) and of `rater_b` (column): (k, k), whole numbers."""
     units = np.zeros(np.shape(rater_a)[:1], np.int64)
     table: FloatArray = unit_tables(rater_a, rater_b, n_categories=n_categories, units=units, n_units=1)[0]
     return table
@@ -128,7 +130,7 @@ def contingency_table(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categ
 def unit_tables(
     rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int, units: npt.ArrayLike, n_units: int
 ) -> FloatArray:
-    """Contingency table of each unit (patient, study) that is resampled.
+    """Return the contingency table of each resampled unit (patient, study).
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ def unit_tables(
 
 
 def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims: tuple[int, ...] = (1,)) -> IntArray:
-    """`codes` as integers in [low, limit) with one of the numbers of dimensions, or an error that says what is wrong.
+    """Return `codes` as integers in [low, limit) with one of the numbers of dimensions.
 
     Raises
     ------
@@ -181,7 +183,7 @@ def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims
 
 
 def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
-    """Contingency tables of every replicate: ``counts @ tables``, exact, for any number of tables per unit.
+    """Return the contingency tables of every replicate: ``counts @ tables``, exact, for any number of tables per unit.
 
     Parameters
     ----------
@@ -207,7 +209,7 @@ def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
 
 
 def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> FloatArray:
-    """:func:`cohen_kappa` of a stack of tables (..., k, k); shape (...).
+    """Return :func:`cohen_kappa` of a stack of tables (..., k, k); shape (...).
 
     Raises
     ------
@@ -226,7 +228,7 @@ def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> 
 
 
 def lowest_kappa(tables: FloatArray) -> FloatArray:
-    """The lowest kappa that two raters can have who choose the second of two categories as often as they do.
+    """Return the lowest possible kappa of two raters who choose the second of two categories as often as these do.
 
     Raters who seldom choose it agree in most cases even if they never choose it together, so that their kappa cannot
     come near -1: where each chooses it once in ten cases, the lowest is -1/9.
@@ -251,27 +253,27 @@ def lowest_kappa(tables: FloatArray) -> FloatArray:
 
 
 def ac1_from_tables(tables: FloatArray) -> FloatArray:
-    """:func:`gwet_ac1` of a stack of tables (..., k, k); shape (...). Errors as for :func:`kappa_from_tables`."""
+    """Return :func:`gwet_ac1` of a stack of tables (..., k, k); errors as for :func:`kappa_from_tables`."""
     agreement = agreement_from_tables(tables)
     chosen = tables.sum(axis=-1) + tables.sum(axis=-2)
     return _ac1(agreement, divide(chosen, chosen.sum(axis=-1, keepdims=True)))
 
 
 def agreement_from_tables(tables: FloatArray) -> FloatArray:
-    """:func:`percent_agreement` of a stack of tables (..., k, k). Errors as for :func:`kappa_from_tables`."""
+    """Return :func:`percent_agreement` of a stack of tables (..., k, k); errors as for :func:`kappa_from_tables`."""
     _check_tables(tables)
     return divide(np.trace(tables, axis1=-2, axis2=-1), tables.sum(axis=(-2, -1)))
 
 
 def difference_from_tables(tables: FloatArray) -> FloatArray:
-    """:func:`mean_absolute_difference` of a stack of tables (..., k, k). Errors as for :func:`kappa_from_tables`."""
+    """Return :func:`mean_absolute_difference` of a stack of tables (..., k, k), with the same errors."""
     k = _check_tables(tables)
     distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
     return divide((tables * distance).sum(axis=(-2, -1)), tables.sum(axis=(-2, -1)))
 
 
 def divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """`numerator / denominator`, NaN (undefined) where both are 0."""
+    """Return `numerator / denominator`, NaN (undefined) if both are 0."""
     with np.errstate(invalid="ignore"):
         quotient: FloatArray = numerator / denominator
     return quotient
@@ -284,7 +286,7 @@ def _ac1(agreement: FloatArray, share: FloatArray) -> FloatArray:
 
 
 def _check_tables(tables: FloatArray) -> int:
-    """Number of categories."""
+    """Return the number of categories."""
     if tables.ndim < 2 or tables.shape[-1] != tables.shape[-2] or tables.shape[-1] < 2:
         raise ArgumentError("tables", "must have shape (..., k, k) with k at least 2", tables.shape)
     bad = tables[~(np.isfinite(tables) & (tables >= 0))]
@@ -314,7 +316,7 @@ class ReaderTables:
 def reader_against_majority(
     votes: npt.ArrayLike, *, n_categories: int, own_vote: bool = True, min_votes: int = 2
 ) -> ReaderTables:
-    """Each reader's vote paired with the majority vote on the same study, pooled over readers (paper 004, section 4.2).
+    """Pair each reader's vote with the majority vote on the same study, pooled over readers (paper 004, section 4.2).
 
     The majority is the category that more than half of the votes chose, and at least `min_votes` of them ("at least 2
     raters selecting the same category"). Without one (a tie, three readers with three answers, a single reader) the
@@ -360,7 +362,7 @@ def reader_against_majority(
 
 
 def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
-    """What each study adds to AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
+    """Return what each study adds to AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
 
     Paper 004 does not say whose AC1 its Table S3 gives; not that of the pairs behind its kappa, for no 2 x 2 table has
     an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). This one, of a study's readers among themselves, is what
@@ -383,7 +385,7 @@ def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
 
 
 def ac1_from_sums(sums: FloatArray) -> FloatArray:
-    """Gwet's AC1 among any number of readers, from added :func:`reader_sums` (..., 3 + k); shape (...).
+    """Return Gwet's AC1 among any number of readers, from added :func:`reader_sums` (..., 3 + k); shape (...).
 
     Returns
     -------
@@ -393,7 +395,9 @@ def ac1_from_sums(sums: FloatArray) -> FloatArray:
 
 
 def _one_hot(votes: npt.ArrayLike, n_categories: int) -> FloatArray:
-    """(n_studies, n_readers, n_labels, k): 1 where the reader chose the category, all 0 where absent."""
+    """Return (n_studies, n_readers, n_labels, k): 1 at the category that the reader chose, all 0 if the reader is
+    absent.
+    """
     if n_categories < 2:
         raise ArgumentError("n_categories", "must be at least 2", n_categories)
     codes = check_codes("votes", votes, low=-1, limit=n_categories, n_dims=(2, 3))

@@ -45,46 +45,46 @@ _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
 
 class Resampled(Protocol):
-    """Figures of one system and metric per group: on the data and in every replicate."""
+    """Values of one system and metric per group: on the data and in every replicate."""
 
     @property
     def values(self) -> FloatArray:
-        """On the data, (n_groups,)."""
+        """Values on the data, (n_groups,)."""
         ...
 
     @property
     def replicates(self) -> FloatArray:
-        """In every replicate, (n_resamples, n_groups)."""
+        """Values in every replicate, (n_resamples, n_groups)."""
         ...
 
     @property
     def n(self) -> IntArray:
-        """Rows behind each group, (n_groups,)."""
+        """Number of rows of each group, (n_groups,)."""
         ...
 
     @property
     def weights(self) -> FloatArray | None:
-        """Rows that each unit holds of each group, (n_units, n_groups); None if :meth:`left_out` is."""
+        """Number of rows of each unit in each group, (n_units, n_groups); None if :meth:`left_out` is."""
         ...
 
     @property
     def positive_units(self) -> IntArray | None:
-        """Units that have each group, (n_groups,), where others have a part in its figure, too; None where none has."""
+        """Number of units that have each group, (n_groups,), if other units contribute too; else None."""
         ...
 
     @property
     def behind(self) -> IntArray | None:
-        """Units on which each figure rests, (n_groups,), if they are not those that :attr:`weights` tell."""
+        """Number of units that support each value, (n_groups,), if :attr:`weights` do not show it."""
         ...
 
     def left_out(self) -> FloatArray | None:
-        """Figures without each unit, (n_units, n_groups); None where that would cost too much."""
+        """Return the values without each unit, (n_units, n_groups); None if they would cost too much."""
         ...
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
+    """Values that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
 
     `without`, `weights` and `positive_units` are what :class:`Resampled` says of units, if they can be left out;
     `behind` (n_groups,) the units on which each figure rests, if known.
@@ -99,7 +99,7 @@ class Figures:
     behind: IntArray | None = None
 
     def left_out(self) -> FloatArray | None:
-        """Figures without each unit, if known."""
+        """Return the values without each unit, if known."""
         return self.without
 
 
@@ -130,50 +130,50 @@ class BootstrapMeans:
 
     @property
     def positive_units(self) -> None:
-        """None: every unit with a row has what the mean is of."""
+        """None: every unit with a row counts."""
 
     @property
     def behind(self) -> None:
-        """None: `rows` tells it."""
+        """None: `rows` has it."""
 
     def macro(self) -> tuple[float, FloatArray]:
-        """Unweighted mean over the groups that are defined: on the data, and per replicate."""
+        """Return the unweighted mean over the defined groups: on the data, and per replicate."""
         return float(mean_of_defined(self.values)), mean_of_defined(self.replicates)
 
     def evidence(self, left_out: FloatArray, bounds: tuple[float, float]) -> Evidence:
-        """What the jackknife's intervals of the macro and the means need; `left_out` has the macro first."""
+        """Return the evidence for jackknife intervals of macro and means; `left_out` has the macro first."""
         whole = (self.sums == np.rint(self.sums)) & (self.sums >= 0) & (self.sums <= self.rows)
         behind = (self.rows > 0).sum(axis=0)
         return evidence_of_groups(left_out, behind, is_share=whole.all(axis=0), bounds=bounds, of_means=True)
 
     def left_out(self) -> FloatArray:
-        """The means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
+        """Return the means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
         return _divide(self.sums.sum(axis=0) - self.sums, self.rows.sum(axis=0) - self.rows)
 
 
 def bounds_of(metric: str) -> tuple[float, float]:
-    """Ends of the scale of a metric; infinite for one that has none."""
+    """Return the bounds of a metric's scale; infinite for a metric without a scale."""
     return (METRICS[metric].low, METRICS[metric].high) if metric in METRICS else (-np.inf, np.inf)
 
 
 def are_means(metric: str) -> bool:
-    """Whether figures of a metric are means over rows, and not ratios such as F1 and kappa."""
+    """Return True if a metric's values are means over rows, unlike ratios such as F1 and kappa."""
     return metric not in METRICS or METRICS[metric].family not in ("labels", "agreement")
 
 
 def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:
-    """Means, NaN where there is no row."""
+    """Return means, NaN if there is no row."""
     means: FloatArray = np.divide(sums, rows, out=np.full(sums.shape, np.nan), where=rows > 0)
     return means
 
 
 def macro_first(means: FloatArray) -> FloatArray:
-    """`means` (..., n_groups) with the mean over its defined groups put before them."""
+    """Return `means` (..., n_groups) with the mean over the defined groups put first."""
     return np.concatenate([mean_of_defined(means)[..., None], means], axis=-1)
 
 
 def resampling_counts(n_units: int, resampling: Resampling = Resampling()) -> Counts:
-    """How often each unit is drawn in each replicate.
+    """Return how often each unit is drawn in each replicate.
 
     The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b holds their counts. They are
     drawn and counted in blocks, which changes nothing about them.
@@ -216,7 +216,7 @@ Name = TypeVar("Name")
 def replicates_of(
     statistics: Callable[[Counts], Mapping[Name, FloatArray]], n_units: int, resampling: Resampling
 ) -> dict[Name, FloatArray]:
-    """`statistics` in every replicate of one draw, of which a block is held at a time.
+    """Return `statistics` in every replicate of one draw, in memory one block at a time.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def _next_counts(generator: np.random.Generator, n_resamples: int, n_units: int)
 
 
 def leave_one_out(statistic: Callable[[Counts], FloatArray], n_units: int) -> FloatArray:
-    """`statistic` without each unit in turn, (n_units, ...): the jackknife that "bca" needs.
+    """Return `statistic` without each unit in turn, (n_units, ...): the jackknife that "bca" needs.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def leave_one_out(statistic: Callable[[Counts], FloatArray], n_units: int) -> Fl
 def bootstrap_means(
     values: FloatArray, groups: IntArray, units: IntArray, *, n_groups: int, counts: Counts
 ) -> BootstrapMeans:
-    """Mean of `values` per group, on the data and in every replicate of `counts`.
+    """Return the mean of `values` per group, on the data and in every replicate of `counts`.
 
     Parameters
     ----------
@@ -291,7 +291,8 @@ def bootstrap_columns(
     blocks: Iterable[Counts],
     with_means: bool = True,
 ) -> list[BootstrapMeans]:
-    """:func:`bootstrap_means` of each of `columns`, which have the same cases; all of a block of counts at once.
+    """Return :func:`bootstrap_means` of each of `columns`, which have the same cases; a block of counts serves all
+    columns.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ def bootstrap_columns(
     resampled = [{first: weighted_sums(counts, asked[first]) for first in set(firsts)} for counts in blocks]
     means = []
     for own, first in zip(held, firsts, strict=True):
-        drawn = [found[first] for found in resampled]
+        drawn = [block[first] for block in resampled]
         replicates = np.concatenate([_divide(part[:, :n_groups], part[:, -n_groups:]) for part in drawn])
         sums, rows = own[:, :n_groups], own[:, n_groups:]
         n = rows.sum(axis=0).astype(np.int64)
@@ -321,7 +322,7 @@ def bootstrap_columns(
 
 
 def _sums_and_rows(values: FloatArray, groups: IntArray, units: IntArray, shape: tuple[int, int]) -> FloatArray:
-    """What each unit holds of each group, (n_units, 2 n_groups): the sums of its defined values, then their numbers."""
+    """Return each unit's part of each group, (n_units, 2 n_groups): sums of its defined values, then their numbers."""
     n_units, n_groups = shape
     _check_codes("groups", groups, len(values), n_groups)
     _check_codes("units", units, len(values), n_units)
@@ -338,7 +339,7 @@ def _add_up(weights: FloatArray, cells: IntArray, shape: tuple[int, int]) -> Flo
 
 
 def weighted_sums(counts: Counts, columns: FloatArray) -> FloatArray:
-    """``counts @ columns`` as double precision has it, by way of single precision where that is exact."""
+    """Return ``counts @ columns`` in double precision, computed in single precision if that is exact."""
     largest = np.abs(columns).max(initial=0.0)
     exact = len(columns) * largest < _EXACT and np.array_equal(columns, np.rint(columns))
     factors: npt.NDArray[Any] = columns.astype(np.float32 if exact else np.float64)
@@ -361,7 +362,7 @@ def _check_codes(name: str, codes: IntArray, n_cases: int, limit: int) -> None:
 
 
 def interval_of(recipe: str) -> str:
-    """The kind of interval that a signature names.
+    """Return the kind of interval in a signature.
 
     Examples
     --------
@@ -416,7 +417,7 @@ def estimate_means(
     recipe: str,
     interval: Interval = "percentile",
 ) -> list[Estimate]:
-    """Macro and mean per finding with their intervals.
+    """Return macro and mean per finding with their intervals.
 
     Parameters
     ----------
@@ -452,7 +453,7 @@ def estimate_means(
 def estimates_from(
     means: BootstrapMeans | Figures, findings: Sequence[str], *, recipe: str, interval: Interval = "percentile"
 ) -> list[Estimate]:
-    """The macro and the `findings`, in the order of the groups of `means`, as Estimates.
+    """Return the estimates of the macro and the `findings`, in the order of the groups of `means`.
 
     Figures that are not means have intervals from replicates alone.
     """
@@ -462,7 +463,7 @@ def estimates_from(
     if isinstance(means, BootstrapMeans) and interval in ("bca", "jackknife"):
         left_out = macro_first(means.left_out())
         evidence = means.evidence(left_out, bounds_of(metric))
-    found = find_intervals(
+    intervals = find_intervals(
         macro_first(means.values),
         macro_first(means.replicates),
         interval=interval,
@@ -471,14 +472,14 @@ def estimates_from(
         behind=None if behind is None else np.append(np.inf, behind),
     )
     if interval == "shifted" and behind is not None:
-        found = of_enough(found, behind)
-    low, high = (np.clip(ends, *bounds_of(metric)) for ends in (found.low, found.high))
+        intervals = of_enough(intervals, behind)
+    low, high = (np.clip(ends, *bounds_of(metric)) for ends in (intervals.low, intervals.high))
     n_defined = int((means.n > 0).sum())
     n = [n_defined, *means.n.tolist()]
     undefined = means.n_undefined.tolist() if isinstance(means, BootstrapMeans) else [0] * len(findings)
     n_undefined = [len(findings) - n_defined, *undefined]
-    found = replace(found, low=low, high=high)
-    return found.estimates((MACRO, *findings), n, n_undefined, metric=metric, signature=recipe)
+    intervals = replace(intervals, low=low, high=high)
+    return intervals.estimates((MACRO, *findings), n, n_undefined, metric=metric, signature=recipe)
 
 
 def estimate_cases(
@@ -491,7 +492,7 @@ def estimate_cases(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """:func:`estimate_means` for values that come without a dataset around them.
+    """Return :func:`estimate_means` of values without a dataset.
 
     Parameters
     ----------
@@ -523,7 +524,7 @@ def estimate_cases(
 
 
 def as_result(name: str, estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Estimates as the flat dictionary that `evaluate` modules return: macro under `name`, then `per_finding`."""
+    """Return estimates as the flat dictionary of `evaluate` modules: the macro under `name`, then `per_finding`."""
 
     def figures(estimate: Estimate, key: str) -> dict[str, Any]:
         return {

@@ -32,7 +32,7 @@ _MOST_BINS = 100
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Cases with like probabilities.
+    """Cases with similar probabilities.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Bin:
 def reliability(
     probabilities: FloatArray, happened: BoolArray, *, n_bins: int = 10, binning: Binning = "width"
 ) -> list[Bin]:
-    """The bins that have cases, from the least probability to the greatest.
+    """Return the bins that have cases, by rising probability.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def reliability(
 
 
 def calibration_error(bins: list[Bin]) -> float:
-    """The expected calibration error with these bins.
+    """Return the expected calibration error with these bins.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def calibration_error(bins: list[Bin]) -> float:
 
 
 def risk_coverage(sureness: FloatArray, right: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Coverage and risk with all cases answered that are at least as sure as some case, (n_levels,) each.
+    """Return coverage and risk if all cases at least as confident as some case are answered, (n_levels,) each.
 
     Cases that are equally sure are answered together; the last coverage is 1.
 
@@ -120,7 +120,7 @@ def risk_coverage(sureness: FloatArray, right: BoolArray) -> tuple[FloatArray, F
 
 
 def area_under_risk(sureness: FloatArray, right: BoolArray) -> float:
-    """Mean risk with the 1, 2, ... n surest cases answered; equally sure ones in the mean of all their orders.
+    """Return the mean risk of answering the 1, 2, ... n most confident cases; ties are averaged over their orders.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def area_under_risk(sureness: FloatArray, right: BoolArray) -> float:
 
 
 def net_benefits(probabilities: FloatArray, happened: BoolArray, thresholds: FloatArray) -> FloatArray:
-    """What each case adds to the net benefit of acting from a threshold on, (n_cases, n_thresholds).
+    """Return each case's contribution to the net benefit of acting from a threshold on, (n_cases, n_thresholds).
 
     Their mean is the net benefit; thresholds lie inside (0, 1).
 

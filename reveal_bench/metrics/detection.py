@@ -85,17 +85,17 @@ class Matched:
 
     @property
     def n_images(self) -> int:
-        """Images where the finding is known."""
+        """Number of images for which the finding is known."""
         return len(self.units)
 
     @property
     def n_lesions(self) -> int:
-        """Instances of the finding."""
+        """Number of instances of the finding."""
         return len(self.lesion_image)
 
 
-def detection_figures(found: Matched, metrics: Sequence[str], counts: Weights) -> dict[str, tuple[float, FloatArray]]:
-    """Figures of a finding, on the data and in replicates.
+def detection_figures(matched: Matched, metrics: Sequence[str], counts: Weights) -> dict[str, tuple[float, FloatArray]]:
+    """Return the values of a finding, on the data and in replicates.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ def detection_figures(found: Matched, metrics: Sequence[str], counts: Weights) -
     if unknown:
         raise ArgumentError("metrics", f"must be among {list(_FIGURES)}", unknown)
     makers = dict.fromkeys(_FIGURES[name] for name in metrics)
-    prepared = [maker(found) for maker in makers]
+    prepared = [maker(matched) for maker in makers]
     parts: dict[str, list[FloatArray]] = {name: [] for name in metrics}
-    for weights in _blocks(found, counts):
+    for weights in _blocks(matched, counts):
         made = {name: column for figure in prepared for name, column in figure(weights).items()}
         for name in metrics:
             parts[name].append(made[name])
@@ -132,7 +132,7 @@ def detection_figure(
     metric: str,
     threshold: float = 0.5,
 ) -> float:
-    """One figure of one finding, from boxes.
+    """Return one value of one finding, from boxes.
 
     Parameters
     ----------
@@ -177,14 +177,14 @@ def detection_figure(
     mark, lesion = mark[same], lesion[same]
     overlaps = box_overlaps(boxes[mark], lesions[lesion])
     masks = match_masks(overlaps, mark, lesion, scores, image, len(lesions))
-    found = Matched(np.arange(n), image, scores, hit, lesion_image, threshold, *masks)
-    return detection_figures(found, [metric], np.ones((0, n), np.float32))[metric][0]
+    matched = Matched(np.arange(n), image, scores, hit, lesion_image, threshold, *masks)
+    return detection_figures(matched, [metric], np.ones((0, n), np.float32))[metric][0]
 
 
-def _blocks(found: Matched, counts: Weights) -> Iterator[Weights]:
-    """Weights (block, n_units) of the data, where each unit stands once, and then of the replicates."""
+def _blocks(matched: Matched, counts: Weights) -> Iterator[Weights]:
+    """Yield weights (block, n_units): first of the data, where each unit counts once, then of the replicates."""
     n_units = counts.shape[1]
-    step = max(8, _AT_ONCE // max(1, len(found.score) + found.n_images))
+    step = max(8, _AT_ONCE // max(1, len(matched.score) + matched.n_images))
     yield np.ones((1, n_units), np.float32)
     for start in range(0, len(counts), step):
         yield counts[start : start + step]
@@ -200,24 +200,24 @@ def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
 
 
 def _summed(weights: Weights, units: IntArray, *columns: FloatArray | IntArray) -> FloatArray:
-    """Sums in every replicate of what stands beside each of `units`, (n_columns, n_replicates)."""
+    """Return the sums, in every replicate, of the columns beside `units`, (n_columns, n_replicates)."""
     of_units = [np.bincount(units, column, minlength=weights.shape[1]) for column in columns]
     sums: FloatArray = weighted_sums(weights, np.column_stack(of_units)).T
     return sums
 
 
 def _counted(weights: Weights, units: IntArray) -> FloatArray:
-    """How often `units` stand in every replicate, with repetitions, (n_replicates,)."""
+    """Return how often `units` occur in every replicate, with repetitions, (n_replicates,)."""
     sums: FloatArray = _summed(weights, units, np.ones(len(units)))[0]
     return sums
 
 
-def _average_precisions(found: Matched) -> Figure:
-    order = np.argsort(-found.score, kind="stable")
-    hit = found.hit[[RULES.index("iou_40"), *range(RULES.index("iou_50"), CENTRE)]][:, order] >= 0
+def _average_precisions(matched: Matched) -> Figure:
+    order = np.argsort(-matched.score, kind="stable")
+    hit = matched.hit[[RULES.index("iou_40"), *range(RULES.index("iou_50"), CENTRE)]][:, order] >= 0
     near = np.flatnonzero(hit.any(axis=0))
-    units = found.units[found.mark_image[order]]
-    hits, near_units, lesion_units = hit[:, near], units[near], found.units[found.lesion_image]
+    units = matched.units[matched.mark_image[order]]
+    hits, near_units, lesion_units = hit[:, near], units[near], matched.units[matched.lesion_image]
     rows = {"ap_40": [0], "ap_50": [1], "ap": list(range(1, len(hit)))}
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
@@ -230,17 +230,17 @@ def _average_precisions(found: Matched) -> Figure:
     return figures
 
 
-def precision_recall(found: Matched, rule: str) -> tuple[FloatArray, FloatArray]:
-    """Recall and precision after each mark that hits under `rule`, by falling score, (n_hits,) each."""
-    order = np.argsort(-found.score, kind="stable")
-    places = np.flatnonzero(found.hit[RULES.index(rule), order] >= 0)
+def precision_recall(matched: Matched, rule: str) -> tuple[FloatArray, FloatArray]:
+    """Return recall and precision after each mark that hits under `rule`, by falling score, (n_hits,) each."""
+    order = np.argsort(-matched.score, kind="stable")
+    places = np.flatnonzero(matched.hit[RULES.index(rule), order] >= 0)
     true = np.arange(1, len(places) + 1)
-    return true / max(found.n_lesions, 1), true / (places + 1)
+    return true / max(matched.n_lesions, 1), true / (places + 1)
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """A FROC curve's marks by falling score: first marks of lesions, and false alarms; what is equal goes together.
+    """Marks of a FROC curve by falling score, lesions first, then false alarms; equal scores form one step.
 
     Attributes
     ----------
@@ -254,16 +254,16 @@ class _Steps:
     alarm_stops: IntArray
 
     @classmethod
-    def of(cls, found: Matched) -> _Steps:
-        order = np.argsort(-found.score, kind="stable")
-        hit = found.hit[found.by, order]
+    def of(cls, matched: Matched) -> _Steps:
+        order = np.argsort(-matched.score, kind="stable")
+        hit = matched.hit[matched.by, order]
         alarms = order[hit < 0]
         hitting = np.flatnonzero(hit >= 0)
         _, first = np.unique(hit[hitting], return_index=True)  # the best mark of each lesion
         lesions = order[hitting[np.sort(first)]]
-        falling, scores = -found.score[alarms], -np.unique(-found.score[lesions])
+        falling, scores = -matched.score[alarms], -np.unique(-matched.score[lesions])
         stops = [
-            (np.searchsorted(-found.score[lesions], -scores, side=side), np.searchsorted(falling, -scores, side=side))
+            (np.searchsorted(-matched.score[lesions], -scores, side=side), np.searchsorted(falling, -scores, side=side))
             for side in ("left", "right")
         ]
         return cls(
@@ -274,14 +274,14 @@ class _Steps:
         )
 
 
-def _froc(found: Matched) -> Figure:
-    steps = _Steps.of(found)
-    lesion_units = found.units[found.mark_image[steps.lesions]]
-    alarm_units = found.units[found.mark_image[steps.alarms]]
-    all_lesions = found.units[found.lesion_image]
+def _froc(matched: Matched) -> Figure:
+    steps = _Steps.of(matched)
+    lesion_units = matched.units[matched.mark_image[steps.lesions]]
+    alarm_units = matched.units[matched.mark_image[steps.alarms]]
+    all_lesions = matched.units[matched.lesion_image]
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
-        n_lesions, n_images = _counted(weights, all_lesions), _counted(weights, found.units)
+        n_lesions, n_images = _counted(weights, all_lesions), _counted(weights, matched.units)
         true = kernels.running_weights(weights, lesion_units, steps.lesion_stops)
         false = kernels.running_weights(weights, alarm_units, steps.alarm_stops)
         made = {name: _ratio(_read_off(true, false, rate * n_images), n_lesions) for name, rate in FROC_RATES.items()}
@@ -291,7 +291,7 @@ def _froc(found: Matched) -> Figure:
 
 
 def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> FloatArray:
-    """True positives of the curve at so many false alarms, (n_replicates,).
+    """Return the true positives of the curve at a number of false alarms, (n_replicates,).
 
     `true` and `false` (n_replicates, 2 n_scores) are the ends of the lines that are not level: one for each score that
     finds a lesion. Between them the curve is level, and after the last of them too.
@@ -309,7 +309,7 @@ def _read_off(true: FloatArray, false: FloatArray, allowed: FloatArray) -> Float
 
 
 def _counts_up_to(rising: FloatArray, limits: FloatArray) -> IntArray:
-    """How many numbers of each row, which do not fall, are at most its limit: by halving."""
+    """Return how many numbers of each row are at most its limit, by halving; rows must not fall."""
     n_rows, n = rising.shape
     row, counts = np.arange(n_rows), np.zeros(n_rows, np.int64)
     for step in (1 << k for k in reversed(range(n.bit_length()))):
@@ -318,36 +318,36 @@ def _counts_up_to(rising: FloatArray, limits: FloatArray) -> IntArray:
     return counts
 
 
-def froc_points(found: Matched) -> tuple[FloatArray, FloatArray]:
-    """False alarms per image and share of lesions found at every threshold from the highest, from (0, 0)."""
-    steps = _Steps.of(found)
-    scores = -np.unique(-np.concatenate([found.score[steps.lesions], found.score[steps.alarms]]))
-    n_false = np.searchsorted(np.sort(-found.score[steps.alarms]), -scores, side="right")
-    n_true = np.searchsorted(np.sort(-found.score[steps.lesions]), -scores, side="right")
-    alarms, share = n_false / max(found.n_images, 1), n_true / max(found.n_lesions, 1)
+def froc_points(matched: Matched) -> tuple[FloatArray, FloatArray]:
+    """Return false alarms per image and the proportion of lesions found at every threshold, from (0, 0)."""
+    steps = _Steps.of(matched)
+    scores = -np.unique(-np.concatenate([matched.score[steps.lesions], matched.score[steps.alarms]]))
+    n_false = np.searchsorted(np.sort(-matched.score[steps.alarms]), -scores, side="right")
+    n_true = np.searchsorted(np.sort(-matched.score[steps.lesions]), -scores, side="right")
+    alarms, share = n_false / max(matched.n_images, 1), n_true / max(matched.n_lesions, 1)
     return np.append(0.0, alarms), np.append(0.0, share)
 
 
-def _areas(found: Matched) -> Figure:
-    """Areas under AFROC, wAFROC and LROC: chances that a lesion, or an image, is scored above an image without one."""
-    n_lesions = np.bincount(found.lesion_image, minlength=found.n_images)
+def _areas(matched: Matched) -> Figure:
+    """Return the areas under AFROC, wAFROC and LROC: chances that a lesion, or image, outscores a negative image."""
+    n_lesions = np.bincount(matched.lesion_image, minlength=matched.n_images)
     normal = np.flatnonzero(n_lesions == 0)
-    alarm = np.full(found.n_images, -np.inf)
-    is_alarm = found.hit[found.by] < 0
-    np.maximum.at(alarm, found.mark_image[is_alarm], found.score[is_alarm])
-    lesion = np.full(found.n_lesions, -np.inf)
-    np.maximum.at(lesion, found.hit[found.by][~is_alarm], found.score[~is_alarm])
+    alarm = np.full(matched.n_images, -np.inf)
+    is_alarm = matched.hit[matched.by] < 0
+    np.maximum.at(alarm, matched.mark_image[is_alarm], matched.score[is_alarm])
+    lesion = np.full(matched.n_lesions, -np.inf)
+    np.maximum.at(lesion, matched.hit[matched.by][~is_alarm], matched.score[~is_alarm])
     having = np.flatnonzero(n_lesions)
-    best = np.full(found.n_images, -np.inf)
-    np.maximum.at(best, found.mark_image, found.score)
-    hitting = np.full(found.n_images, -np.inf)
-    np.maximum.at(hitting, found.mark_image[~is_alarm], found.score[~is_alarm])
+    best = np.full(matched.n_images, -np.inf)
+    np.maximum.at(best, matched.mark_image, matched.score)
+    hitting = np.full(matched.n_images, -np.inf)
+    np.maximum.at(hitting, matched.mark_image[~is_alarm], matched.score[~is_alarm])
     is_right = (hitting == best) & (hitting > alarm) & np.isfinite(hitting)
-    of_normal = found.units[normal[np.argsort(alarm[normal], kind="stable")]]
+    of_normal = matched.units[normal[np.argsort(alarm[normal], kind="stable")]]
     competing, place = np.unique(np.concatenate([lesion, hitting[having]]), return_inverse=True)
     stops = np.column_stack(_ranks(competing, alarm[normal])).ravel()  # for each score, alarms below it and up to it
-    units = np.concatenate([found.units[found.lesion_image], found.units[having]])
-    n, shares, counted = len(lesion), 1 / n_lesions[found.lesion_image], is_right[having].astype(np.float64)
+    units = np.concatenate([matched.units[matched.lesion_image], matched.units[having]])
+    n, shares, counted = len(lesion), 1 / n_lesions[matched.lesion_image], is_right[having].astype(np.float64)
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
         below = kernels.running_weights(weights, of_normal, stops)
@@ -363,55 +363,56 @@ def _areas(found: Matched) -> Figure:
     return figures
 
 
-def _panoptic(found: Matched) -> Figure:
-    """Panoptic quality and its two factors."""
-    counted = found.score >= found.threshold
-    n = found.n_images
-    if found.mask_hit is None or found.mask_iou is None:
+def _panoptic(detections: Matched) -> Figure:
+    """Return panoptic quality and its two factors."""
+    counted = detections.score >= detections.threshold
+    n = detections.n_images
+    if detections.mask_hit is None or detections.mask_iou is None:
         raise ArgumentError("metrics", "must leave out panoptic quality where there are no masks", "pq, sq or rq")
-    matched = counted & (found.mask_hit >= 0)
+    matched = counted & (detections.mask_hit >= 0)
+    marks = detections.mark_image[counted]
     sums = (
-        np.bincount(found.mark_image[matched], found.mask_iou[matched], minlength=n),
-        np.bincount(found.mark_image[matched], minlength=n),
-        (np.bincount(found.mark_image[counted], minlength=n) + np.bincount(found.lesion_image, minlength=n)) / 2,
+        np.bincount(detections.mark_image[matched], detections.mask_iou[matched], minlength=n),
+        np.bincount(detections.mark_image[matched], minlength=n),
+        (np.bincount(marks, minlength=n) + np.bincount(detections.lesion_image, minlength=n)) / 2,
     )
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
         # TP + FP / 2 + FN / 2 is half of all marks and lesions
-        overlap, true, halves = _summed(weights, found.units, *sums)
+        overlap, true, halves = _summed(weights, detections.units, *sums)
         return {"pq": _ratio(overlap, halves), "sq": _ratio(overlap, true), "rq": _ratio(true, halves)}
 
     return figures
 
 
 def _ranks(values: FloatArray, others: FloatArray) -> tuple[IntArray, IntArray]:
-    """How many of `others` are below each of `values`, and how many are not above."""
+    """Return how many of `others` are below each of `values`, and how many are not above."""
     ordered = np.sort(others)
     return np.searchsorted(ordered, values, side="left"), np.searchsorted(ordered, values, side="right")
 
 
-def _at_threshold(found: Matched) -> Figure:
-    """Sums of images, of which figures at a threshold are ratios."""
-    counted = found.score >= found.threshold
-    n = found.n_images
+def _at_threshold(matched: Matched) -> Figure:
+    """Return sums over images, whose ratios are the values at a threshold."""
+    counted = matched.score >= matched.threshold
+    n = matched.n_images
 
     def per_image(images: IntArray) -> FloatArray:
         return np.bincount(images, minlength=n).astype(np.float64)
 
-    centre = found.hit[found.by]
+    centre = matched.hit[matched.by]
     found_lesions = np.unique(centre[counted & (centre >= 0)])
-    n_found, n_lesions = per_image(found.lesion_image[found_lesions]), per_image(found.lesion_image)
-    n_false = per_image(found.mark_image[counted & (centre < 0)])
-    n_marks = per_image(found.mark_image[counted])
+    n_found, n_lesions = per_image(matched.lesion_image[found_lesions]), per_image(matched.lesion_image)
+    n_false = per_image(matched.mark_image[counted & (centre < 0)])
+    n_marks = per_image(matched.mark_image[counted])
     shares = np.zeros(n)
     rows = range(RULES.index("iou_75") + 1)
     for row in rows:
-        true = per_image(found.mark_image[counted & (found.hit[row] >= 0)])
+        true = per_image(matched.mark_image[counted & (matched.hit[row] >= 0)])
         shares += np.divide(true, n_marks + n_lesions - true, out=np.zeros(n), where=n_marks + n_lesions > 0)
     sums = (n_found, n_lesions, n_false, np.ones(n), shares / len(rows), (n_marks + n_lesions > 0).astype(np.float64))
 
     def figures(weights: Weights) -> dict[str, FloatArray]:
-        true, lesions, false, images, precision, judged = _summed(weights, found.units, *sums)
+        true, lesions, false, images, precision, judged = _summed(weights, matched.units, *sums)
         return {
             "lesion_sensitivity": _ratio(true, lesions),
             "false_alarms": _ratio(false, images),

@@ -42,7 +42,7 @@ Hits = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Marks and lesions of one case, every pair of them."""
+    """All pairs of a mark and a lesion in one case."""
 
     mark: IntArray
     lesion: IntArray
@@ -56,7 +56,7 @@ def match_marks(
     lesion_boxes: FloatArray,
     lesion_cases: IntArray,
 ) -> Hits:
-    """The lesion that each mark hits.
+    """Return the lesion that each mark hits.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def match_marks(
 
 
 def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_marks: int) -> Hits:
-    """The row of the rule ``mask``: a lesion in whose mask the point of each mark lies, the first of several, or -1.
+    """Return the row of the rule ``mask``: the first lesion whose mask contains the mark's point, or -1.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def match_points(is_inside: BoolArray, marks: IntArray, lesions: IntArray, n_mar
 def match_masks(
     overlaps: FloatArray, marks: IntArray, lesions: IntArray, scores: FloatArray, cases: IntArray, n_lesions: int
 ) -> tuple[Hits, FloatArray]:
-    """The lesion that each mask matches by an IoU above a half, and that IoU.
+    """Return the lesion that each mask matches by an IoU above a half, and that IoU.
 
     Parameters
     ----------
@@ -129,14 +129,14 @@ def match_masks(
     Returns
     -------
     hits : int32 array (n_marks,), index of the lesion, or -1; each lesion is matched once, by the best-scored
-    found : float array (n_marks,), the IoU, 0 without a match
+    ious : float array (n_marks,), the IoU, 0 without a match
     """
     hits = np.full((1, len(scores)), -1, np.int32)
     _match_by_overlap(hits, _Pairs(marks, lesions), overlaps, scores, cases, n_lesions, (np.nextafter(0.5, 1),))
-    found = np.zeros(len(scores))
+    ious = np.zeros(len(scores))
     matched = hits[0, marks] == lesions
-    found[marks[matched]] = overlaps[matched]
-    return hits[0], found
+    ious[marks[matched]] = overlaps[matched]
+    return hits[0], ious
 
 
 def _match_by_share(hits: Hits, pairs: _Pairs, boxes: FloatArray, lesion_boxes: FloatArray) -> None:
@@ -150,7 +150,7 @@ def _match_by_share(hits: Hits, pairs: _Pairs, boxes: FloatArray, lesion_boxes: 
 
 
 def _shared(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Area of box i that lies in other i; 0 where either is NaN."""
+    """Return the area of box i in other i; 0 if either is NaN."""
     wide = np.minimum(boxes[:, 0] + boxes[:, 2], others[:, 0] + others[:, 2]) - np.maximum(boxes[:, 0], others[:, 0])
     high = np.minimum(boxes[:, 1] + boxes[:, 3], others[:, 1] + others[:, 3]) - np.maximum(boxes[:, 1], others[:, 1])
     area: FloatArray = np.where((wide > 0) & (high > 0), wide * high, 0.0)
@@ -158,7 +158,7 @@ def _shared(boxes: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def box_overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """IoU of box i with other i, both [x, y, width, height], (n, 4); 0 where either has no area, or is NaN.
+    """Return the IoU of box i with other i, both [x, y, width, height], (n, 4); 0 if either has no area, or is NaN.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def _match_by_overlap(
     n_lesions: int,
     thresholds: tuple[float, ...] = IOUS,
 ) -> None:
-    """All cases at once: in round r those marks choose that come r-th in their case."""
+    """Match all cases at once: in round r each case's r-th mark chooses."""
     near = np.flatnonzero(overlaps >= thresholds[0])
     mark, lesion, overlap = pairs.mark[near], pairs.lesion[near], overlaps[near]
     turn = _turns(mark, scores, cases)
@@ -209,7 +209,7 @@ def _match_by_overlap(
 
 
 def _turns(mark: IntArray, scores: FloatArray, cases: IntArray) -> IntArray:
-    """For each pair, how many marks of its case, of those that are in a pair, come before its own."""
+    """Return how many marks of its case come before each pair's own, among the marks that are in a pair."""
     choosing = np.unique(mark)
     order = choosing[np.lexsort((choosing, -scores[choosing], cases[choosing]))]
     of_case = cases[order]

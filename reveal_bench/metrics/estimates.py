@@ -95,7 +95,7 @@ def estimate_labels(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, the ranking metrics.
+    """Return F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, ranking metrics.
 
     Parameters
     ----------
@@ -154,14 +154,14 @@ def estimate_labels(
         figures[ranking] = _OF_SCORES[ranking](scores, references), drawn[ranking], jackknife
     n = np.full(len(labels), n_studies)
     estimates = []
-    for name, found in figures.items():
+    for name, values in figures.items():
         of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
         recipe = _recipe(name, resampling.by(of_metric))
         lowest = lowest_kappa(tables_from_sums(total)) if name == "cohen_kappa" else None
         behind = units_behind(name, sums)
         fewest = None if of_metric == interval else units_of_both(references, units)
         estimates += _estimates(
-            recipe, labels, n, *found, interval=of_metric, n_behind=behind, fewest=fewest, lowest=lowest
+            recipe, labels, n, *values, interval=of_metric, n_behind=behind, fewest=fewest, lowest=lowest
         )
     return estimates
 
@@ -177,7 +177,7 @@ def estimate_ranking(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """AUROC or average precision of cases that are each of one finding, where not every finding has the same cases.
+    """Return AUROC or average precision of cases that each have one finding, if findings have different cases.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def estimate_ranking(
 
 
 def units_of_both(references: npt.ArrayLike, units: IntArray) -> IntArray:
-    """Units with each label, or without it: the fewer, (n_labels,)."""
+    """Return the number of units with each label or without it, whichever is smaller, (n_labels,)."""
     columns = np.asarray(references, bool).T
     return np.array([min(len(set(units[has])) for has in (column, ~column)) for column in columns], np.int64)
 
@@ -238,7 +238,7 @@ def estimate_agreement(
     all_patients: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),
 ) -> list[Estimate]:
-    """Kappa with every weighting, AC1, percent agreement and mean absolute difference of two raters.
+    """Return kappa with every weighting, AC1, percent agreement and mean absolute difference of two raters.
 
     Parameters
     ----------
@@ -267,11 +267,11 @@ def estimate_agreement(
     units, n_units = _units(n_cases, patients, all_patients)
     names = [POOLED] * n_cases if findings is None else list(findings)
     _check_length("findings", names, n_cases)
-    found = list(dict.fromkeys(names))
+    labels = list(dict.fromkeys(names))
     a, b, of_case = np.asarray(rater_a), np.asarray(rater_b), np.array(names)
     _check_length("rater_b", b, n_cases, of="rater_a")
     tables = []
-    for finding in found:
+    for finding in labels:
         rows = of_case == finding
         tables.append(unit_tables(a[rows], b[rows], n_categories=n_categories, units=units[rows], n_units=n_units))
     stacked = np.stack(tables, axis=1)
@@ -286,7 +286,7 @@ def estimate_agreement(
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     rated = stacked.sum(axis=(-2, -1))
     commonest = np.argmax(total.sum(axis=-1) + total.sum(axis=-2), axis=-1)
-    apart = rated - stacked[:, np.arange(len(found)), commonest, commonest]
+    apart = rated - stacked[:, np.arange(len(labels)), commonest, commonest]
     without = total - stacked if interval in ("bca", "jackknife") else None
     estimates = []
     for name in chosen:
@@ -296,14 +296,14 @@ def estimate_agreement(
         is_kappa = name.startswith("cohen_kappa")
         lowest = lowest_kappa(total) if n_categories == 2 and is_kappa else None
         n_behind = ((apart if is_kappa else rated) > 0).sum(axis=0)  # a rare category decides kappa
-        estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind, lowest=lowest)
+        estimates += _estimates(recipe, labels, n, *figures, interval=interval, n_behind=n_behind, lowest=lowest)
     return estimates
 
 
 def code_ratings(
     predictions: Sequence[Any], references: Sequence[Any], *, categories: Sequence[Any] | None = None
 ) -> tuple[IntArray, IntArray, list[Any], bool]:
-    """Ratings of two raters as codes.
+    """Return the ratings of two raters as codes.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def code_ratings(
 
 
 def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, Any]:
-    """Estimates of several metrics as the dictionary that `evaluate` modules return.
+    """Return estimates of several metrics as the dictionary of `evaluate` modules.
 
     Macros and pooled figures stand at the top as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and ``<metric>_n``,
     the others under `groups` by their finding.
@@ -372,7 +372,7 @@ def _recipe(name: str, resampling: Resampling) -> str:
 
 
 def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None) -> tuple[IntArray, int]:
-    """Code of each case's patient, and the number of patients."""
+    """Return the code of each case's patient, and the number of patients."""
     if n_cases == 0:
         raise ValueError("`predictions` and `references` must hold at least one case, got none")
     if patients is None:
@@ -401,7 +401,7 @@ def _estimates(
     fewest: IntArray | None = None,
     lowest: FloatArray | None = None,
 ) -> list[Estimate]:
-    """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number.
+    """Return a macro and its findings if `values` has one per finding, one pooled estimate if it is a number.
 
     Percentiles only where `fewest`, the units behind each finding, are as many as the jackknife asks for, and not all
     replicates agree.
@@ -413,7 +413,7 @@ def _estimates(
         names = [POOLED]
         columns = None if left_out is None else left_out[:, None]
         evidence = None if columns is None or n_behind is None else _pooled(columns, n_behind, is_share, bounds)
-        found = find_intervals(
+        intervals = find_intervals(
             values[None], replicates[:, None], interval=interval, left_out=columns, evidence=evidence
         )
         n_defined, n_undefined = np.where(defined, n[:1], 0).tolist(), np.where(defined, 0, n[:1]).tolist()
@@ -432,22 +432,22 @@ def _estimates(
                 lowest=lowest,
                 of_overlap=metric == "f1" or lowest is not None,
             )
-        found = find_intervals(
+        intervals = find_intervals(
             macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence
         )
-        found = found if fewest is None else with_width(of_enough(found, fewest))
+        intervals = intervals if fewest is None else with_width(of_enough(intervals, fewest))
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
-    return found.estimates(names, n_defined, n_undefined, metric=metric, signature=recipe)
+    return intervals.estimates(names, n_defined, n_undefined, metric=metric, signature=recipe)
 
 
 def units_behind(name: str, sums: LabelSums) -> IntArray:
-    """Units that a metric rests on: those of which :func:`studies_behind` has one."""
+    """Return the number of units that support a metric: those with a study of :func:`studies_behind`."""
     return np.asarray((studies_behind(name, sums) > 0).sum(axis=0), np.int64)
 
 
 def studies_behind(name: str, sums: LabelSums) -> FloatArray:
-    """Studies of each unit, (n_units, n_labels), that have the label, for recall; that are called so, for precision.
+    """Return each unit's studies, (n_units, n_labels): with the label for recall, predicted for precision.
 
     For all else, such as F1 and kappa, those of which either is true.
     """
@@ -457,7 +457,7 @@ def studies_behind(name: str, sums: LabelSums) -> FloatArray:
 
 
 def _pooled(left_out: FloatArray, n_behind: IntArray, is_share: bool, bounds: tuple[float, float]) -> Evidence:
-    """Evidence of a figure of all labels together: no more is known to stand behind it than behind its best label."""
+    """Return the evidence of a value of all labels together, with the support of the best supported label."""
     n_units = n_behind.max(initial=0, keepdims=True)
     return Evidence(left_out, n_units, n_units >= LEAST_UNITS, np.array([is_share]), bounds)
 

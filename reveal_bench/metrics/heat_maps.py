@@ -42,7 +42,7 @@ _LARGEST = 1e30  # larger maps are scaled down first: only ratios count
 
 
 def checked_map(heat_map: npt.ArrayLike) -> Map:
-    """The map in single precision.
+    """Return the map in single precision.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def checked_map(heat_map: npt.ArrayLike) -> Map:
 
 
 def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
-    """The map at the size (height, width) of the image.
+    """Return the map at the size (height, width) of the image.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def at_size(heat_map: npt.ArrayLike, size: tuple[int, int]) -> Map:
 
 @dataclass(frozen=True, slots=True)
 class LaidMap:
-    """A map over its image. Its rows are made when they are needed: none of it is held at the size of the image.
+    """Map over its image, at whose size it is never in memory: its rows are computed when needed.
 
     Attributes
     ----------
@@ -96,45 +96,45 @@ class LaidMap:
 
     @property
     def is_flat(self) -> bool:
-        """Whether all of its values are equal at the size of the image."""
+        """True if all of its values are equal at the size of the image."""
         return bool(self.ends[0] == self.ends[1])
 
     def fine(self) -> Map:
-        """The map at the size of the image."""
+        """Return the map at the size of the image."""
         from reveal_bench.masks import kernels
 
         return kernels.upsample(self.laid)
 
     def point(self) -> tuple[float, float] | None:
-        """The centre (x, y) of the first pixel with the largest value; None of a constant map."""
+        """Return the centre (x, y) of the first pixel with the largest value; None for a constant map."""
         if self.place is None:
             return None
         row, column = divmod(self.place, self.laid.size[1])
         return column + 0.5, row + 0.5
 
     def above(self, threshold: float) -> PackedMasks:
-        """One mask: where the map, scaled, is strictly above a threshold in [0, 1)."""
+        """Return one mask: the scaled map strictly above a threshold in [0, 1)."""
         if isinstance(threshold, bool) or not 0 <= threshold < 1:
             raise ArgumentError("threshold", "must lie in [0, 1)", repr(threshold))
         return self._mask(partial(np.less, np.float32(threshold)))
 
     def above_otsu(self, *, fill: bool, published_smoothing: int = 0) -> PackedMasks:
-        """One mask: :func:`otsu_mask`."""
+        """Return one mask: :func:`otsu_mask`."""
         from reveal_bench.masks import kernels
 
         if self.is_flat:
-            found = self._mask(bool)
+            above = self._mask(bool)
         elif published_smoothing:
             levels = smoothed_as_published((_TOP * scaled(self.fine())).astype(np.uint8), published_smoothing)
             level = otsu_level(np.bincount(levels.ravel(), minlength=_LEVELS))
-            found = pack_masks([encode_mask(levels > level)])
+            above = pack_masks([encode_mask(levels > level)])
         else:
             level = otsu_level(kernels.level_counts(self.laid, self.ends))
-            found = self._mask(lambda value: _TOP * value >= level + 1)
-        return _packed(kernels.fill_runs(found.ends, self.laid.size[0]), self.laid.size) if fill else found
+            above = self._mask(lambda value: _TOP * value >= level + 1)
+        return _packed(kernels.fill_runs(above.ends, self.laid.size[0]), self.laid.size) if fill else above
 
     def counts_above(self, grid: Sequence[float], reference: PackedMasks) -> IntArray:
-        """Pixels above each of some thresholds, which rise: (2, n), in all and inside the one mask of `reference`.
+        """Return the pixels above each of some rising thresholds: (2, n), in total and inside the mask of `reference`.
 
         Raises
         ------
@@ -159,7 +159,9 @@ class LaidMap:
         return _packed(kernels.runs_above(self.laid, self._cut(is_kept)), size)
 
     def _cut(self, is_kept: Callable[[np.float32], Any]) -> float:
-        """The largest value that, scaled, is not kept. Scaling never changes an order, so that all above it are."""
+        """Return the largest value that, scaled, is dropped. Scaling keeps the order, so all larger values are
+        retained.
+        """
         low, high = self.ends
         span = high - low
         first, last = _rank(low), _rank(high)
@@ -168,7 +170,7 @@ class LaidMap:
 
 
 def _rank(value: np.float32) -> int:
-    """Numbers of single precision counted in their order, so that the next number is the next one."""
+    """Return numbers of single precision as integers in the same order, neighbours one apart."""
     bits = int(value.view(np.int32))
     return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
 
@@ -184,7 +186,7 @@ def _packed(ends: npt.NDArray[np.int32], size: tuple[int, int]) -> PackedMasks:
 
 
 def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
-    """The map over an image of some size (height, width).
+    """Return the map over an image of size (height, width).
 
     Raises
     ------
@@ -209,7 +211,7 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
 
 
 def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Map]:
-    """Of every place of a side that becomes `wanted` long: the pixels before and after it, and the weight of these."""
+    """Return the pixels before and after every position of a side resized to `wanted`, and the second's weight."""
     places = (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * np.float32(n / wanted) - np.float32(0.5)
     places = np.maximum(places, np.float32(0))
     before = np.minimum(places.astype(np.intp), n - 1)
@@ -217,16 +219,16 @@ def _neighbours(n: int, wanted: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[
 
 
 def scaled(fine: Map) -> Map:
-    """The map from its least to its largest value on [0, 1]; all 0 if it is constant."""
+    """Return the map scaled to [0, 1] from its minimum to its maximum; all 0 if it is constant."""
     low, high = fine.min(), fine.max()
     if low == high:
         return np.zeros_like(fine)
-    found: Map = (fine - low) / (high - low)
-    return found
+    on_scale: Map = (fine - low) / (high - low)
+    return on_scale
 
 
 def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float) -> BoolArray:
-    """Where the scaled map is strictly above a threshold in [0, 1), compared in single precision.
+    """Return the mask of the scaled map strictly above a threshold in [0, 1), compared in single precision.
 
     Examples
     --------
@@ -237,7 +239,7 @@ def mask_above(heat_map: npt.ArrayLike, size: tuple[int, int], threshold: float)
 
 
 def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, published_smoothing: int = 0) -> BoolArray:
-    """Where the scaled map is above Otsu's level; with its contours filled, as published, or as it is.
+    """Return the mask of the scaled map above Otsu's level, with filled contours as published, or unfilled.
 
     Parameters
     ----------
@@ -254,7 +256,7 @@ def otsu_mask(heat_map: npt.ArrayLike, size: tuple[int, int], *, fill: bool, pub
 
 
 def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
-    """The level that best parts a histogram into levels up to it and above it: largest variance between, the first.
+    """Return the level that best splits a histogram: largest variance between both parts, the first of equal ones.
 
     Step by step as OpenCV's own code has it, so that levels that part a symmetric histogram equally well are told apart
     by the same rounding; where OpenCV calls Intel's library instead, it may choose the other one.
@@ -267,7 +269,7 @@ def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
     n = [float(count) for count in counts]
     scale = 1 / sum(n)
     mean = sum(level * count for level, count in enumerate(n)) * scale
-    best, found = 0.0, 0
+    best, best_level = 0.0, 0
     below = mean_below = 0.0
     for level, count in enumerate(n):
         share = count * scale
@@ -280,12 +282,12 @@ def otsu_level(counts: Sequence[int] | npt.NDArray[np.integer]) -> int:
         distance = mean_below - (mean - below * mean_below) / above
         between = below * above * distance * distance
         if between > best:
-            best, found = between, level
-    return found
+            best, best_level = between, level
+    return best_level
 
 
 def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float, float] | None:
-    """The centre (x, y) of the pixel in which the map is largest at the size of the image, the first of equals by rows.
+    """Return the centre (x, y) of the pixel in which the map at the size of the image is largest, the first by rows.
 
     Returns
     -------
@@ -307,7 +309,7 @@ def largest_point(heat_map: npt.ArrayLike, size: tuple[int, int]) -> tuple[float
 
 
 def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaussian: bool = False) -> Map:
-    """The map at the size of the image, averaged over a box or with the weights of a bell, reflected at the edges.
+    """Return the map at the size of the image, averaged over a box or a Gaussian, reflected at the edges.
 
     Parameters
     ----------
@@ -331,7 +333,7 @@ def smoothed(heat_map: npt.ArrayLike, size: tuple[int, int], width: int, *, gaus
 
 
 def smoothed_as_published(levels: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:
-    """256 levels as CheXlocalize's code smooths them before Otsu's level is found.
+    """Return 256 levels, smoothed as CheXlocalize's code does before it finds Otsu's level.
 
     The levels become OpenCV's "jet" colours, these grey as if blue were red, a box of `side` pixels averages them, and
     they are turned round. What comes out does not rise with what goes in: 0, 96, 128 and 255 become 217, 29, 53 and

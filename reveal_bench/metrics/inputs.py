@@ -20,7 +20,7 @@ from reveal_bench.masks import Rle, encode_mask, pack_masks
 
 
 class Batch(NamedTuple):
-    """Values of one batch in the form that is stored, and which of a module's `features` that is."""
+    """Values of one batch in stored form, and the index of that form among a module's `features`."""
 
     predictions: list[Any]
     references: list[Any]
@@ -28,14 +28,14 @@ class Batch(NamedTuple):
 
 
 class CheckedInputs:
-    """Reads and checks the inputs of an `evaluate.Metric`; a wrapper gives ``read(predictions, references)``.
+    """Reader and checker of the inputs of an `evaluate.Metric`; a wrapper defines ``read(predictions, references)``.
 
     `evaluate` itself takes the first of a module's features that the first case of the first batch fits; here it is
     the one that was read, and every batch must have it.
     """
 
     def read(self, predictions: list[Any], references: list[Any], features: int | None) -> Batch:
-        """One batch, to be stored as `features` if that is given."""
+        """Return one batch to be stored, as `features` if that is given."""
         raise NotImplementedError
 
     def add(self, *, prediction: Any = None, reference: Any = None, **other: Any) -> None:
@@ -82,7 +82,7 @@ class CheckedInputs:
         return self._features_read if len(self) else None  # type: ignore[arg-type]
 
     def _infer_feature_from_batch(self, batch: Any) -> Any:
-        """What `evaluate` would guess from the first case is known."""
+        """Return the known feature, which `evaluate` would guess from the first case."""
         every = self.features  # type: ignore[attr-defined]
         return every[self._features_read] if isinstance(every, list) else every
 
@@ -98,7 +98,7 @@ def _paired(predictions: Any, references: Any) -> tuple[list[Any], list[Any]]:
 
 
 def read_masks(name: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-    """Masks as ``{"size": [height, width], "counts": str}``.
+    """Return masks as ``{"size": [height, width], "counts": str}``.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _read_mask(name: str, value: Any) -> dict[str, Any]:
 
 
 def to_rles(masks: Sequence[Mapping[str, Any]]) -> list[Rle]:
-    """Stored masks as :class:`~reveal_bench.masks.Rle`."""
+    """Return stored masks as :class:`~reveal_bench.masks.Rle`."""
     return [Rle((int(mask["size"][0]), int(mask["size"][1])), mask["counts"]) for mask in masks]
 
 
@@ -150,7 +150,7 @@ POINTS, CELLS = 0, 1
 
 
 def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[Any], int]:
-    """Where a finding is said to be: per case a list of points, or a cell's name.
+    """Return the stated positions of a finding: per case a list of points, or a cell's name.
 
     Parameters
     ----------
@@ -176,10 +176,10 @@ def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[
     (['D5', ''], 1)
     """
     kinds = [_kind_of_place(value) for value in values]
-    given = {kind for kind in kinds if kind is not None} | ({stored} if stored is not None else set())
-    if len(given) > 1:
+    present = {kind for kind in kinds if kind is not None} | ({stored} if stored is not None else set())
+    if len(present) > 1:
         raise ArgumentError("predictions", "must be all points or all cells", "both")
-    kind = given.pop() if given else POINTS
+    kind = present.pop() if present else POINTS
     if kind == CELLS:
         return [value if isinstance(value, str) else "" for value in values], CELLS
     return [_read_points(f"predictions[{i}]", value) for i, value in enumerate(values)], POINTS
@@ -210,7 +210,7 @@ NAMES, VECTORS = 0, 1
 def read_labels(
     predictions: Sequence[Any], references: Sequence[Any], stored: int | None = None
 ) -> tuple[list[Any], list[Any], int]:
-    """Labels of studies, as lists of names or as vectors of 0 and 1; one form for all.
+    """Return the labels of studies, as lists of names or as vectors of 0 and 1; one form for all.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def _check_row(name: str, row: list[Any], kind: int, width: int) -> None:
 def label_matrix(
     predictions: Sequence[Any], references: Sequence[Any], *, labels: Sequence[str] | None = None
 ) -> tuple[np.typing.NDArray[np.bool_], np.typing.NDArray[np.bool_], list[str]]:
-    """Stored labels as bool arrays (n_studies, n_labels), and the names of the columns.
+    """Return stored labels as bool arrays (n_studies, n_labels), and the names of the columns.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ INTEGERS, CATEGORIES = 0, 1
 def read_ratings(
     predictions: Sequence[Any], references: Sequence[Any], stored: int | None = None
 ) -> tuple[list[Any], list[Any], int]:
-    """Ratings of two raters: integers, or names of categories.
+    """Return the ratings of two raters: integers, or names of categories.
 
     Raises
     ------

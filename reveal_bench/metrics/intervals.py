@@ -43,7 +43,7 @@ _SAME = 1e-12  # scores are fractions: replicates this near to one another diffe
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """How intervals are made: what is drawn, how often, and which ends are taken.
+    """Method of intervals: what is drawn, how often, and which bounds are taken.
 
     Which units and intervals there are is for the figures to say: those of a kind of benchmark, of differences.
 
@@ -74,27 +74,27 @@ class Resampling:
 
     def __post_init__(self) -> None:
         for name, least in (("n_resamples", 1), ("seed", 0)):
-            given = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
-                raise ArgumentError(name, f"must be a whole number of at least {least}", repr(given))
-            object.__setattr__(self, name, int(given))  # also of another library, which JSON does not know
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+                raise ArgumentError(name, f"must be a whole number of at least {least}", repr(number))
+            object.__setattr__(self, name, int(number))  # also of another library, which JSON does not know
 
     @classmethod
     def of(cls, protocol: Mapping[str, Any]) -> Resampling:
-        """That of a protocol, which says more; what it leaves out is the default."""
+        """Return the resampling of a protocol, which has more keys; missing ones take their defaults."""
         return cls(**{field.name: protocol[field.name] for field in fields(cls) if field.name in protocol})
 
     @property
     def draw(self) -> dict[str, Any]:
-        """Without the ends: n_resamples, seed and unit."""
+        """Keys of the draw alone: n_resamples, seed and unit."""
         return {"n_resamples": self.n_resamples, "seed": self.seed, "unit": self.unit}
 
     def by(self, interval: Interval) -> Resampling:
-        """The same draw with other ends."""
+        """Return the same draw with another interval."""
         return replace(self, interval=interval)
 
     def signature(self, metric: str, version: int) -> str:
-        """Recipe of an Estimate; the interval has a part in it unless it is "percentile"."""
+        """Return the recipe of an Estimate; it names the interval unless that is "percentile"."""
         part = "" if self.interval == "percentile" else f"|i:{self.interval}"
         return f"{metric}|b:{self.n_resamples}|seed:{self.seed}|unit:{self.unit}{part}|v:{version}"
 
@@ -178,7 +178,7 @@ def as_record(row: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Values with the ends of their intervals, one per column.
+    """Values with the bounds of their intervals, one per column.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ def find_intervals(
     evidence: Evidence | None = None,
     behind: FloatArray | None = None,
 ) -> Intervals:
-    """Ends of every column's interval.
+    """Return the bounds of every column's interval.
 
     Parameters
     ----------
@@ -286,8 +286,8 @@ def find_intervals(
     return Intervals(values, low, high, n_empty)
 
 
-def of_enough(found: Intervals, behind: npt.ArrayLike) -> Intervals:
-    """Intervals of a macro and its groups, without ends where fewer than LEAST_UNITS patients are behind a group.
+def of_enough(intervals: Intervals, behind: npt.ArrayLike) -> Intervals:
+    """Return the intervals of a macro and its groups, without those of groups with fewer than LEAST_UNITS patients.
 
     The macro has ends where one of its groups has.
 
@@ -298,16 +298,16 @@ def of_enough(found: Intervals, behind: npt.ArrayLike) -> Intervals:
     [0.5, 0.4, nan]
     """
     units = np.asarray(behind)
-    return _without(found, np.append(units.max(initial=0), units) < LEAST_UNITS)
+    return _without(intervals, np.append(units.max(initial=0), units) < LEAST_UNITS)
 
 
-def with_width(found: Intervals) -> Intervals:
-    """Intervals without the ends of those whose replicates all agree: that says nothing of other patients."""
-    return _without(found, ~(found.low < found.high))
+def with_width(intervals: Intervals) -> Intervals:
+    """Return the intervals without those whose replicates all agree, which show nothing of other patients."""
+    return _without(intervals, ~(intervals.low < intervals.high))
 
 
-def _without(found: Intervals, which: BoolArray) -> Intervals:
-    return replace(found, low=np.where(which, np.nan, found.low), high=np.where(which, np.nan, found.high))
+def _without(intervals: Intervals, which: BoolArray) -> Intervals:
+    return replace(intervals, low=np.where(which, np.nan, intervals.low), high=np.where(which, np.nan, intervals.high))
 
 
 def _percentiles(replicates: FloatArray) -> FloatArray:
@@ -324,7 +324,7 @@ def _percentiles(replicates: FloatArray) -> FloatArray:
 
 
 def _as_of_few(behind: FloatArray) -> FloatArray:
-    """Width of an interval of so many patients beside that of percentiles: Student's t, and n / (n - 1) in variance."""
+    """Return the width of intervals of few patients relative to percentiles: t, and n / (n - 1) in variance."""
     freedom = np.maximum(behind - 1, 1)
     wider: FloatArray = t_quantile(freedom) / _NORMAL.inv_cdf(SHARES[1]) * np.sqrt(1 + 1 / freedom)
     return wider
@@ -357,7 +357,7 @@ def _defined(values: FloatArray) -> FloatArray:
 
 
 def mean_of_defined(values: FloatArray) -> FloatArray:
-    """Mean over the last axis of what is not NaN; NaN where nothing is.
+    """Return the mean over the last axis, without NaN; NaN if nothing is defined.
 
     Examples
     --------

@@ -69,7 +69,7 @@ _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the interval of every column derives from.
+    """Inputs of the interval of every column.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def evidence_of_groups(
     of_means: bool = False,
     of_overlap: bool = False,
 ) -> Evidence:
-    """Evidence of a macro and its groups.
+    """Return the evidence of a macro and its groups.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def evidence_of_groups(
 
 
 def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Jackknife standard errors and their degrees of freedom, (n_columns,) each; NaN where a value is undefined."""
+    """Return jackknife standard errors and their degrees of freedom, (n_columns,) each; NaN if a value is undefined."""
     n = len(left_out)
     deviations = left_out - left_out.mean(axis=0)
     squares = deviations**2
@@ -160,7 +160,7 @@ def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def t_quantile(freedom: FloatArray) -> FloatArray:
-    """The 97.5th percentile of Student's t for real degrees of freedom, those below 3 taken as 3.
+    """Return the 97.5th percentile of Student's t for real degrees of freedom, those below 3 taken as 3.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def t_quantile(freedom: FloatArray) -> FloatArray:
 
 
 def _student(z: FloatArray | float, freedom: FloatArray) -> FloatArray:
-    """The quantiles of Student's t where the normal distribution has `z`."""
+    """Return the quantiles of Student's t at the probabilities of normal quantiles `z`."""
     inverse = 1 / np.maximum(freedom, _LEAST_FREEDOM)
     terms = (
         z,
@@ -185,7 +185,7 @@ def _student(z: FloatArray | float, freedom: FloatArray) -> FloatArray:
 
 
 def t_tail(t: FloatArray, freedom: FloatArray) -> FloatArray:
-    """The share of Student's t above `t`, by the expansion that :func:`t_quantile` has: .025 at its quantile.
+    """Return the upper tail of Student's t beyond `t`, by the expansion of :func:`t_quantile`: 0.025 at its quantile.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def t_tail(t: FloatArray, freedom: FloatArray) -> FloatArray:
 
 
 def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
-    """Both ends of the 95 % interval of every column, (2, n_columns); NaN where nothing is to be printed."""
+    """Return both bounds of the 95 % interval of every column, (2, n_columns); NaN if no interval is printed."""
     bias, errors, freedom = spread(values, evidence)
     low, high = evidence.bounds
     if np.isfinite([low, high]).all():
@@ -233,7 +233,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
 
 
 def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[FloatArray, FloatArray]:
-    """One-sided p that figures without bounds lie at `bound` or below it, and at `bound` or above, (n_columns,) each.
+    """Return one-sided p that unbounded values are at most `bound`, and at least `bound`, (n_columns,) each.
 
     They are those of the interval of :func:`jackknife_ends`: one is below .025 where the whole interval is beyond
     `bound`. NaN where there is no interval, or where it has no length.
@@ -245,7 +245,7 @@ def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[
 
 
 def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bias, standard error and its degrees of freedom of every column."""
+    """Return bias, standard error and its degrees of freedom of every column."""
     errors, freedom = standard_errors(evidence.left_out)
     n = len(evidence.left_out)
     bias = (n - 1) * (evidence.left_out.mean(axis=0) - values)
@@ -257,7 +257,9 @@ def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArr
 
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
-    """Standard error, its degrees of freedom, and bias of the mean of some columns, as the module says of a macro."""
+    """Return standard error, its degrees of freedom, and bias of the mean of some columns, as the module states for
+    macros.
+    """
     n, k = len(evidence.left_out), len(averaged)
     pooled_freedom = POOLED_FREEDOM if evidence.of_means else POOLED_FREEDOM_OF_RATIOS
     behind = evidence.n_units[averaged]

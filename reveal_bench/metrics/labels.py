@@ -49,7 +49,7 @@ NAN = float("nan")
 def multilabel_f1(
     predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """F1 = 2 TP / (2 TP + FP + FN).
+    """Return F1 = 2 TP / (2 TP + FP + FN).
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def multilabel_f1(
 def precision(
     predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """TP / (TP + FP); undefined without a positive prediction. All else as for :func:`multilabel_f1`.
+    """Return TP / (TP + FP); undefined without a positive prediction. Otherwise as :func:`multilabel_f1`.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def precision(
 def recall(
     predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """TP / (TP + FN); undefined without a positive reference. All else as for :func:`multilabel_f1`.
+    """Return TP / (TP + FN); undefined without a positive reference. Otherwise as :func:`multilabel_f1`.
 
     Examples
     --------
@@ -102,7 +102,8 @@ def recall(
 
 
 def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
-    """Share of studies whose labels are all right, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`.
+    """Return the proportion of studies with all labels right, in [0, 1]. Arguments and errors as for
+    :func:`multilabel_f1`.
 
     Examples
     --------
@@ -113,7 +114,7 @@ def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
 
 
 def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
-    """Share of decisions that are wrong, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`.
+    """Return the proportion of wrong decisions, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
 
 
 def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
-    """Area under the ROC curve: how often a positive outscores a negative, ties half.
+    """Return the area under the ROC curve: how often a positive outscores a negative, ties counting half.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None =
 
 
 def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
-    """Mean, over the positives, of the precision among all that score at least as high.
+    """Return the mean, over the positives, of the precision among all that score at least as high.
 
     NaN where the references have one class only (scikit-learn: 0 without a positive, 1 without a negative). All else
     as for :func:`auroc`.
@@ -163,7 +164,7 @@ def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Aver
 
 
 def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> BoolArray:
-    """``probabilities >= thresholds``: what counts as predicted, fixed by the submission before any scoring.
+    """Return ``probabilities >= thresholds``: the predictions, by thresholds that the submission fixed before scoring.
 
     `probabilities` are (n_studies, n_labels), `thresholds` one number or (n_labels,); anything outside [0, 1], NaN
     included, and any other shape is a ValueError.
@@ -181,7 +182,7 @@ def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> B
 
 @dataclass(frozen=True)
 class LabelSums:
-    """Additive evidence: what the metrics of decisions need, per unit, per replicate, or in all.
+    """Additive evidence of decision metrics, per unit, per replicate, or in total.
 
     Attributes
     ----------
@@ -198,16 +199,16 @@ class LabelSums:
     ratios: FloatArray
 
     def total(self) -> LabelSums:
-        """Sum over the units: evidence on the data."""
+        """Return the sum over the units: evidence on the data."""
         return LabelSums(self.confusion.sum(axis=0), self.studies.sum(axis=0), self.ratios.sum(axis=0))
 
     def left_out(self) -> LabelSums:
-        """Evidence without each unit in turn: the jackknife."""
+        """Return the evidence without each unit in turn: the jackknife."""
         parts = (self.confusion, self.studies, self.ratios)
         return LabelSums(*(part.sum(axis=0) - part for part in parts))
 
     def resample(self, counts: Counts) -> LabelSums:
-        """Evidence in every replicate of `counts` (n_resamples, n_units)."""
+        """Return the evidence in every replicate of `counts` (n_resamples, n_units)."""
         parts = (self.confusion, self.studies, self.ratios)
         return LabelSums(*(resample_tables(counts, part) for part in parts))
 
@@ -215,7 +216,7 @@ class LabelSums:
 def label_sums(
     predictions: ArrayLike, references: ArrayLike, *, units: ArrayLike | None = None, n_units: int | None = None
 ) -> LabelSums:
-    """Evidence per resampled unit.
+    """Return the evidence per resampled unit.
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ def label_sums(
 def ratio_from_sums(
     metric: Ratio, sums: LabelSums, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """:func:`multilabel_f1` ("f1"), :func:`precision` or :func:`recall` of sums (...): (..., n_labels) or (...)."""
+    """Return :func:`multilabel_f1` ("f1"), :func:`precision` or :func:`recall` of sums: (..., n_labels) or (...)."""
     _check_option("metric", metric, get_args(Ratio))
     _check_option("average", average, (None, "macro", "micro", "weighted", "samples"))
     if not (np.isnan(zero_division) or zero_division in (0, 1)):
@@ -261,19 +262,19 @@ def ratio_from_sums(
 
 
 def exact_match_from_sums(sums: LabelSums) -> FloatArray:
-    """:func:`exact_match` of sums (...); shape (...)."""
+    """Return :func:`exact_match` of sums (...); shape (...)."""
     return divide(sums.studies[..., 1], sums.studies[..., 0])
 
 
 def hamming_from_sums(sums: LabelSums, *, average: Literal["micro"] | None = None) -> FloatArray:
-    """:func:`hamming_loss` of sums (...): per label (..., n_labels), or over all decisions (...)."""
+    """Return :func:`hamming_loss` of sums (...): per label (..., n_labels), or over all decisions (...)."""
     _check_option("average", average, (None, "micro"))
     loss = divide(sums.confusion[..., 1] + sums.confusion[..., 2], sums.studies[..., 0, None])
     return loss if average is None else _mean(loss)
 
 
 def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | None = None) -> FloatArray:
-    """Cohen's kappa, in [-1, 1], of predictions against references (a consensus), of sums (...).
+    """Return Cohen's kappa, in [-1, 1], of predictions against references (a consensus), of sums (...).
 
     Per label (..., n_labels), or (...): mean over defined labels ("macro"), all decisions pooled ("micro"). NaN for a
     label that both call always present, or never.
@@ -287,7 +288,7 @@ def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | Non
 
 
 def tables_from_sums(sums: LabelSums) -> FloatArray:
-    """Contingency tables of predictions (rows) and references, of sums (...): (..., n_labels, 2, 2)."""
+    """Return the contingency tables of predictions (rows) and references, of sums (...): (..., n_labels, 2, 2)."""
     tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
     tn = sums.studies[..., 0, None] - tp - fp - fn
     return np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
@@ -302,7 +303,7 @@ def ranking_replicates(
     units: ArrayLike | None = None,
     average: Average | None = None,
 ) -> FloatArray:
-    """:func:`auroc` or :func:`average_precision` in every replicate, exactly: the counts weigh the studies.
+    """Return :func:`auroc` or :func:`average_precision` in every replicate, exactly: the counts weigh the studies.
 
     Arguments and errors as for :func:`auroc`; `counts` (n_resamples, n_units) and `units` as for :func:`label_sums`.
 
@@ -332,13 +333,15 @@ def ranking_replicates(
 
 
 def _ratios(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Numerators and denominators (..., 3) of F1, precision and recall, from (..., 3) TP, FP, FN."""
+    """Return numerators and denominators (..., 3) of F1, precision and recall, from (..., 3) TP, FP, FN."""
     tp, fp, fn = np.moveaxis(confusion, -1, 0)
     return np.stack([2 * tp, tp, tp], axis=-1), np.stack([2 * tp + fp + fn, tp + fp, tp + fn], axis=-1)
 
 
 def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: FloatArray) -> FloatArray:
-    """AUROC or average precision (n_replicates,) of one label; `weights` (n_studies, n_replicates) of the studies."""
+    """Return AUROC or average precision (n_replicates,) of one label; `weights` (n_studies, n_replicates) of the
+    studies.
+    """
     of_positive, of_negative = np.sort(scores[positive]), np.sort(scores[~positive])
     weight = weights[positive][np.argsort(scores[positive], kind="stable")]
     below_p = _sums_below(weight)
@@ -355,18 +358,18 @@ def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: Flo
 
 
 def _sums_below(weights: FloatArray) -> FloatArray:
-    """Sum of the rows before each row, and of all."""
+    """Return the sum of the rows before each row, and of all."""
     return np.concatenate([np.zeros((1, weights.shape[1])), weights.cumsum(axis=0)])
 
 
 def _mean(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """Mean over the last axis of what is defined; NaN without any weight."""
+    """Return the mean over the last axis of defined values; NaN without any weight."""
     weight = np.where(np.isnan(values), 0.0, 1.0 if weights is None else weights)
     return divide((np.where(weight > 0, values, 0.0) * weight).sum(axis=-1), weight.sum(axis=-1))
 
 
 def _sum_by_unit(values: npt.NDArray[Any], units: IntArray, n_units: int) -> FloatArray:
-    """Sums (n_units, ...) of `values` (n_studies, ...)."""
+    """Return the sums (n_units, ...) of `values` (n_studies, ...)."""
     columns = values.reshape(len(values), math.prod(values.shape[1:]))
     cells = units[:, None] * columns.shape[1] + np.arange(columns.shape[1])
     sums = np.bincount(cells.ravel(), weights=columns.ravel(), minlength=n_units * columns.shape[1])

@@ -34,7 +34,7 @@ Slice = Literal["true_positive", "all"]
 
 
 def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: PackedMasks) -> FloatArray:
-    """Pointing game: 1 if any predicted point lies in the reference mask.
+    """Return the pointing game: 1 if any predicted point is in the reference mask.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: 
 
 
 def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
-    """Exact area of mask `index` inside each cell, in units of (1/2n)**2 pixel; shape (n rows, n columns).
+    """Return the exact area of mask `index` inside each cell, in units of (1/2n)**2 pixel; shape (n rows, n columns).
 
     A cell's own area in these units is ``(2 * short side of the image) ** 2``.
     """
@@ -92,7 +92,7 @@ def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
 
 
 def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
-    """Which cells would be hits on each mask: bool array (n_cases, n rows, n columns).
+    """Return which cells would be hits on each mask: bool array (n_cases, n rows, n columns).
 
     A cell is a hit when the mask covers at least half of it; when no cell reaches half, when the mask covers any of it.
     All False where the mask is empty or wholly outside the central square.
@@ -103,7 +103,7 @@ def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
 
 
 def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
-    """1 if any predicted cell is a hit on the reference mask.
+    """Return 1 if any predicted cell is a hit on the reference mask.
 
     The image is cropped to its central square and divided into n x n cells. A cell is a hit if the mask covers at
     least half of the cell's area; if the mask covers half of no cell, a hit is any cell that it touches.
@@ -138,7 +138,7 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
 
 
 def hits_among(predictions: Sequence[Sequence[str]], good: BoolArray, grid: Grid) -> FloatArray:
-    """:func:`grid_hit` where :func:`hit_cells` are known."""
+    """Return :func:`grid_hit` from known :func:`hit_cells`."""
     hits = np.zeros(len(good))
     for i, cells in enumerate(predictions):
         for cell in cells:
@@ -149,7 +149,7 @@ def hits_among(predictions: Sequence[Sequence[str]], good: BoolArray, grid: Grid
 
 
 def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
-    """Share of cells that would be hits: the expected :func:`grid_hit` of a uniform guess.
+    """Return the proportion of cells that would be hits: the expected :func:`grid_hit` of a uniform guess.
 
     Returns
     -------
@@ -166,14 +166,14 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
 
 
 def chance_among(good: BoolArray) -> FloatArray:
-    """:func:`grid_chance` where :func:`hit_cells` are known."""
+    """Return :func:`grid_chance` from known :func:`hit_cells`."""
     shares: FloatArray = good.mean(axis=(1, 2))
     shares[shares == 0] = np.nan
     return shares
 
 
 def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice = "true_positive") -> FloatArray:
-    """Intersection over union of predicted and reference masks.
+    """Return the intersection over union of predicted and reference masks.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
 
 
 def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray:
-    """Intersection over union of boxes [x, y, width, height].
+    """Return the intersection over union of boxes [x, y, width, height].
 
     Parameters
     ----------

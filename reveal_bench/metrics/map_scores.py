@@ -29,7 +29,8 @@ def tolerant_hit(
     tolerance: float = TOLERANCE,
     spacing: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """1 if the map's largest pixel lies in the reference or within a tolerance of it, else 0; a constant map misses.
+    """Return 1 if the map's largest pixel is in the reference or within a tolerance of it, else 0, also for a constant
+    map.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def tolerant_hit(
 
 
 def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
-    """Share of the map's positive mass that lies inside the reference; NaN if it has none.
+    """Return the proportion of the map's positive mass inside the reference; NaN if it has none.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def energy_inside(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
 
 
 def pixel_average_precision(heat_map: npt.ArrayLike, reference: BoolArray) -> float:
-    """Average precision of the map's pixels, of which those of the reference are the positives.
+    """Return the average precision of the map's pixels; pixels of the reference are the positives.
 
     Pixels of equal value come together: the mean over positives of the precision among all that are at least as high.
 

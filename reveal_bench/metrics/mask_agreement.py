@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def dice(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
-    """Twice the shared area over the sum of both.
+    """Return twice the shared area over the sum of both.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def dice(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
 
 
 def boundary_iou(predictions: PackedMasks, references: PackedMasks, *, band: float = BAND) -> FloatArray:
-    """IoU of the parts of both masks that lie within a band along their own boundary.
+    """Return the IoU of the parts of both masks within a band along their own boundaries.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def boundary_iou(predictions: PackedMasks, references: PackedMasks, *, band: flo
 def surface_distance(
     predictions: PackedMasks, references: PackedMasks, *, tolerance: float = 2.0, spacing: Spacing = (1.0, 1.0)
 ) -> FloatArray:
-    """Normalised surface distance: share of both boundaries that lies within a tolerance of the other one.
+    """Return the normalised surface distance: the proportion of both boundaries within a tolerance of the other one.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def surface_distance(
 
 
 def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: Spacing = (1.0, 1.0)) -> FloatArray:
-    """95th percentile of the distances from either boundary to the other, the larger of the two.
+    """Return the 95th percentile of the distances from one boundary to the other, the larger of both directions.
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ def hausdorff_95(predictions: PackedMasks, references: PackedMasks, *, spacing: 
     def distance(a: Mask, b: Mask) -> float:
         if not a.any() or not b.any():
             return float("inf")
-        return float(max(np.percentile(found, 95) for found in _distances(a, b, spacing)))
+        return float(max(np.percentile(distances, 95) for distances in _distances(a, b, spacing)))
 
     return _by_pair(predictions, references, distance)
 
 
 def _distances(a: Mask, b: Mask, spacing: Spacing) -> tuple[FloatArray, FloatArray]:
-    """From each pixel of a's boundary to that of b, and back; of the part of the image that holds both."""
+    """Return the distances from each pixel of a's boundary to b's, and back, in the part of the image with both."""
     from scipy.ndimage import binary_erosion, distance_transform_edt
 
     either = a | b

@@ -65,7 +65,7 @@ class RubricSummary:
 
 @dataclass(frozen=True, slots=True)
 class ModelDifference:
-    """Two models on one criterion.
+    """Difference of two models on one criterion.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class ModelDifference:
 
 @dataclass(frozen=True, slots=True)
 class ReaderAgreement:
-    """Two readers on one criterion.
+    """Agreement of two readers on one criterion.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class ReaderAgreement:
 
 
 def content_score(process: npt.ArrayLike, execution: npt.ArrayLike, synthesis: npt.ArrayLike) -> FloatArray:
-    """Minimum of the three scores, task by task; NaN where one is missing.
+    """Return the minimum of the three scores, task by task; NaN if one is missing.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def content_score(process: npt.ArrayLike, execution: npt.ArrayLike, synthesis: n
 
 
 def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[str] = REPORTED) -> list[RubricSummary]:
-    """Mean, SD and shares per model and criterion.
+    """Return mean, SD and proportions per model and criterion.
 
     Parameters
     ----------
@@ -146,8 +146,8 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
     (4.0, 0.5, 2)
     """
     rows = []
-    for model, given in scores.items():
-        array = _check_scores(f"scores[{model!r}]", given)
+    for model, ratings in scores.items():
+        array = _check_scores(f"scores[{model!r}]", ratings)
         for criterion in criteria:
             column = _column(array, criterion)
             values = column[~np.isnan(column)]
@@ -161,7 +161,8 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
 def compare_models(
     scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = REPORTED_OF_TEXT
 ) -> list[ModelDifference]:
-    """Wilcoxon signed-rank test per criterion on the tasks both models answered, p values adjusted over the criteria.
+    """Return a Wilcoxon signed-rank test per criterion on the tasks that both models answered, p adjusted over
+    criteria.
 
     scipy's `wilcoxon` with its defaults (equal scores left out; exact for few tasks, else asymptotic with correction
     for ties), then `false_discovery_control`.
@@ -210,7 +211,7 @@ def compare_models(
 def reader_agreement(
     first: npt.ArrayLike, second: npt.ArrayLike, *, criteria: Sequence[str] = CRITERIA
 ) -> list[ReaderAgreement]:
-    """Quadratic-weighted kappa and mean absolute difference of two readers, per criterion, where both rated.
+    """Return quadratic-weighted kappa and mean absolute difference of two readers, per criterion, where both rated.
 
     Parameters
     ----------

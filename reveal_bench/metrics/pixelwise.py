@@ -22,7 +22,7 @@ from reveal_bench.masks import PackedMasks
 
 
 def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
-    """Share of the reference's pixels that lie in the predicted mask.
+    """Return the proportion of the reference's pixels that are in the predicted mask.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
 
 def specificity(predictions: PackedMasks, references: PackedMasks) -> FloatArray:
-    """Share of the pixels outside the reference that lie outside the predicted mask too.
+    """Return the proportion of the pixels outside the reference that are outside the predicted mask too.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def specificity(predictions: PackedMasks, references: PackedMasks) -> FloatArray
 
 
 def shared_areas(predictions: PackedMasks, references: PackedMasks) -> IntArray:
-    """Pixels in both masks of each pair, shape (n_cases,).
+    """Return the pixels in both masks of each pair, shape (n_cases,).
 
     Raises
     ------

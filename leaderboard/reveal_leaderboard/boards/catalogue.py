@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 
 
 class UnknownBenchmarkError(ValueError):
-    """No such benchmark is served."""
+    """Error for a benchmark that is not served."""
 
 
 class TooSmallError(ValueError):
-    """A holdout is so small that its board could show nothing."""
+    """Error for a holdout so small that its board could show nothing."""
 
 
 class Catalogue:
-    """The `published` benchmarks; the first version given of a new benchmark is the one its board starts with."""
+    """The `published` benchmarks; the board of a new benchmark starts with its first listed version."""
 
     def __init__(self, store: Store, published: Iterable[Published]) -> None:
         self.store = store
@@ -65,14 +65,14 @@ class Catalogue:
             If it holds out too little for any figure.
         """
         with self.store.read() as connection:
-            shown = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
-        for name, version in sorted(shown - self._known.keys()):
+            visible = {(name, board.version) for name in self.names if (board := boards.board(connection, name))}
+        for name, version in sorted(visible - self._known.keys()):
             raise UnknownBenchmarkError(f"the board of {name} shows version {version}: serve its folder, too")
         for one in self._known.values():
             settings = self.store.settings.of(one.name)
             total, most = one.quota(settings).total, KINDS[one.kind].release.answers_on(one.n_items)
             rule = one.too_small_for(settings.release.min_cell)
-            if rule and one.key in shown:
+            if rule and one.key in visible:
                 raise TooSmallError(f"{one.name} {one.version} {rule}")
             if rule:
                 log.warning("%s %s holds out too little for a board to show any figure", one.name, one.version)
@@ -83,7 +83,7 @@ class Catalogue:
                 )
 
     def current(self, name: str) -> Published:
-        """The version that the board of `name` shows.
+        """Return the version that the board of `name` shows.
 
         Raises
         ------
@@ -99,11 +99,11 @@ class Catalogue:
         raise UnknownBenchmarkError(f"This board serves: {', '.join(self.names)}.")
 
     def get(self, name: str, version: str) -> Published | None:
-        """One version, if its public folder is here."""
+        """Return one version, if its public folder is here."""
         return self._known.get((name, version))
 
     def versions(self, name: str) -> list[Published]:
-        """Every version that is here, in the order given."""
+        """Return every available version, in the order given."""
         return [one for (of, _), one in self._known.items() if of == name]
 
 
@@ -117,7 +117,7 @@ MANIFEST, INPUTS = "manifest", "holdout_inputs"
 
 @dataclass(frozen=True)
 class Published:
-    """The public side of a benchmark at one version: its folder, and what the scored split asks.
+    """Public side of a benchmark at one version: its folder, and the questions of the scored split.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Published:
 
     @property
     def benchmark(self) -> Benchmark:
-        """Its row of BENCHMARKS."""
+        """Row of BENCHMARKS."""
         return BENCHMARKS[self.name]
 
     @property
@@ -170,22 +170,21 @@ class Published:
 
     @property
     def n_items(self) -> int:
-        """Images, studies or tasks that the scored split asks for."""
+        """Number of images, studies or tasks in the scored split."""
         return KINDS[self.kind].questions.scope(self.manifest)[1]
 
     @property
     def items(self) -> str:
-        """What the items are: "images", "studies" or "tasks"."""
+        """Name of the items: "images", "studies" or "tasks"."""
         return KINDS[self.kind].items
 
     @property
     def scored_by(self) -> str:
-        """Who scores: "program" or "readers"."""
+        """Scorer: "program" or "readers"."""
         return KINDS[self.kind].scoring.scored_by
 
     def too_small_for(self, min_cell: int) -> str:
-        """Why a board can show no figure, whatever is submitted, and what to do; empty if the manifest tells of no
-        reason."""
+        """Return why a board can never show a score, and the remedy; empty if the manifest gives no reason."""
         kind = KINDS[self.kind]
         (n, what), least = kind.release.largest_cell(self.manifest), kind.release.least_items(min_cell)
         if n >= least:
@@ -201,16 +200,16 @@ class Published:
         return f"{why} Hold out more, or allow small cells in the file of --settings:\n{lines}"
 
     def quota(self, settings: BenchmarkSettings) -> Quota:
-        """How much may be scored on this version."""
+        """Return the submission budget of this version."""
         return settings.quota.on(KINDS[self.kind].release.answers_on(self.n_items))
 
     @property
     def synthetic(self) -> bool:
-        """Whether the benchmark's data are made up."""
+        """True if the benchmark's data are synthetic."""
         return self.info.synthetic
 
     def facts(self) -> dict[str, Any]:
-        """What is kept of this version after its folder is gone: plain JSON values, all public."""
+        """Return the facts of this version that outlive its folder: plain JSON values, all public."""
         return {
             "kind": self.kind,
             "findings": list(self.findings),
@@ -220,7 +219,7 @@ class Published:
 
     @property
     def manifest_file(self) -> Path:
-        """The split's manifest as Parquet."""
+        """Manifest of the split as Parquet."""
         return self.folder / MANIFEST / f"{self.split}.parquet"
 
 
@@ -281,7 +280,7 @@ def _check_no_references(folder: Path, split: str) -> None:
 
 
 def _told_by(folder: Path, shard: Path) -> list[str]:
-    """Columns of a file, pictures left aside, that hold what no manifest and no input may hold."""
+    """Return the columns of a file, without images, whose contents no manifest and no input may have."""
     import pyarrow.parquet as pq
 
     from reveal_bench.dataset.tables import input_rule, open_folder

@@ -35,7 +35,7 @@ NOTE = (
 def compare_released(
     a: ReleasedScore, b: ReleasedScore, kind: str, *, ids: tuple[str, str] = ("a", "b")
 ) -> dict[str, Any]:
-    """Differences ``a - b`` of all figures that are released of both.
+    """Return the differences ``a - b`` of all scores released for both.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ _AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)(?={_START})")
 
 
 def to_json(board: Standings) -> dict[str, Any]:
-    """The board as plain JSON values, see the module's schema."""
+    """Return the board as plain JSON values, see the module's schema."""
     return {
         "schema": SCHEMA,
         **{name: getattr(board, name) for name in ("benchmark", "title", "kind", "version", "split", "synthetic")},
@@ -112,7 +112,7 @@ def _entry(entry: BoardEntry) -> dict[str, Any]:
 
 
 def to_csv(board: Standings) -> str:
-    """The board as CSV with a head, as RFC 4180 has it: lines end with CR LF, and a text with either is quoted."""
+    """Return the board as CSV with a header, after RFC 4180: lines end with CR LF, texts with either are quoted."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -122,7 +122,7 @@ def to_csv(board: Standings) -> str:
 
 
 def to_parquet(board: Standings) -> bytes:
-    """The board as a Parquet file.
+    """Return the board as a Parquet file.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def _schema() -> pa.Schema:
     kinds = {
         "string": pa.string(), "int32": pa.int32(), "bool": pa.bool_(), "float64": pa.float64(), "date32": pa.date32(),
     }  # fmt: skip
-    fields = [pa.field(name, kinds[kind], metadata={"meaning": told}) for name, (kind, told) in COLUMNS.items()]
+    fields = [pa.field(name, kinds[kind], metadata={"meaning": meaning}) for name, (kind, meaning) in COLUMNS.items()]
     return pa.schema(fields)
 
 
@@ -169,7 +169,7 @@ def _about(board: Standings) -> dict[str, Any]:
 
 
 def _rows(board: Standings) -> Iterator[dict[str, Any]]:
-    """One row per figure: of the entries in order, then of the published rows if they are comparable."""
+    """Yield one row per score: entries in order, then the published rows if they are comparable."""
     for entry in board.entries:
         head = {name: getattr(entry, name) for name in _ENTRY_FIELDS if name in COLUMNS}
         for figure in entry.score.figures:
@@ -190,13 +190,13 @@ def _rows(board: Standings) -> Iterator[dict[str, Any]]:
 
 
 def _cell(value: object) -> object:
-    """A cell of a CSV file: None empty, truth values in small letters, texts harmless, numbers as they are."""
+    """Return a CSV cell: None empty, booleans in lower case, texts made harmless, numbers unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     return harmless(value) if isinstance(value, str) else value
 
 
 def harmless(text: str) -> str:
-    """A text that no spreadsheet program takes for a formula."""
+    """Return a text that no spreadsheet program takes for a formula."""
     text = _AFTER_SEPARATOR.sub(r"\1'", text)
     return f"'{text}" if _AT_START.match(text) else text

@@ -23,7 +23,7 @@ COLUMNS = [name for name, what in IDS.items() if what != "patient"]
 
 
 def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> Galleries:
-    """The galleries in `folders`, for a server of `published` benchmarks.
+    """Return the galleries in `folders`, for a server of `published` benchmarks.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def prepare_board_gallery(
 
 
 def _manifest_ids(manifest: Path) -> set[str]:
-    """Ids of the images, studies and tasks that a public manifest names."""
+    """Return the ids of the images, studies and tasks in a public manifest."""
     import pyarrow.parquet as pq
 
     names = [name for name in pq.read_schema(manifest).names if name in COLUMNS]

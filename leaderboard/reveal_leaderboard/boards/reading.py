@@ -51,7 +51,7 @@ READERS = "readers"
 
 @dataclass(frozen=True, slots=True)
 class ReadingProgress:
-    """How far a reader is on one benchmark: answers rated, answers still to be rated by this reader, all that wait."""
+    """A reader's progress on one benchmark: answers rated, answers left for this reader, all waiting answers."""
 
     rated: int
     left: int
@@ -60,7 +60,7 @@ class ReadingProgress:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a file of ratings did: new ratings, ratings changed, submissions that are now read to the end."""
+    """Result of importing a file of ratings: new ratings, changed ratings, completed submissions."""
 
     new: int
     changed: int
@@ -68,7 +68,7 @@ class Imported:
 
 
 def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
-    """Whether `actor` may score answers: admins, and the readers of the team that the settings name."""
+    """Return True if `actor` may score answers: admins, and the readers of the team in the settings."""
     if actor is None or not actor.may("submit"):
         return False
     wanted = team_key(policy.team)
@@ -78,7 +78,7 @@ def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
 
 
 def next_answer(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """What `actor` reads next; None when nothing is left.
+    """Return the next answer for `actor`; None if nothing is left.
 
     Answers that somebody has begun come first, so that submissions are read to the end; among equals the order is the
     reader's own and the same every time.
@@ -94,7 +94,7 @@ def next_answer(connection: sa.Connection, actor: Actor, benchmark: str, policy:
 
 
 def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """The answer that `actor` rated last, if its submission is still read.
+    """Return the answer that `actor` rated last, if its submission is still being rated.
 
     Raises
     ------
@@ -102,12 +102,12 @@ def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: 
         If the actor may not read.
     """
     _permit(actor, policy)
-    found = _rated_by(connection, actor.name, benchmark)
-    return find_answer(connection, found[0]) if found else None
+    answer_ids = _rated_by(connection, actor.name, benchmark)
+    return find_answer(connection, answer_ids[0]) if answer_ids else None
 
 
 def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """The answer of this id, if it waits for readers and is not of one of the actor's own teams.
+    """Return the answer with this id, if it waits for readers and is from another team than the actor's own.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: Re
 
 
 def progress(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> ReadingProgress:
-    """How far `actor` is.
+    """Return the progress of `actor`.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def progress(connection: sa.Connection, actor: Actor, benchmark: str, policy: Re
 
 
 def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores, settings: Settings) -> bool:
-    """Keep the scores that `actor` gives; whether the submission is now read to the end, and queued.
+    """Save the scores of `actor`; return True if the submission is now complete, and queued.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores
 
 
 def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *, who: str) -> Imported:
-    """Keep the ratings of a file, all or none.
+    """Save the ratings of a file, all or none.
 
     Parameters
     ----------
@@ -175,13 +175,13 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
         With the line, if an answer is unknown or no longer read, or scores break a rule.
     """
     lines = read_ratings_file(path)
-    found = {line.answer_id: find_answer(connection, line.answer_id) for line in lines}
-    ids = {answer.submission_id for answer in found.values() if answer is not None}
+    known = {line.answer_id: find_answer(connection, line.answer_id) for line in lines}
+    ids = {answer.submission_id for answer in known.values() if answer is not None}
     in_order = sorted((get_known(connection, one) for one in ids), key=lambda one: (one.team_id, one.id))
     touched = {one.id: lock_known(connection, one.id) for one in in_order}
     problems, n_new = [], 0
     for line in lines:
-        answer = found[line.answer_id]
+        answer = known[line.answer_id]
         try:
             if answer is None:
                 raise RatingError(f"`answer_id` must be that of an answer of this board, got {line.answer_id[:40]!r}")
@@ -197,7 +197,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
 
 def answers_csv(connection: sa.Connection, benchmark: str) -> str:
-    """The answers that wait for readers, blinded, for readers who work elsewhere: CSV in the order of random ids.
+    """Return the waiting answers, blinded, for readers who work elsewhere: CSV in the order of random ids.
 
     Columns: answer_id, task_id, answer, boxes (JSON); the tasks are in the dataset. Texts that a spreadsheet would take
     for a formula get an apostrophe before them.
@@ -215,7 +215,7 @@ def answers_csv(connection: sa.Connection, benchmark: str) -> str:
 
 
 def is_complete(connection: sa.Connection, submission_id: str, policy: ReadingPolicy) -> bool:
-    """Whether every answer of a submission was read by enough readers; False if it has none yet."""
+    """Return True if enough readers rated every answer of a submission; False if it has no answers yet."""
     counts = count_ratings(connection, submissions.c.id == submission_id)
     return bool(counts) and min(counts.values()) >= policy.readers_per_answer
 
@@ -233,13 +233,13 @@ def _own_teams(actor: Actor) -> set[str]:
 
 
 def _is_read(benchmark: str) -> tuple[sa.ColumnElement[bool], ...]:
-    """Submissions whose answers wait for readers; hidden ones do not."""
+    """Return the filter for submissions whose answers wait for readers, without hidden ones."""
     of_board = submissions.c.benchmark == benchmark
     return of_board, submissions.c.status == "reading", submissions.c.hidden_at.is_(None)
 
 
 def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequence[str]:
-    """The answers that a reader rated, of those that are still read, the last first."""
+    """Return the answers that a reader rated in unfinished submissions, the last first."""
     query = (
         sa.select(ratings.c.answer_id)
         .join(answers, answers.c.id == ratings.c.answer_id)
@@ -251,7 +251,7 @@ def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> Sequenc
 
 
 def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> dict[str, int]:
-    """Answers that `actor` may still rate, with the readers that each has."""
+    """Return the answers that `actor` may still rate, with their numbers of readers."""
     _permit(actor, policy)
     others = submissions.c.team_id.not_in(sorted(_own_teams(actor)))
     counts = count_ratings(connection, *_is_read(benchmark), others)
@@ -272,13 +272,13 @@ def _write(
 
 
 def _end_if_complete(connection: sa.Connection, submission: Submission, policy: ReadingPolicy, *, who: str) -> bool:
-    """Queue a submission that is read to the end, and write down by their digest what its ratings were."""
+    """Queue a submission with all its ratings, and record their digest."""
     if not is_complete(connection, submission.id, policy):
         return False
-    given = ratings_of(connection, submission.id)
+    scores = ratings_of(connection, submission.id)
     mine = submissions.c.id == submission.id
     connection.execute(submissions.update().where(mine).values(status="queued", updated_at=moment(connection)))
-    why = f"{READ_TO_THE_END}: {len(given)} ratings, SHA-256 {digest_of(given)}"
+    why = f"{READ_TO_THE_END}: {len(scores)} ratings, SHA-256 {digest_of(scores)}"
     note(connection, submission.id, "reading", "queued", who, why)
     Queue.put(connection, "score", submission.benchmark, submission.version, submission.id)
     return True

@@ -30,7 +30,7 @@ from reveal_leaderboard.store.tables import boards, jobs, scores, submissions, v
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of the stored submissions to be scored again: all, those done, those that could not be, those left."""
+    """Progress of scoring stored submissions again: all, done, failed, left."""
 
     total: int
     done: int
@@ -40,7 +40,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """Where a submission stood and stands, by its rounded primary figure, ties sharing the better rank; None: not."""
+    """Rank of a submission before and after, by its rounded primary score, ties sharing the better rank; None:
+    unranked.
+    """
 
     submission_id: str
     before: int | None
@@ -49,7 +51,7 @@ class RankChange:
 
 @dataclass(frozen=True, slots=True)
 class RankChanges:
-    """How a switch moved the board: `dropped` are the submissions that the new version has no score of."""
+    """Rank changes of a switch; `dropped` are the submissions without a score on the new version."""
 
     benchmark: str
     old: str
@@ -58,12 +60,12 @@ class RankChanges:
     dropped: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self) | {"changes": [asdict(change) for change in self.changes], "dropped": list(self.dropped)}
 
 
 def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> int:
-    """Have every submission that the board scored by itself scored against `version` too, where it is not yet.
+    """Queue every submission that the board scored itself for scoring against `version`, unless that is done.
 
     Returns
     -------
@@ -76,9 +78,9 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
     RefreshError
         If the version is not known, or is or was on the board already.
     """
-    shown = board_row(connection, benchmark, lock=True)
+    current = board_row(connection, benchmark, lock=True)
     _waiting_version(connection, benchmark, version)
-    wanted = [row.submission_id for row in _own_scores(connection, benchmark, shown.version)]
+    wanted = [row.submission_id for row in _own_scores(connection, benchmark, current.version)]
     there = {row.submission_id for row in _own_scores(connection, benchmark, version)}
     put = [Queue.put(connection, "rescore", benchmark, version, i) for i in sorted(set(wanted) - there)]
     n = len(put)
@@ -88,7 +90,7 @@ def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, wh
 
 
 def progress(connection: sa.Connection, benchmark: str, version: str) -> Progress:
-    """How far the scoring against `version` is."""
+    """Return the progress of scoring against `version`."""
     query = (
         sa.select(jobs.c.status, sa.func.count())
         .where(jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == version)
@@ -101,7 +103,7 @@ def progress(connection: sa.Connection, benchmark: str, version: str) -> Progres
 
 
 def switch_version(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> RankChanges:
-    """Show `version` from now on, and freeze the one before.
+    """Show `version` from now on, and freeze the previous one.
 
     Returns
     -------
@@ -118,27 +120,27 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
     RefreshError
         If the version is not known, is or was on the board, or if anything is still to be scored.
     """
-    shown = board_row(connection, benchmark, lock=True)
+    current = board_row(connection, benchmark, lock=True)
     facts = _waiting_version(connection, benchmark, version).facts
-    _check_nothing_is_left(connection, benchmark, shown.version, version)
-    _copy_held(connection, benchmark, shown.version, version)
-    before, after = (_ranks(connection, benchmark, v) for v in (shown.version, version))
+    _check_nothing_is_left(connection, benchmark, current.version, version)
+    _copy_held(connection, benchmark, current.version, version)
+    before, after = (_ranks(connection, benchmark, v) for v in (current.version, version))
     ids = sorted(before | after, key=lambda i: (after.get(i) or len(after) + 1, before.get(i) or 0, i))
     moves = tuple(RankChange(i, before.get(i), after.get(i)) for i in ids)
     dropped = tuple(change.submission_id for change in moves if change.after is None)
-    changes = RankChanges(benchmark, shown.version, version, moves, dropped)
+    changes = RankChanges(benchmark, current.version, version, moves, dropped)
     at = moment(connection)
     of_board = versions.c.benchmark == benchmark
-    freeze(connection, benchmark, shown.version)
-    connection.execute(versions.update().where(of_board, versions.c.version == shown.version).values(frozen_at=at))
+    freeze(connection, benchmark, current.version)
+    connection.execute(versions.update().where(of_board, versions.c.version == current.version).values(frozen_at=at))
     show = versions.update().where(of_board, versions.c.version == version)
     connection.execute(show.values(shown_at=at, facts={**facts, "rank_changes": changes.to_json()}))
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(version=version, changed_at=at))
-    if shown.state == "closed" and has_final(connection, benchmark, version):
+    if current.state == "closed" and has_final(connection, benchmark, version):
         set_paused = boards.update().where(boards.c.benchmark == benchmark)
         connection.execute(set_paused.values(state="paused", why=f"version {version} was shown; its round begins"))
     Queue.put(connection, "rank", benchmark, version, "board")
-    why = f"version {version} took the place of {shown.version}; {len(dropped)} submissions dropped"
+    why = f"version {version} took the place of {current.version}; {len(dropped)} submissions dropped"
     events.append(connection, subject=f"board:{benchmark}", who=who, to_status="switched", why=why)
     return changes
 
@@ -151,7 +153,7 @@ def _waiting_version(connection: sa.Connection, benchmark: str, version: str) ->
 
 
 def _own_scores(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
-    """Public scores against a version that the ladder let pass, oldest first."""
+    """Return the public scores against a version that the ladder allowed, oldest first."""
     query = (
         sa.select(scores)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -181,7 +183,7 @@ def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, 
 
 
 def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) -> None:
-    """Give each submission that was held back the new figures of the one whose old figures it shows."""
+    """Give each submission that was held back the new scores of the submission whose old scores it shows."""
     own = {row.submission_id: row for row in _own_scores(connection, benchmark, new)}
     query = (
         sa.select(scores.c.submission_id, scores.c.shown_of)
@@ -196,7 +198,7 @@ def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) ->
 
 
 def _ranks(connection: sa.Connection, benchmark: str, version: str) -> dict[str, int]:
-    """Ranks of what the board shows of a version, by the rounded primary figure; what has none is not ranked."""
+    """Return the ranks on the board of a version, by the rounded primary score; without one there is no rank."""
     values: dict[str, float] = {}
     for row in on_board(connection, benchmark, version):
         figure = primary_figure(ReleasedScore.from_json(row.score_released))

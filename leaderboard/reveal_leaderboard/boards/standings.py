@@ -39,12 +39,14 @@ from reveal_leaderboard.store.tables import results
 
 
 class UnknownVersionError(ValueError):
-    """The board never showed this version."""
+    """Error for a version that the board never showed."""
 
 
 @dataclass(frozen=True)
 class BoardVersion:
-    """A version that is or was on the board, with UTC times such as 2026-11-21T23:05:00Z; `frozen_at` None: current."""
+    """Current or earlier version of the board, with UTC times such as 2026-11-21T23:05:00Z. `frozen_at` is None for the
+    current one.
+    """
 
     version: str
     shown_at: str
@@ -52,7 +54,7 @@ class BoardVersion:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is the one that submissions go to."""
+        """True if submissions go to it."""
         return self.frozen_at is None
 
 
@@ -85,12 +87,12 @@ class BoardEntry:
     is_new: bool = False
 
     def figure(self, metric: str, finding: str = MACRO) -> ReleasedEstimate | None:
-        """One released figure, if it is shown."""
+        """Return one score, if it is released."""
         return self.score.figure(metric, finding)
 
     @property
     def place(self) -> str:
-        """Its place in words: "2-5", "3", "new, being placed" or "not placed"."""
+        """Rank in words: "2-5", "3", "new, being placed" or "not placed"."""
         if self.rank_low is not None and self.rank_high is not None:
             return str(self.rank_low) if self.rank_low == self.rank_high else f"{self.rank_low}-{self.rank_high}"
         return "new, being placed" if self.is_new else "not placed"
@@ -98,7 +100,7 @@ class BoardEntry:
 
 @dataclass(frozen=True)
 class Standings:
-    """The board of one version of a benchmark.
+    """Board of one version of a benchmark.
 
     Attributes
     ----------
@@ -139,27 +141,27 @@ class Standings:
 
     @property
     def primary(self) -> Metric:
-        """The metric that is ranked by."""
+        """Metric used for ranking."""
         return self.metrics[0]
 
     @property
     def scored_by(self) -> str:
-        """Who scores: "program" or "readers"."""
+        """Scorer: "program" or "readers"."""
         return KINDS[self.kind].scoring.scored_by
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Names of the versions that can be looked at, newest first."""
+        """Names of all versions with a board, newest first."""
         return tuple(entry.version for entry in self.history)
 
     @property
     def is_frozen(self) -> bool:
-        """Whether a later version is on the board."""
+        """True if a later version is on the board."""
         return any(entry.version == self.version and not entry.is_current for entry in self.history)
 
 
 def board_metrics(benchmark: str) -> tuple[Metric, ...]:
-    """The columns of a benchmark's board, the primary one first: its metrics, so far as they are released.
+    """Return the columns of a benchmark's board, the primary one first: its released metrics.
 
     Examples
     --------
@@ -174,7 +176,7 @@ def board_metrics(benchmark: str) -> tuple[Metric, ...]:
 
 
 def standings(store: Store, published: Published, version: str | None = None) -> Standings:
-    """The board of a benchmark.
+    """Return the board of a benchmark.
 
     Parameters
     ----------
@@ -222,7 +224,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
 
 
 def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:
-    """The rank document and when it was computed; an empty one if there is none yet."""
+    """Return the rank document and its time; an empty one if there is none yet."""
     of_board = {"kind": "rank", "benchmark": benchmark, "version": version, "subject": "board"}
     query = sa.select(results.c.document, results.c.computed_at).filter_by(**of_board)
     row = connection.execute(query).one_or_none()
@@ -230,7 +232,7 @@ def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> t
 
 
 def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
-    """Facts of the version asked for: of its folder if that is here, else as they were kept."""
+    """Return the facts of the requested version: from its folder if available, else as stored."""
     return published.facts() if asked.version == published.version else {**published.facts(), **asked.facts}
 
 
@@ -249,7 +251,7 @@ def _entry(submission: Submission, score: Score) -> BoardEntry:
 
 
 def _placed(entries: list[BoardEntry], document: Mapping[str, Any]) -> list[BoardEntry]:
-    """Entries with their places, in the order of the board; `entries` come in that of arrival."""
+    """Return entries with their ranks, in the order of the board; `entries` are in order of arrival."""
     places, known = document.get("entries", {}), set(document.get("computed_for", ()))
     placed = []
     for entry in entries:
@@ -277,9 +279,9 @@ def _hidden(entries: Iterable[BoardEntry], findings: Iterable[str]) -> tuple[str
 
 
 def _min_cell(entries: Iterable[BoardEntry], store: Store, benchmark: str) -> int:
-    """As it was when the scores were released; without any, as it is."""
-    told = [int(entry.score.policy["min_cell"]) for entry in entries if "min_cell" in entry.score.policy]
-    return max(told) if told else store.settings.of(benchmark).release.min_cell
+    """Return the setting at the time of release; without any score, the current one."""
+    numbers = [int(entry.score.policy["min_cell"]) for entry in entries if "min_cell" in entry.score.policy]
+    return max(numbers) if numbers else store.settings.of(benchmark).release.min_cell
 
 
 def _board_version(row: VersionRow) -> BoardVersion:
@@ -288,7 +290,7 @@ def _board_version(row: VersionRow) -> BoardVersion:
 
 
 def _n_patients(board: Standings, document: Mapping[str, Any]) -> int | None:
-    """How many patients the items are of; a source that knows none has as many as items, which says nothing."""
+    """Return the number of patients of the items; None if it equals the number of items, as without patient ids."""
     n = document.get("n_patients", 0)
     has_final_part = any(entry.score.policy.get("final_share") for entry in board.entries)
     return None if not n or has_final_part or (board.n_items is not None and n >= board.n_items) else int(n)
@@ -301,14 +303,14 @@ def _notes(board: Standings, document: Mapping[str, Any]) -> Iterable[str]:
     n_new = sum(entry.is_new for entry in board.entries)
     if n_new:
         yield f"{n_new} new {'entry is' if n_new == 1 else 'entries are'} being placed."
-    shown = {entry.submission_id for entry in board.entries}
-    if set(document.get("computed_for", ())) - shown:
+    ids = {entry.submission_id for entry in board.entries}
+    if set(document.get("computed_for", ())) - ids:
         again = "its ranks stay as they were" if board.is_frozen else "they are being computed again"
         yield f"An entry left the board since the ranks were computed; {again}."
 
 
 def filtered(board: Standings, *, search: str = "", kind: str = "", organization: str = "") -> Standings:
-    """The board with only the entries that match; places stay those among all entries.
+    """Return the board with only the matching entries; ranks are those among all entries.
 
     Parameters
     ----------
@@ -318,15 +320,15 @@ def filtered(board: Standings, *, search: str = "", kind: str = "", organization
     words = search.casefold().split()
 
     def fits(entry: BoardEntry) -> bool:
-        told = f"{entry.model} {entry.model_version} {entry.team} {entry.prompt_style or ''}".casefold()
+        text = f"{entry.model} {entry.model_version} {entry.team} {entry.prompt_style or ''}".casefold()
         is_kind, is_team = kind in ("", entry.kind), organization in ("", entry.team)
-        return is_kind and is_team and all(word in told for word in words)
+        return is_kind and is_team and all(word in text for word in words)
 
     return replace(board, entries=tuple(entry for entry in board.entries if fits(entry)))
 
 
 def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_first: bool = False) -> Standings:
-    """The board with its entries by one figure, best first; without the figure last either way.
+    """Return the board with its entries by one score, best first; entries without it are last either way.
 
     Raises
     ------
@@ -346,7 +348,7 @@ def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_firs
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnEntry:
-    """An entry of the past.
+    """Withdrawn entry of the board.
 
     Attributes
     ----------
@@ -365,21 +367,21 @@ class WithdrawnEntry:
     withdrawn_at: float
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values, with UTC times such as 2026-11-21T23:05:00Z."""
+        """Return plain JSON values, with UTC times such as 2026-11-21T23:05:00Z."""
         names = ("submission_id", "model", "team", "benchmark")
-        told: dict[str, Any] = {name: getattr(self, name) for name in names}
-        told |= {"versions": list(self.versions), "frozen_on": list(self.frozen_on)}
-        return told | {"sent_at": iso_time(self.sent_at), "withdrawn_at": iso_time(self.withdrawn_at)}
+        fields: dict[str, Any] = {name: getattr(self, name) for name in names}
+        fields |= {"versions": list(self.versions), "frozen_on": list(self.frozen_on)}
+        return fields | {"sent_at": iso_time(self.sent_at), "withdrawn_at": iso_time(self.withdrawn_at)}
 
 
 def is_public(submission: Submission, score: Score | None) -> bool:
-    """Whether everybody may see a submission with this score of it: not withdrawn, hidden or held by the ladder."""
+    """Return True if all users may see a submission with this score: not withdrawn, hidden or held by the ladder."""
     is_shown = submission.withdrawn_at is None and submission.hidden_at is None
     return is_shown and submission.status == "scored" and score is not None and not score.is_held
 
 
 def read_withdrawn(store: Store, submission: Submission) -> WithdrawnEntry | None:
-    """What is left of a submission for everybody; None unless it was public and is withdrawn, and no admin hid it."""
+    """Return the public remains of a withdrawn submission; None unless it was public, and if an admin hid it."""
     at = submission.withdrawn_at
     if at is None or submission.hidden_at is not None or submission.status != "scored":
         return None

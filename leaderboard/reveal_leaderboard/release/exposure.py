@@ -77,7 +77,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Of one version of a benchmark.
+    """Information released on one version of a benchmark.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A scored submission: its team, its figures, whether the ladder held it back, and its fingerprint."""
+    """Scored submission: its team, its scores, whether the ladder held it back, and its fingerprint."""
 
     submission_id: str
     team: str
@@ -135,7 +135,7 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
 def answer_bits(
     figures: Iterable[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY, *, n_averages: int = 0
 ) -> float:
-    """Most bits that the figures of one finding tell together.
+    """Return the most bits that the scores of one finding reveal together.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def answer_bits(
 
 
 def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
-    """Fewest bits that the labels of one finding hold, by the band of its figures and by which are shown.
+    """Return the fewest bits in the labels of one finding, by the count range of its scores and by the released ones.
 
     Parameters
     ----------
@@ -197,12 +197,12 @@ def label_bits(figures: Sequence[ReleasedEstimate], n_cases: int | None, policy:
 
 
 def _log2_choose(n: int, k: int) -> float:
-    """log2 of the number of ways to choose k of n; 0 where there is none."""
+    """Return log2 of the number of ways to choose k of n; 0 if there is none."""
     return math.log2(math.comb(n, k)) if 0 <= k <= n else 0.0
 
 
 def _band(band: str) -> tuple[int, int | None]:
-    """Ends of "30-59" or "120+"."""
+    """Return the bounds of "30-59" or "120+"."""
     low, _, high = band.rstrip("+").partition("-")
     return int(low), int(high) if high else None
 
@@ -233,7 +233,7 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Show
 
 
 def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
-    """Each (person, name of a team) where the person is a member or has sent something; administrators left out."""
+    """Yield (person, name of a team) for members and senders; administrators are left out."""
     belongs = sa.union(
         sa.select(members.c.user_id, members.c.team_id), sa.select(submissions.c.user_id, submissions.c.team_id)
     ).subquery()
@@ -247,7 +247,7 @@ def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
 
 
 def _without_repeats(rows: Sequence[_Shown]) -> list[_Shown]:
-    """The first of each team's submissions of the same predictions; `rows` are in order of time."""
+    """Return the first of each team's submissions of the same predictions; `rows` are in order of time."""
     first = {(row.team, row.content): row for row in reversed(rows)}
     return [row for row in rows if row.content is None or first[row.team, row.content] is row]
 
@@ -264,11 +264,11 @@ def _measure(
         by_group[group_of[row.team]].append(row)
     n_held = {names: sum(row.is_held for row in own) for names, own in by_group.items()}
     groups = {names: Group(names, len(own) - n_held[names], n_held[names]) for names, own in by_group.items()}
-    told: dict[str, list[tuple[float, float, Group]]] = defaultdict(list)
+    measured: dict[str, list[tuple[float, float, Group]]] = defaultdict(list)
     for names, own in by_group.items():
         for name, bits in _bits(own, n_cases, figures.release).items():
-            told[name].append((*bits, groups[names]))
-    learnt: list[_Learnt] = [_together(*entry, figures.exposure.colluding) for entry in told.items()]
+            measured[name].append((*bits, groups[names]))
+    learnt: list[_Learnt] = [_together(*entry, figures.exposure.colluding) for entry in measured.items()]
     share, out, held, finding, group = max(learnt, key=lambda entry: entry[0], default=(0.0, 0.0, 0.0, None, None))
     level = _level(share, len(rows), figures)
     counted = Counter(row.team for row in rows)
@@ -287,9 +287,11 @@ def _measure(
     )
 
 
-def _together(finding: str, told: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:
-    """What the groups that were told most about a finding know together: share, bits out, bits held, finding, they."""
-    most = sorted(told, key=lambda entry: -entry[0])[:colluding]
+def _together(finding: str, measured: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:
+    """Return the joint knowledge of the groups with most bits about a finding: share, bits out, bits held, finding,
+    groups.
+    """
+    most = sorted(measured, key=lambda entry: -entry[0])[:colluding]
     out, held = sum(entry[0] for entry in most), min(entry[1] for entry in most)
     names = tuple(name for *_, group in most for name in group.teams)
     group = Group(names, sum(g.n_shown for *_, g in most), sum(g.n_held for *_, g in most))
@@ -297,7 +299,7 @@ def _together(finding: str, told: Sequence[tuple[float, float, Group]], colludin
 
 
 def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:
-    """Bits let out by `rows` about each finding, and bits that its labels hold."""
+    """Return the bits released by `rows` about each finding, and the bits of its labels."""
     out: dict[str, float] = defaultdict(float)
     seen: dict[str, dict[str, ReleasedEstimate]] = defaultdict(dict)
     # Scores of before there was the setting show findings with fewer cases
@@ -323,12 +325,12 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
 
 
 def _macro_bits(macro: ReleasedEstimate, policy: ReleasePolicy) -> float:
-    """Most bits that a macro tells of one of its findings."""
+    """Return the most bits that a macro reveals about one of its findings."""
     return math.log2(1 / (int(macro.n) * policy.resolution) + 1)
 
 
 def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Team -> all teams that it hangs together with, by a person or near-identical predictions; itself among them."""
+    """Return, for each team, all teams linked to it by a person or near-identical predictions, including itself."""
     persons = list(persons)
     leader = {row.team: row.team for row in rows} | {team: team for _, team in persons}
 
@@ -355,7 +357,7 @@ def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[st
 
 
 def _agreement(sketches: npt.NDArray[np.int64], sketch: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """:func:`reveal_leaderboard.release.fingerprints.similarity` of many."""
+    """Return :func:`reveal_leaderboard.release.fingerprints.similarity` of many."""
     jaccard = (sketches == sketch).mean(axis=1)
     agreement: npt.NDArray[np.float64] = 2 * jaccard / (1 + jaccard)
     return agreement

@@ -37,7 +37,7 @@ N_HASHES = 128
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Of one submission.
+    """Fingerprint of one submission.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ def fingerprint(
     *,
     thresholds: float | Mapping[str, float] = 0.5,
 ) -> Fingerprint:
-    """The fingerprint of checked predictions.
+    """Return the fingerprint of checked predictions.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def fingerprint(
 
 
 def similarity(a: Fingerprint, b: Fingerprint) -> float:
-    """Estimated share of answers in which two submissions agree, in [0, 1]; standard error about 0.015 near 0.95.
+    """Return the estimated proportion of equal answers, in [0, 1]; standard error about 0.015 near 0.95.
 
     With a share s of equal items in each of two sets of one size, the Jaccard index is s / (2 - s).
     """
@@ -90,7 +90,7 @@ def similarity(a: Fingerprint, b: Fingerprint) -> float:
 
 
 def is_near(a: Fingerprint, b: Fingerprint, near: float = NEAR) -> bool:
-    """Whether two submissions are the same or differ in less than 1 - `near` of their answers."""
+    """Return True if two submissions are the same or differ in less than 1 - `near` of their answers."""
     return a.content == b.content or similarity(a, b) >= near
 
 
@@ -105,7 +105,7 @@ def _sketch(items: set[Item], key: bytes) -> tuple[int, ...]:
 
 
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finalizer: every bit of the result depends on every bit of `x`."""
+    """Return SplitMix64's finalizer: every bit of the result depends on every bit of `x`."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return x ^ (x >> np.uint64(31))

@@ -46,7 +46,7 @@ from reveal_leaderboard.store.tables import fingerprints, scores, submissions
 
 @dataclass(frozen=True)
 class ScoredOutcome:
-    """What comes back from scoring: the released figures of each part, before the ladder.
+    """Result of scoring: the released scores of each part, before the ladder.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class ScoredOutcome:
             connection.execute(scores.insert().values(**asdict(final)))
             written.append(final)
         near = settings.exposure.near
-        found = _look_alikes(connection, submission, version, self.fingerprint, near) if is_first else []
+        look_alikes = _look_alikes(connection, submission, version, self.fingerprint, near) if is_first else []
         mark = {"content": self.fingerprint.content, "sketch": list(self.fingerprint.sketch)}
         place = {"submission_id": submission_id, "version": version, "benchmark": submission.benchmark}
         insert_if_absent(connection, fingerprints, place | mark)
@@ -109,7 +109,7 @@ class ScoredOutcome:
                 sign(connection, submission, one)
         for detail in self.signs if is_first else ():
             raise_flag(connection, submission_id, "degenerate", None, detail, who=who)
-        for kind, other_id, detail in found:
+        for kind, other_id, detail in look_alikes:
             raise_flag(connection, submission_id, kind, other_id, detail, who=who)
         return verdict
 
@@ -124,7 +124,7 @@ def _score(
 def _decide(
     connection: sa.Connection, submission: Submission, own: Score, outcome: ScoredOutcome, policy: ReleasePolicy
 ) -> tuple[Score, ScoringVerdict]:
-    """Whose figures a submission shows when it is scored for the first time."""
+    """Return whose scores a submission shows when it is scored for the first time."""
     twins = twins_of(connection, submission, own.version, outcome.fingerprint.content)
     if twins:
         holder = holder_of(twins)
@@ -134,8 +134,8 @@ def _decide(
         score = own if is_free else _as_of(own, first)
         return score, ScoringVerdict(False, score.shown_of, why)
     if not any(part.shown for part in (outcome.released, outcome.final) if part is not None):
-        told = {**own.released, "note": f"{own.released['note']} Nothing is charged."}
-        return replace(own, released=told), ScoringVerdict(
+        released = {**own.released, "note": f"{own.released['note']} Nothing is charged."}
+        return replace(own, released=released), ScoringVerdict(
             False, submission.id, "no figure can be shown; nothing is charged"
         )
     best = _best(_shown_before(connection, submission, own.version, policy))
@@ -146,7 +146,7 @@ def _decide(
 
 
 def _best(rows: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
-    """The row of the highest primary figure, the first of equal ones; rows without one come last."""
+    """Return the row of the highest primary score, the first of equal ones; rows without one come last."""
 
     def value(row: sa.Row[Any]) -> float:
         figure = primary_figure(ReleasedScore.from_json(row.released))
@@ -165,7 +165,7 @@ def _as_of(own: Score, other: sa.Row[Any]) -> Score:
 def _shown_before(
     connection: sa.Connection, submission: Submission, version: str, policy: ReleasePolicy
 ) -> Sequence[sa.Row[Any]]:
-    """What the team, or its model, was shown on this version, oldest first."""
+    """Return the scores that the team, or its model, saw on this version, oldest first."""
     query = (
         sa.select(scores)
         .join(submissions, submissions.c.id == scores.c.submission_id)
@@ -180,7 +180,7 @@ def _shown_before(
 
 
 def _choose(connection: sa.Connection, submission: Submission, *, is_shown: bool) -> None:
-    """A newly shown submission takes the place of its model's others of the same version."""
+    """Replace the other submissions of the model on the same version by a newly shown one."""
     if is_shown:
         names = ("team_id", "benchmark", "version", "model_name")
         same = (submissions.c[name] == getattr(submission, name) for name in names)
@@ -193,7 +193,7 @@ def _choose(connection: sa.Connection, submission: Submission, *, is_shown: bool
 def _look_alikes(
     connection: sa.Connection, submission: Submission, version: str, fingerprint: Fingerprint, near: float
 ) -> list[tuple[str, str, str]]:
-    """Flags (kind, other submission, detail) for predictions that were, or nearly were, sent before."""
+    """Return flags (kind, other submission, detail) for predictions that repeat, or nearly repeat, earlier ones."""
     query = (
         sa.select(fingerprints, submissions.c.team_id)
         .join(submissions, submissions.c.id == fingerprints.c.submission_id)
@@ -201,18 +201,18 @@ def _look_alikes(
         .where(fingerprints.c.submission_id != submission.id)
         .order_by(submissions.c.created_at, submissions.c.id)
     )
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for row in connection.execute(query):
         is_own = row.team_id == submission.team_id
         if row.content == fingerprint.content:
             if not is_own:
-                found.setdefault("duplicate", []).append(row.submission_id)
+                by_kind.setdefault("duplicate", []).append(row.submission_id)
         elif is_near(Fingerprint(row.content, tuple(row.sketch)), fingerprint, near):
-            found.setdefault("probing" if is_own else "near_duplicate", []).append(row.submission_id)
+            by_kind.setdefault("probing" if is_own else "near_duplicate", []).append(row.submission_id)
     words = {
         "duplicate": "the same predictions as {n} of other teams, the first is {first}",
         "near_duplicate": "nearly the same predictions as {n} of other teams, the first is {first}",
         "probing": "nearly the same predictions as {n} of the same team, the first is {first}",
     }
-    told = {kind: count_text(len(ids), "submission") for kind, ids in found.items()}
-    return [(kind, ids[0], words[kind].format(n=told[kind], first=ids[0])) for kind, ids in found.items()]
+    counts = {kind: count_text(len(ids), "submission") for kind, ids in by_kind.items()}
+    return [(kind, ids[0], words[kind].format(n=counts[kind], first=ids[0])) for kind, ids in by_kind.items()]

@@ -87,7 +87,7 @@ def significantly_different(
 
 
 def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: FloatArray) -> tuple[FloatArray, float]:
-    """Of each difference of pairs (i, j), and the largest excess over them that 95 % of the replicates stay below."""
+    """Return the spread of each difference of pairs (i, j), and the 95 % quantile of their largest excess."""
     spreads, largest = np.empty(len(i)), np.zeros(macros.shape[1])
     step = max(1, _PRODUCTS // macros.shape[1])
     for part in (slice(start, start + step) for start in range(0, len(i), step)):
@@ -101,7 +101,7 @@ def _paired_spreads(macros: FloatArray, i: IntArray, j: IntArray, differences: F
 
 
 def _for_few(limit: float, n: int) -> float:
-    """`limit` on the scale of the normal distribution, for a spread that is known from `n` patients only.
+    """Return `limit`, on the normal scale, adjusted for a spread estimated from `n` patients.
 
     The quantile of Student's t with n - 1 degrees of freedom at the same share (Abramowitz and Stegun, 26.7.5), where
     the bootstrap's spread divides by n and not by n - 1.
@@ -128,7 +128,7 @@ def ranks(values: FloatArray, differs: BoolArray) -> list[dict[str, Any]]:
 
 
 def _letters(number: int) -> str:
-    """A, B ... Z, AA, AB ... of 0, 1, 2 ..."""
+    """Return A, B ... Z, AA, AB ... for 0, 1, 2 ..."""
     letters = ""
     number += 1
     while number:
@@ -204,31 +204,32 @@ def rank_document(systems: Mapping[str, Rows], policy: ReleasePolicy, *, paired:
     }
 
 
-def _chance(systems: Sequence[Rows], shown: Sequence[str]) -> dict[str, int]:
-    """What chance has, in percent, of every metric that the rows of some system can tell it of."""
-    found: dict[str, float] = {}
+def _chance(systems: Sequence[Rows], findings: Sequence[str]) -> dict[str, int]:
+    """Return the chance level, in percent, of every metric for which some system's rows give it."""
+    levels: dict[str, float] = {}
     for rows in systems:
-        found = rows.chance(shown) | found
-    return {metric: round(100 * value) for metric, value in found.items()}
+        levels = rows.chance(findings) | levels
+    return {metric: round(100 * value) for metric, value in levels.items()}
 
 
 def _kind(systems: Sequence[Rows]) -> AnyKind:
-    """The kind of all systems; of none any will do, for there is nothing to rank."""
+    """Return the systems' common kind; an arbitrary one if there are no systems."""
     names = sorted({rows.kind for rows in systems}, reverse=True)
     if len(names) > 1:
         raise ValueError(f"all systems must be of one kind of benchmark, got both {' and '.join(names)}")
     return KINDS[names[0]] if names else next(iter(KINDS.values()))
 
 
-def _resample(systems: Sequence[Rows], metric: str, shown: Sequence[str], policy: ReleasePolicy) -> list[Resampled]:
+def _resample(systems: Sequence[Rows], metric: str, findings: Sequence[str], policy: ReleasePolicy) -> list[Resampled]:
     first = systems[0]
     resampling = Resampling(policy.n_resamples, policy.seed)
-    found = type(first).resample(systems, resampling, metrics=[metric], groups=first.macro_over(shown))
-    return [of_system[metric] for of_system in found]
+    resampled = type(first).resample(systems, resampling, metrics=[metric], groups=first.macro_over(findings))
+    return [of_system[metric] for of_system in resampled]
 
 
 def _differing(systems: Sequence[Rows], metric: str, findings: Sequence[str]) -> IntArray:
-    """Cases of `findings` in which each two systems differ, (n_systems, n_systems): in their answers to studies, in
-    what they scored on images."""
+    """Return the number of cases of `findings` in which each two systems differ, (n_systems, n_systems): by their
+    answers to studies, or their scores on images.
+    """
     table = type(systems[0]).answers(systems, metric, findings)
     return np.stack([(table != own).sum(axis=1) for own in table])

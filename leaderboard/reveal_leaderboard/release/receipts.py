@@ -57,7 +57,7 @@ KEY_FILE = "receipt-key.json"
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key with which receipts were signed, and the numbers of the first and the last of them."""
+    """Public key of receipts, with the numbers of the first and the last receipt signed with it."""
 
     key_id: str
     public_key: str
@@ -67,7 +67,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What the key file holds."""
+    """Contents of the key file."""
 
     private: Ed25519PrivateKey
     succession: list[dict[str, Any]]
@@ -84,7 +84,7 @@ class _Key:
 
 
 class Signer:
-    """The key that lies in the folder `vault`; made on first use, by one of several workers.
+    """Signing key in the folder `vault`, created on first use by one of several workers.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class Signer:
 
     @property
     def public_key_text(self) -> str:
-        """The public half: 32 bytes in base64."""
+        """Public half: 32 bytes in base64."""
         return self._load().public_text
 
     @property
@@ -109,12 +109,12 @@ class Signer:
         return key_id(self.public_key_text)
 
     def key_ids(self) -> set[str]:
-        """Short names of the key and of those that it succeeded."""
+        """Return the short names of the key and of its predecessors."""
         key = self._load()
         return {key_id(text) for text in (key.public_text, *(one["statement"]["old_key"] for one in key.succession))}
 
     def rotate(self) -> dict[str, Any]:
-        """Put a new key in the place of this one, which is forgotten; returns the statement signed with both.
+        """Replace this key by a new one and forget it; return the statement signed with both.
 
         Receipts that were signed before stay valid, and those that come hold the statement.
         """
@@ -184,19 +184,21 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
 
 
 def with_other_keys(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> list[tuple[str, str]]:
-    """The (benchmark, version) of `signers` whose last receipt was signed with a key that theirs did not succeed."""
-    found = []
+    """Return the (benchmark, version) of `signers` whose last receipt was signed with a key that theirs did not
+    succeed.
+    """
+    others = []
     for (benchmark, version), signer in signers.items():
         query = sa.select(receipts.c.key_id).join(submissions, submissions.c.id == receipts.c.submission_id)
         mine = query.where(submissions.c.benchmark == benchmark, receipts.c.version == version)
         last = connection.execute(mine.order_by(receipts.c.id.desc()).limit(1)).scalar_one_or_none()
         if last is not None and last not in signer.key_ids():
-            found.append((benchmark, version))
-    return found
+            others.append((benchmark, version))
+    return others
 
 
 def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
-    """Sign the final figures that have no receipt; boards computed such before these were signed.
+    """Sign final scores without a receipt: boards that computed them before they were signed.
 
     Parameters
     ----------
@@ -262,21 +264,21 @@ def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:
 def receipt_file(
     connection: sa.Connection, submission_id: str, version: str, part: str = "public"
 ) -> dict[str, Any] | None:
-    """The receipt file of a released score, if it has one."""
+    """Return the receipt file of a released score, if it has one."""
     mine = (receipts.c.submission_id == submission_id, receipts.c.version == version, receipts.c.part == part)
     row = connection.execute(sa.select(receipts).where(*mine)).one_or_none()
     return None if row is None else StoredReceipt(**row._mapping).to_file()
 
 
 def public_keys(connection: sa.Connection) -> list[PublicKey]:
-    """The keys with which receipts were signed, in the order of their first receipts."""
+    """Return the keys of all receipts, in the order of their first receipts."""
     first, last = sa.func.min(receipts.c.id), sa.func.max(receipts.c.id)
     spans = connection.execute(sa.select(receipts.c.key_id, first, last).group_by(receipts.c.key_id).order_by(first))
-    found = []
+    keys = []
     for name, start, end in spans.all():
         document = connection.execute(sa.select(receipts.c.document).where(receipts.c.id == start)).scalar_one()
-        found.append(PublicKey(name, json.loads(document)["public_key"], start, end))
-    return found
+        keys.append(PublicKey(name, json.loads(document)["public_key"], start, end))
+    return keys
 
 
 def _new_key() -> _Key:

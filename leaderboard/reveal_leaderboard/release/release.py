@@ -95,16 +95,16 @@ class ReleasedScore:
 
     @property
     def signature(self) -> str:
-        """The recipes of all figures."""
+        """Recipes of all scores."""
         return " ".join(sorted({figure.signature for figure in self.figures}))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> ReleasedScore:
-        """Back from :meth:`to_json`."""
+        """Return the score from the values of :meth:`to_json`."""
         figures = tuple(ReleasedEstimate(**figure) for figure in raw["figures"])
         return cls(figures, tuple(raw["shown"]), tuple(raw["hidden"]), raw["note"], raw["policy"])
 
@@ -118,25 +118,25 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     policy : ReleasePolicy
     """
     kind = KINDS[rows.kind]
-    found = kind.release.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
-    figures = tuple(_figures(found, policy, is_coarse=kind.scoring.can_be_probed))
-    few = {e.finding for e in found.estimates if _is_in_average_only(e, policy)}
-    note = found.note
+    disclosure = kind.release.disclose(rows, Resampling(policy.n_resamples, policy.seed), min_cell=policy.min_cell)
+    figures = tuple(_figures(disclosure, policy, is_coarse=kind.scoring.can_be_probed))
+    few = {e.finding for e in disclosure.estimates if _is_in_average_only(e, policy)}
+    note = disclosure.note
     if few:
-        named = ", ".join(finding for finding in found.shown if finding in few)
+        named = ", ".join(finding for finding in disclosure.shown if finding in few)
         note += f" Findings with fewer than {policy.place_cell} cases count in the averages only: {named}."
-    return ReleasedScore(figures, found.shown, found.hidden, note, asdict(policy))
+    return ReleasedScore(figures, disclosure.shown, disclosure.hidden, note, asdict(policy))
 
 
 def primary_figure(score: ReleasedScore) -> ReleasedEstimate | None:
-    """The macro that ranks and climbs: that of its kind's primary metric, or of what stands in for it."""
+    """Return the macro used for ranking and the ladder: of the kind's primary metric, or of its fallback metrics."""
     ranking = (metric for kind in KINDS.values() for metric in (kind.release.primary, *kind.release.fallback_metrics))
-    found = (score.figure(metric) for metric in ranking)
-    return next((figure for figure in found if figure is not None), None)
+    figures = (score.figure(metric) for metric in ranking)
+    return next((figure for figure in figures if figure is not None), None)
 
 
 def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy = POLICY) -> bool:
-    """Whether `new` is shown: its primary macro, as rounded, is more than `ladder_step` above that of `best`.
+    """Return True if `new` is shown: its rounded primary macro exceeds that of `best` by more than `ladder_step`.
 
     The first score is. Only what is shown takes part, so that holding a score back tells no more than its figure would.
     """
@@ -148,7 +148,7 @@ def climb(new: ReleasedScore, best: ReleasedScore | None, policy: ReleasePolicy 
 
 
 def split_final(patient_ids: Iterable[str], key: bytes, share: float) -> frozenset[str]:
-    """Patients of the final part: about `share` of them.
+    """Return the patients of the final part: about `share` of them.
 
     The keyed hash of a patient's id decides, so that a patient stays in its part when others come or go, and nobody
     without the key can tell the parts apart.
@@ -176,12 +176,12 @@ def _is_in_average_only(estimate: Estimate, policy: ReleasePolicy) -> bool:
     return is_of_finding and is_of_places(estimate.metric) and estimate.n < policy.place_cell
 
 
-def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
-    """Rounded figures; of small cells more coarsely where `is_coarse`."""
+def _figures(disclosure: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[ReleasedEstimate]:
+    """Yield rounded scores; those of small cells are coarser if `is_coarse`."""
     rounding = Rounding(policy)
-    of_findings = [e for e in found.estimates if e.finding != MACRO] if is_coarse else []
-    shown = {e.finding: e.n for e in of_findings}
-    for e in found.estimates:
+    of_findings = [e for e in disclosure.estimates if e.finding != MACRO] if is_coarse else []
+    n_cases = {e.finding: e.n for e in of_findings}
+    for e in disclosure.estimates:
         if _is_in_average_only(e, policy):
             continue
         is_macro = e.finding == MACRO
@@ -189,13 +189,13 @@ def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> It
         if is_macro:
             # Coarse enough for all findings shown, and for those that it is over: of overlaps perhaps one
             own = [one.n for one in of_findings if one.metric == e.metric]
-            step = max(rounding.macro_step(n, of_places=of_places) for n in (list(shown.values()), own))
+            step = max(rounding.macro_step(n, of_places=of_places) for n in (list(n_cases.values()), own))
         elif is_coarse:
             step = rounding.step_of(e.n, of_places=of_places)
         value = rounding.round(e.value, step)
         if value is None:
             continue
-        spread, recipe = found.spreads.get((e.metric, e.finding)), e.signature
+        spread, recipe = disclosure.spreads.get((e.metric, e.finding)), e.signature
         if spread is not None:
             low, high = rounding.consistent(value, spread, step, _bounds(e.metric))
             recipe = SHOWN_RECIPE.format(metric=e.metric, version=METRICS[e.metric].version)
@@ -208,7 +208,7 @@ def _figures(found: Disclosure, policy: ReleasePolicy, *, is_coarse: bool) -> It
 
 
 def _within(metric: str, ends: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
-    """The ends of an interval, none outside the range of the metric."""
+    """Return the bounds of an interval, limited to the range of the metric."""
     least, most = _bounds(metric)
     low, high = ends
     return None if low is None else max(low, least), None if high is None else min(high, most)

@@ -27,7 +27,7 @@ WIDEST_REACH = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """The rounding of a policy.
+    """Rounding by a policy.
 
     Examples
     --------
@@ -38,19 +38,21 @@ class Rounding:
     policy: ReleasePolicy
 
     def round(self, value: float, step: float | None = None) -> float | None:
-        """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
+        """Return the nearest multiple of `step`, by default of `resolution`; None for NaN."""
         step = self.policy.resolution if step is None else step
         return None if math.isnan(value) else _multiple(round(value / step), step)
 
     def round_outwards(self, low: float, high: float, step: float | None = None) -> tuple[float | None, float | None]:
-        """The ends of an interval, each to the next multiple of `step` away from the middle; None where undefined."""
+        """Return the bounds of an interval, each at the next multiple of `step` away from the middle; None if
+        undefined.
+        """
         step = self.policy.resolution if step is None else step
         below = None if math.isnan(low) else _multiple(math.floor(low / step + 1e-9), step)
         above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
         return below, above
 
-    def around(self, shown: float, below: float, above: float, step: float) -> tuple[float | None, float | None]:
-        """Ends of the interval about a figure of which a sender chooses the cases; None where undefined.
+    def around(self, rounded: float, below: float, above: float, step: float) -> tuple[float | None, float | None]:
+        """Return the bounds of an interval around a score over cases that the model chooses; None if undefined.
 
         Each end lies a whole number of steps from the *shown* value, at most `WIDEST_REACH` each, and far enough to
         hold the end of the exact interval. An end that was rounded by itself would tell where within its step the exact
@@ -58,7 +60,7 @@ class Rounding:
 
         Parameters
         ----------
-        shown : the rounded value
+        rounded : the rounded value
         below, above : how far the exact ends lie from the exact value, NaN where undefined
         step : what the value is rounded to
         """
@@ -66,19 +68,19 @@ class Rounding:
             return None, None
         reach = min(step, WIDEST_REACH)
         low, high = (max(0, math.ceil((distance + step / 2) / reach - 1e-9)) for distance in (below, above))
-        return _multiple(round(shown / reach) - low, reach), _multiple(round(shown / reach) + high, reach)
+        return _multiple(round(rounded / reach) - low, reach), _multiple(round(rounded / reach) + high, reach)
 
     def consistent(
-        self, shown: float, spread: Spread, step: float, bounds: tuple[float, float]
+        self, rounded: float, spread: Spread, step: float, bounds: tuple[float, float]
     ) -> tuple[float | None, float | None]:
-        """Ends of an interval that tells nothing beside the rounded value: the values that could truly stand behind it.
+        """Return the bounds of an interval that adds nothing to the rounded value: the range of possible true values.
 
         Those are all from which the shown value is no further than 1.96 of their spreads, as in Wilson's score interval
         (1927, J. Am. Stat. Assoc. 22), with rounding as an error of its own, whose variance is ``step**2 / 12``.
 
         Parameters
         ----------
-        shown : the rounded value
+        rounded : the rounded value
         spread : standard error by true value
         step : what the value is rounded to
         bounds : least and most of the metric
@@ -91,18 +93,18 @@ class Rounding:
         """
         low, high = bounds
         truths = np.linspace(low, high, round((high - low) / _FINEST) + 1)
-        is_possible = np.abs(truths - shown) <= Z * np.hypot(spread(truths), step / math.sqrt(12)) + 1e-9
+        is_possible = np.abs(truths - rounded) <= Z * np.hypot(spread(truths), step / math.sqrt(12)) + 1e-9
         possible = truths[is_possible]
         return self.round_outwards(float(possible[0]), float(possible[-1]), min(step, WIDEST_REACH))
 
     def step_of(self, n_cases: int, *, of_places: bool = False) -> float:
-        """What the figures of a finding with `n_cases` are multiples of, also those of marked places."""
+        """Return the step of the scores of a finding with `n_cases`, also of positional ones."""
         n_reached = sum(start <= n_cases for start in self.policy.bands)
         step = self.policy.band_resolution[max(n_reached, 1) - 1] * (self.policy.place_factor if of_places else 1)
         return max(self.policy.resolution, round(step, 6))
 
     def macro_step(self, n_cases: Sequence[int], *, of_places: bool = False) -> float:
-        """What a macro over findings of so many cases is a multiple of: no label shows finer in it than by itself.
+        """Return the step of a macro over findings of so many cases: no finding is finer in it than on its own.
 
         Of marked places that holds for `place_factor` 1. A macro over one finding is that finding, with its step.
         """
@@ -115,7 +117,7 @@ class Rounding:
         return next((step for step in _STEPS if step >= wanted - 1e-9), coarsest)
 
     def band(self, n: int) -> str:
-        """The band that holds `n`, such as "60-119"; "fewer than 30" below the first."""
+        """Return the range that contains `n`, such as "60-119"; "fewer than 30" below the first."""
         reached = [start for start in self.policy.bands if start <= n]
         if not reached:
             return f"fewer than {self.policy.bands[0]}"
@@ -124,10 +126,10 @@ class Rounding:
 
 
 def is_of_places(metric: str) -> bool:
-    """Whether a metric scores places that a sender marks."""
+    """Return True if a metric scores positions that a model marks."""
     return any(metric in kind.release.positional_metrics for kind in KINDS.values())
 
 
 def _multiple(steps: int, step: float) -> float:
-    """`steps` times `step`, as it is shown."""
+    """Return `steps` times `step`, rounded for display."""
     return round(steps * step, 6) + 0.0  # no -0.0
