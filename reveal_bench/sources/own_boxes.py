@@ -52,7 +52,6 @@ from reveal_bench.sources.boxes import (
     images_read,
     read_box,
 )
-from reveal_bench.sources.dicom_tree import marker_problems, marker_warnings
 from reveal_bench.sources.own_boxes_files import (
     IMAGES,
     PICTURED,
@@ -68,6 +67,7 @@ from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.reveal_cxr import MAPPING_NAME, Namer
 from reveal_bench.sources.source import BuildError, Extra, Inspection, Pixels, Problem, SourceData
 from reveal_bench.sources.study_labels import PUBLIC_ID
+from reveal_bench.sources.study_tree import marker_problems, marker_warnings
 
 DICOM = (".dcm", ".dicom")
 PERCENT = 100

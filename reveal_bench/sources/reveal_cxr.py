@@ -2,7 +2,7 @@
 
 Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. How the files of
 that release lie is not public, so nothing is assumed: images are grouped into studies by their headers
-(:mod:`reveal_bench.sources.dicom_tree`), the table is read in any usual form
+(:mod:`reveal_bench.sources.study_tree`), the table is read in any usual form
 (:mod:`reveal_bench.tables`), and a YAML file says what its columns mean
 (:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or the one that is given.
 
@@ -36,10 +36,8 @@ from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.boxes import count_warnings
-from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, guess_mapping, read_tree, tables_below
 from reveal_bench.sources.ids import KINDS, IdKind, check_collisions, keyed_id
 from reveal_bench.sources.mapping import KEY_FACTS, StudyMapping, read_mapping
-from reveal_bench.sources.picture_tree import read_pictures
 from reveal_bench.sources.source import (
     BuildError,
     Extra,
@@ -51,6 +49,15 @@ from reveal_bench.sources.source import (
     is_synthetic,
 )
 from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies, reader_labels
+from reveal_bench.sources.study_tree import (
+    StudyTree,
+    TreeImage,
+    TreeStudy,
+    guess_mapping,
+    read_pictures,
+    read_tree,
+    tables_below,
+)
 from reveal_bench.tables import InputTable, scan_table
 from reveal_bench.words import count_text
 

@@ -1,12 +1,13 @@
-"""A tree of DICOM files -> studies: grouped by what the headers say, never by folders.
+"""A tree of DICOM files or pictures -> studies, and a first mapping of the table of labels.
 
-Of a header only :class:`reveal_bench.dicom.Header` is seen here. Files that are no original radiograph, and doubles,
-are set aside with their reason; files that cannot be read, and images that may show a name, are problems of the study
-they belong to.
+DICOM files are grouped by their headers, never by folders. Only the values of :class:`reveal_bench.dicom.Header` are
+used. Files that are not original radiographs, and duplicates, are set aside with the reason; files that cannot be read
+and images that may show a name are problems of their study. Where a mapping has ``pictures: true``, the tree is of PNG
+and JPEG files instead: a study is one file, or all files of one folder, depending on the mapping's study key.
 
-A mapping to start from says what the columns of a table probably mean. It is never used by itself: a person reads and
-saves it. Of all tables near the root the one is taken whose rows fit the studies best; what cannot be told is written
-as ``???``, which no source accepts.
+A suggested mapping says what the columns of a table probably mean. It is never used directly: a person reads and saves
+it. It is written for the table near the root whose rows fit the studies best; unknown meanings are written as ``???``,
+which no source accepts.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from reveal_bench.dicom.files import DicomFile
+from reveal_bench.dicom.header import Header
+from reveal_bench.dicom.scan import scan_tree, set_aside, walk
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.sources.mapping import FINDING_NAME, KEY_FACTS, VOCABULARIES, folded
+from reveal_bench.sources.pictures import SUFFIXES, picture_size
 from reveal_bench.sources.source import Problem
 from reveal_bench.sources.study_labels import ABSENT, PRESENT, age_of, spelled_labels
 from reveal_bench.tables import TABLE_SUFFIXES, InputTable, scan_table
 from reveal_bench.words import count_text
-
-if TYPE_CHECKING:
-    from reveal_bench.dicom import DicomFile, Header
 
 FRONTAL = ("AP", "PA")
 
@@ -112,8 +114,6 @@ def read_tree(
     require_deidentified : a file without the markers of de-identification is a problem, not a warning
     include_secondary : secondary captures of modality CR or DX, or of none, are radiographs too
     """
-    from reveal_bench.dicom import scan_tree, set_aside
-
     scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
     tree = StudyTree()
     tree.set_aside = [(file.shown(scan.root), reason) for file, reason in scan.set_aside]
@@ -145,6 +145,49 @@ def read_tree(
     _check_patients(tree)
     _check_markers(tree, require_deidentified=require_deidentified)
     return tree
+
+
+def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
+    """Read the sizes of all visible PNG and JPEG files below `root`, and group them into studies.
+
+    A picture has no header: its view is unknown, its patient comes from the table, and its path below the root, which
+    is never published, replaces the UIDs.
+
+    Parameters
+    ----------
+    one_per_study : each file is a study; otherwise each folder that holds files is one
+    """
+    tree = StudyTree()
+    aside: list[tuple[DicomFile, str]] = []
+    unreadable: list[tuple[DicomFile, str]] = []
+    files = [file for file in walk(root, aside, unreadable) if file.member is None]
+    for file in sorted(files, key=lambda file: file.path):
+        if file.path.suffix.lower() not in SUFFIXES:
+            continue
+        name = file.path.relative_to(root)
+        uid = (name if one_per_study else name.parent).as_posix()
+        try:
+            height, width = picture_size(file.path)
+        except ValueError as error:
+            tree.problems.append(Problem(name.as_posix(), None, "file", "must be a PNG or JPEG file", str(error)))
+            tree.problem_studies.add(uid)
+            height, width = 0, 0
+        header = _bare_header(uid, name.as_posix(), height, width)
+        study = tree.studies.setdefault(uid, TreeStudy(uid))
+        study.images.append(TreeImage(file, header, name.as_posix(), is_dicom=False))
+    tree.set_aside = [(file.shown(root), reason) for file, reason in aside]
+    rule = "must be a file that can be read"
+    tree.problems += [Problem(file.shown(root), None, "file", rule, reason) for file, reason in unreadable]
+    tree.warnings.append("pictures have no header that tells of names in the pixels: look at them before publishing")
+    return tree
+
+
+def _bare_header(study: str, image: str, height: int, width: int) -> Header:
+    """Return the few header values that a picture without a header has."""
+    known: dict[str, Any] = dict.fromkeys(item.name for item in fields(Header))
+    known |= dict.fromkeys(("image_type", "deid_methods", "source_uids"), ())
+    known |= {"study_uid": study, "sop_uid": image, "rows": height, "columns": width, "has_pixels": True}
+    return Header(**{**known, "view": "UNKNOWN", "spacing_source": "none", "transfer_syntax": ""})
 
 
 def _path(shown: str) -> PurePosixPath:
