@@ -370,7 +370,7 @@ DRAWN_BY_INSTANCE = (
 )
 """Benchmarks of localization whose sources draw each instance by itself: detection can be asked of them too."""
 
-BENCHMARKS |= {found.name: found for found in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
+BENCHMARKS |= {entry.name: entry for entry in map(detection_of, map(BENCHMARKS.__getitem__, DRAWN_BY_INSTANCE))}
 
 
 def own_benchmark(name: str, findings: tuple[str, ...]) -> Benchmark:
@@ -388,11 +388,11 @@ def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
     """
     if task in (None, benchmark.kind):
         return benchmark
-    found = BENCHMARKS.get(f"{benchmark.name}-{task}")
-    if found is None:
+    counterpart = BENCHMARKS.get(f"{benchmark.name}-{task}")
+    if counterpart is None:
         tasks = [benchmark.kind, *(other.kind for other in BENCHMARKS.values() if other.card == benchmark.name)]
         raise ArgumentError("task", f"must be {' or '.join(tasks)} for {benchmark.title}", repr(task))
-    return replace(found, findings=benchmark.findings)
+    return replace(counterpart, findings=benchmark.findings)
 
 
 SOURCES: dict[str, tuple[Source, Benchmark]] = {

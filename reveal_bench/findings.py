@@ -418,8 +418,8 @@ def alone_in(vocabulary: Iterable[str]) -> frozenset[str]:
 
 def conflict(findings: Iterable[str], vocabulary: Iterable[str]) -> str | None:
     """A finding that stands alone in `vocabulary` and is among others in `findings`, or None."""
-    given = set(findings)
-    return min(given & alone_in(vocabulary), default=None) if len(given) > 1 else None
+    names = set(findings)
+    return min(names & alone_in(vocabulary), default=None) if len(names) > 1 else None
 
 
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:

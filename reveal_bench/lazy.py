@@ -17,9 +17,9 @@ def getter(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
     AttributeError: module 'reveal_bench' has no attribute 'Benchmark'
     """
 
-    def found(name: str) -> Any:
+    def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
 
-    return found
+    return get

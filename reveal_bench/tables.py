@@ -64,8 +64,8 @@ class _Header:
 
     def position(self, column: str) -> int | None:
         """The index of a column, whatever the case of its name."""
-        found = self._positions.get(column)
-        return self._positions.get(column.casefold()) if found is None else found
+        position = self._positions.get(column)
+        return self._positions.get(column.casefold()) if position is None else position
 
 
 class TableRow(Mapping[str, str]):

@@ -61,8 +61,8 @@ def _tokens(page: Path) -> list[Token]:
 def blocks(page: Path, *languages: str) -> list[Block]:
     """Return the blocks of code of a page, of all languages if none is given."""
     fences = [token for token in _tokens(page) if token.type in ("fence", "code_block")]
-    found = [Block(page, (token.map or [0])[0] + 1, token.info.strip(), token.content) for token in fences]
-    return [block for block in found if not languages or block.language in languages]
+    blocks = [Block(page, (token.map or [0])[0] + 1, token.info.strip(), token.content) for token in fences]
+    return [block for block in blocks if not languages or block.language in languages]
 
 
 def block_below(page: Path, heading: str, language: str) -> str:
@@ -72,8 +72,8 @@ def block_below(page: Path, heading: str, language: str) -> str:
 
 def _headings(page: Path) -> dict[str, int]:
     """Return the headings of a page with their lines."""
-    found = pairwise(_tokens(page))
-    return {text.content: (opening.map or [0])[0] for opening, text in found if opening.type == "heading_open"}
+    pairs = pairwise(_tokens(page))
+    return {text.content: (opening.map or [0])[0] for opening, text in pairs if opening.type == "heading_open"}
 
 
 def _inline(page: Path) -> Iterator[Token]:

@@ -34,14 +34,14 @@ def tree_of(path: Path) -> ast.Module:
 @cache
 def imports_of(path: Path) -> tuple[tuple[str, str], ...]:
     """(dotted name, its module) of everything that a file imports, wherever in the file it does."""
-    found: list[tuple[str, str]] = []
+    imports: list[tuple[str, str]] = []
     for node in statements(tree_of(path)):
         if isinstance(node, ast.Import):
-            found += [(alias.name, alias.name) for alias in node.names]
+            imports += [(alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found += [(f"{node.module}.{alias.name}", str(node.module)) for alias in node.names]
-    return tuple(found)
+            imports += [(f"{node.module}.{alias.name}", str(node.module)) for alias in node.names]
+    return tuple(imports)
 
 
 @cache

@@ -88,19 +88,19 @@ METAPHORS = re.compile(r"\b(Darkroom|ReadingRoom|Seat|Desk|Keeper|Workshop)\b")
 @cache
 def modules() -> dict[str, Path]:
     """Dotted name -> file, of both packages; a package's name is that of its ``__init__``."""
-    found = {}
+    graph = {}
     for package, folder in PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts
-            found[".".join((package, *parts)).removesuffix(".__init__")] = path
-    return found
+            graph[".".join((package, *parts)).removesuffix(".__init__")] = path
+    return graph
 
 
 @cache
 def imported_by(name: str) -> list[str]:
     """Modules of the two packages that a module imports, wherever in the file it does."""
-    found = (full if full in modules() else module for full, module in imports_of(modules()[name]))
-    return [other for other in found if other in modules()]
+    homes = (full if full in modules() else module for full, module in imports_of(modules()[name]))
+    return [other for other in homes if other in modules()]
 
 
 def room_of(name: str) -> str:
@@ -361,9 +361,9 @@ def classes_of_kinds() -> set[str]:
 
 def names_in(node: ast.expr) -> set[str]:
     """Names and attributes anywhere in an expression."""
-    found = (n.id if isinstance(n, ast.Name) else n.attr for n in ast.walk(node)
+    names = (n.id if isinstance(n, ast.Name) else n.attr for n in ast.walk(node)
              if isinstance(n, ast.Name | ast.Attribute))  # fmt: skip
-    return set(found)
+    return set(names)
 
 
 def texts_in(node: ast.expr) -> set[object]:
@@ -379,29 +379,29 @@ def is_of_kind(node: ast.expr) -> bool:
 
 def dispatches(tree: ast.AST, classes: set[str]) -> list[int]:
     """Lines where code asks of what kind something is."""
-    found = []
+    lines = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
             asks_class = node.func.id in ("isinstance", "issubclass") and names_in(node.args[1]) & classes
             is_of_type = node.func.id == "isinstance" and names_in(node.args[0]) <= {"rows", "records", "manifest"}
             if asks_class or (is_of_type and not names_in(node.args[1]) & BUILT_IN):
-                found.append(node.lineno)
+                lines.append(node.lineno)
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            told = set().union(*map(texts_in, sides)) & NAMES or set().union(*map(names_in, sides)) & CONSTANTS
+            names = set().union(*map(texts_in, sides)) & NAMES or set().union(*map(names_in, sides)) & CONSTANTS
             is_type = any(isinstance(side, ast.Call) and names_in(side.func) == {"type"} for side in sides)
-            if (told and any(map(is_of_kind, sides))) or (is_type and set().union(*map(names_in, sides)) & classes):
-                found.append(node.lineno)
+            if (names and any(map(is_of_kind, sides))) or (is_type and set().union(*map(names_in, sides)) & classes):
+                lines.append(node.lineno)
         elif isinstance(node, ast.Dict):
             keys = [key for key in node.keys if key is not None]
             named = {key.value for key in keys if isinstance(key, ast.Constant)} & NAMES
             typed = {name for key in keys for name in names_in(key)} & (classes | CONSTANTS)
-            found += [node.lineno] * (len(named) > 1 or len(typed) > 1)
+            lines += [node.lineno] * (len(named) > 1 or len(typed) > 1)
         elif isinstance(node, ast.MatchValue):
-            found += [node.lineno] * bool(texts_in(node.value) & NAMES or names_in(node.value) & CONSTANTS)
+            lines += [node.lineno] * bool(texts_in(node.value) & NAMES or names_in(node.value) & CONSTANTS)
         elif isinstance(node, ast.MatchClass):
-            found += [node.lineno] * bool(names_in(node.cls) & classes)
-    return found
+            lines += [node.lineno] * bool(names_in(node.cls) & classes)
+    return lines
 
 
 def test_the_search_finds_every_form_of_dispatch() -> None:
@@ -429,10 +429,10 @@ if config == "tasks" or job.kind == "rank" or isinstance(x, Path) or isinstance(
 
 def test_only_kinds_dispatch_on_kinds() -> None:
     classes = classes_of_kinds()
-    told = [
+    messages = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in modules().values()
         if not path.is_relative_to(HOME)
         for line in dispatches(tree_of(path), classes)
     ]
-    assert told == []
+    assert messages == []

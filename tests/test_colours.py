@@ -28,9 +28,9 @@ def colours(path: str) -> list[dict[str, str]]:
     """Name -> colour, in light and in dark."""
     text = (ROOT / path).read_text(encoding="utf-8")
     blocks = re.findall(r"(?::root|\.dark) \{([^}]*--[^}]*)\}", text)
-    found = [dict(re.findall(r"--(?:rv-)?([\w-]+): (#[0-9a-f]{6})\b", block)) for block in blocks]
-    assert len(found) == 2, path
-    return found
+    palettes = [dict(re.findall(r"--(?:rv-)?([\w-]+): (#[0-9a-f]{6})\b", block)) for block in blocks]
+    assert len(palettes) == 2, path
+    return palettes
 
 
 @pytest.mark.parametrize("sheet", SHEETS)

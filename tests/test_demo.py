@@ -29,38 +29,38 @@ def demo(folder: Path, *options: str) -> list[str]:
 def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = [sys.executable, "-m", "reveal_leaderboard", *demo(folder)]
-    shown = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert shown.stdout is not None
-    said = "".join(takewhile(lambda line: line != "Try next:\n", shown.stdout))
-    assert shown.poll() is None, said + shown.communicate()[1]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    text = "".join(takewhile(lambda line: line != "Try next:\n", process.stdout))
+    assert process.poll() is None, text + process.communicate()[1]
     for line in ("drawing 40 synthetic", "scoring at home", "the board"):
-        assert line in said
-    of_images = said.split("the board (chexlocalize")[1].split("the board (")[0]
+        assert line in text
+    of_images = text.split("the board (chexlocalize")[1].split("the board (")[0]
     placed = re.findall(r"(?m)^ +(\S+)  ([A-Z])  (.{18}) +\d+ %", of_images)
     assert {name.strip() for *_, name in placed} == ENTRANTS
     assert placed[-1][2].strip() == "Chance"
     assert [tier for _, tier, _ in placed] == sorted(tier for _, tier, _ in placed)
-    auroc = dict(re.findall(r"(?m)^ +(Phantom Reader \w|Chance) +(\d+\.\d) %", said.split("AUROC")[1]))
+    auroc = dict(re.findall(r"(?m)^ +(Phantom Reader \w|Chance) +(\d+\.\d) %", text.split("AUROC")[1]))
     assert float(auroc["Phantom Reader L"]) > float(auroc["Phantom Reader S"]) > float(auroc["Chance"])
 
-    url = said.split("The board is at")[1].split()[0]
+    url = text.split("The board is at")[1].split()[0]
     assert f"listening at {url}\n" in (folder / "log.txt").read_text()
     built = {path: path.stat().st_mtime_ns for path in (folder / "public").rglob("*.parquet")}
-    module, told = import_module("reveal_leaderboard.cli.demo"), list[str]()
-    again = module.Demo(folder, n_images=40, seed=0, echo=told.append)
+    module, lines = import_module("reveal_leaderboard.cli.demo"), list[str]()
+    again = module.Demo(folder, n_images=40, seed=0, echo=lines.append)
     again.prepare()
-    assert told == [f"using the world in {folder} (--fresh makes a new one)"]
+    assert lines == [f"using the world in {folder} (--fresh makes a new one)"]
     assert {path: path.stat().st_mtime_ns for path in built} == built
-    module.upload(again.uploads(), url, told.append)
-    assert {line.split()[-1] for line in told[2:]} == {"scored"}
+    module.upload(again.uploads(), url, lines.append)
+    assert {line.split()[-1] for line in lines[2:]} == {"scored"}
     board = httpx.get(f"{url}/api/v1/leaderboard", params={"benchmark": "chexlocalize"}).json()
     assert sorted(entry["model"] for entry in board["entries"]) == sorted(ENTRANTS)
     cases = httpx.get(f"{url}/gallery/chexlocalize/gallery.json").json()
     assert {system.rsplit(", ", 1)[0] for system in cases["systems"]} == ENTRANTS  # "MODEL, TEAM"
     assert cases["cases"]
-    shown.send_signal(signal.SIGINT)
-    _, errors = shown.communicate(timeout=60)
-    assert shown.returncode == 0, errors
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
     with pytest.raises(httpx.TransportError, match="refused"):
         httpx.get(f"{url}/healthz")
 
@@ -69,14 +69,14 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
     ("option", "said"), [("--stay", "use --fresh to replace it"), ("--fresh", "does not look like a demo")]
 )
 def test_a_folder_that_is_no_demo_is_left_alone(
-    option: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = import_module("reveal_leaderboard.cli.demo")  # the command of this name hides it
     monkeypatch.setattr(module, "arm_signals", lambda: None)
     (tmp_path / "thesis.txt").write_text("mine")
     done = CliRunner().invoke(app, demo(tmp_path, option))
     assert done.exit_code == 1
-    assert said in done.stderr
+    assert text in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 

@@ -173,17 +173,19 @@ def problem_of(words: list[str], *, is_whole: bool = True) -> str | None:
     is_whole &= "..." not in rest
     context = command.make_context(program, [], resilient_parsing=True)
     try:
-        given, extra, _ = command.make_parser(context).parse_args([word.strip("[]") for word in rest if word != "..."])
+        options, extra, _ = command.make_parser(context).parse_args(
+            [word.strip("[]") for word in rest if word != "..."]
+        )
     except USAGE_ERROR as error:
         return error.format_message()
     required = [one.name for one in command.params if one.required and not one.envvar]
-    missing = [name for name in required if given.get(name) in (None, ())]
+    missing = [name for name in required if options.get(name) in (None, ())]
     if extra or (missing and is_whole):
         return f"unexpected {extra}, missing {missing}"
     for name, hint in get_type_hints(inspect.unwrap(command.callback)).items():
         choices = get_args(hint) if get_origin(hint) is Literal else ()
-        if choices and not str(given.get(name)).isupper() and given.get(name) not in (None, *choices):
-            return f"{name}: {given[name]!r} is none of {', '.join(choices)}"
+        if choices and not str(options.get(name)).isupper() and options.get(name) not in (None, *choices):
+            return f"{name}: {options[name]!r} is none of {', '.join(choices)}"
     return None
 
 
@@ -263,10 +265,10 @@ def test_every_block_is_what_it_says(page: Path) -> None:
 
 def test_blocks_of_every_page_are_found() -> None:
     """A search that finds nothing would pass."""
-    found = Counter(block.language for page in pages() for block in blocks(page))
-    assert found["sh"] + found["console"] > 60
-    assert found["python"] > 40
-    assert {"json", "yaml", "toml", "csv", "text"} <= set(found)
+    counts = Counter(block.language for page in pages() for block in blocks(page))
+    assert counts["sh"] + counts["console"] > 60
+    assert counts["python"] > 40
+    assert {"json", "yaml", "toml", "csv", "text"} <= set(counts)
     assert {place_of(page) for page in pages()} >= {"README.md", "docs/python.md", "dataset_cards/siim-acr.md"}
 
 
@@ -293,9 +295,9 @@ def test_blocks_of_every_page_are_found() -> None:
     ],
 )
 def test_what_is_wrong_in_a_block_is_found(language: str, text: str, problem: str | None) -> None:
-    found = "; ".join(problems_of_block(Block(ROOT / "page.md", 1, language, text)))
-    assert (problem or "") in found
-    assert bool(found) == (problem is not None)
+    problems = "; ".join(problems_of_block(Block(ROOT / "page.md", 1, language, text)))
+    assert (problem or "") in problems
+    assert bool(problems) == (problem is not None)
 
 
 @pytest.fixture
@@ -346,10 +348,10 @@ def problem_of_path(code: str, page: Path) -> str | None:
     """Return what is wrong with `folder/file.py`, `file.py::name` or `folder/<kind>/file.py`."""
     name, _, defined = code.partition("::")
     for written in [name.replace("<kind>", kind) for kind in KINDS] if "<kind>" in name else [name]:
-        found = [path for place in (page.parent, *(ROOT / part for part in PLACES)) for path in place.glob(written)]
-        if not found:
+        paths = [path for place in (page.parent, *(ROOT / part for part in PLACES)) for path in place.glob(written)]
+        if not paths:
             return f"no file {written}"
-        if defined and defined not in set().union(*map(names_defined, found)):
+        if defined and defined not in set().union(*map(names_defined, paths)):
             return f"{written} defines no {defined}"
     return None
 

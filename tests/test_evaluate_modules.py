@@ -340,7 +340,7 @@ def test_widget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = {"predictions": map(json.dumps, predictions), "references": map(json.dumps, references)}
     if name == "rater_agreement":
         typed = {"predictions": predictions, "references": references}
-    shown = opened[0].fn(pandas.DataFrame(typed))
+    table = opened[0].fn(pandas.DataFrame(typed))
     expected = reveal_bench.load_metric(name).compute(predictions=predictions, references=references)
-    np.testing.assert_equal(shown, expected)
+    np.testing.assert_equal(table, expected)
     assert "# " in opened[0].article  # the README

@@ -260,14 +260,16 @@ def test_weighted_counts_are_those_of_numpy(n: int) -> None:
     np.testing.assert_array_equal(sums, [[row[:stop].sum() for stop in stops] for row in weights])
     marks = np.maximum(weights.cumsum(1), 1)
     n_lesions = np.maximum(weights.sum(1), 1) + rng.integers(0, 9, 7)
-    found = kernels.average_precisions(counts, units, hits, marks, n_lesions)
-    for r, row in np.ndindex(found.shape):  # COCO's: at each recall the best precision at that recall or a higher one
+    precisions = kernels.average_precisions(counts, units, hits, marks, n_lesions)
+    for r, row in np.ndindex(
+        precisions.shape
+    ):  # COCO's: at each recall the best precision at that recall or a higher one
         true_positives = (weights[r] * hits[row]).cumsum()
         reaching = [
             (true_positives / marks[r])[true_positives / n_lesions[r] >= recall].max(initial=0)
             for recall in np.linspace(0, 1, 101)
         ]
-        assert found[r, row] == pytest.approx(np.mean(reaching), abs=1e-12)
+        assert precisions[r, row] == pytest.approx(np.mean(reaching), abs=1e-12)
 
 
 def test_heat_maps_are_those_of_single_precision() -> None:

@@ -35,8 +35,8 @@ def test_a_notebook_shows_what_its_code_says(name: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", run_notebooks.WIDTH)
     path = ROOT / "docs" / name
     written = json.loads(path.read_text(encoding="utf-8"))
-    found = run_notebooks.run(path)
-    assert run_notebooks.shown(found) == run_notebooks.shown(written), (
+    outputs = run_notebooks.run(path)
+    assert run_notebooks.shown(outputs) == run_notebooks.shown(written), (
         f"run python docs/run_notebooks.py: {name} drifted"
     )
     assert any("image/png" in one.get("data", ()) for cell in written["cells"] for one in cell.get("outputs", ()))

@@ -71,17 +71,17 @@ def test_the_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             assert step.matches(printed), f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(printed)}"
         return
     twin(tmp_path / REAL.name, 160)
-    said = {step.command.split()[1]: text for step, text in follow(tmp_path, monkeypatch)}
-    assert "macro" in said["score"]
-    assert "accepted" in said["lint"]
-    assert "released figures" in said["submit"]
+    outputs = {step.command.split()[1]: text for step, text in follow(tmp_path, monkeypatch)}
+    assert "macro" in outputs["score"]
+    assert "accepted" in outputs["lint"]
+    assert "released figures" in outputs["submit"]
 
 
 def test_the_twin_passes_for_the_real_file(tmp_path: Path) -> None:
     twin(tmp_path / REAL.name, 20)
-    found = call("inspect", tmp_path / REAL.name).stdout.splitlines()
-    assert found[0] == f"{tmp_path / REAL.name}: chestx-det"
-    assert found[2].split()[:3] == ["test", "images", "20"]
+    lines = call("inspect", tmp_path / REAL.name).stdout.splitlines()
+    assert lines[0] == f"{tmp_path / REAL.name}: chestx-det"
+    assert lines[2].split()[:3] == ["test", "images", "20"]
 
 
 def test_the_transcript_covers_the_whole_way() -> None:

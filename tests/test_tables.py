@@ -70,10 +70,10 @@ def of_boxes(path: Path) -> list[dict[str, str]]:
 def of_problems(read: Callable[[Path, list[Any]], Any]) -> Callable[[Path], Any]:
     def run(path: Path) -> Any:
         problems: list[Any] = []
-        found = read(path, problems)
+        table = read(path, problems)
         if problems:
             raise RefusedError("\n".join(map(str, problems)))
-        return found
+        return table
 
     return run
 
@@ -202,16 +202,16 @@ def test_a_faulty_table_is_refused_everywhere(tmp_path: Path, name: str, fault: 
     path.write_bytes(faulty if isinstance(faulty, bytes) else faulty.encode("latin-1"))
     with pytest.raises((ValueError, RefusedError)) as refused:
         place.read(path)
-    said = str(refused.value)
+    message = str(refused.value)
     n_lines = place.text.count("\n")
     header = place.text.split("\n", 1)[0]
     line = n_lines if fault in ("a cell too few", "a cell too many", "Latin-1", "an open quotation mark") else 1
-    assert "t.csv:" in said
-    assert re.search(rf":{line}:|line {line}\b", said) or "first bytes are those of UTF-16" in said
+    assert "t.csv:" in message
+    assert re.search(rf":{line}:|line {line}\b", message) or "first bytes are those of UTF-16" in message
     if "twice" in fault:
-        assert header.rsplit(",", 1)[1] in said
+        assert header.rsplit(",", 1)[1] in message
     if fault.startswith(("UTF-16", "Latin-1")):
-        assert "UTF-8" in said
+        assert "UTF-8" in message
 
 
 WAYS: dict[str, Callable[[str], str | bytes]] = {
@@ -229,9 +229,9 @@ WAYS: dict[str, Callable[[str], str | bytes]] = {
 }
 
 
-def without_places(found: Any) -> str:
+def without_places(table: Any) -> str:
     """What was read, without the lines that blank rows and a declared separator move."""
-    return re.sub(r"\b(line|number)=\d+|0x[0-9a-f]+", "", repr(found))
+    return re.sub(r"\b(line|number)=\d+|0x[0-9a-f]+", "", repr(table))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -288,14 +288,14 @@ LIMITED: dict[str, tuple[str | bytes | dict[str, Any], TableLimits, str]] = {
 
 @pytest.mark.parametrize("what", LIMITED)
 def test_limits(tmp_path: Path, what: str) -> None:
-    content, limits, said = LIMITED[what]
+    content, limits, message = LIMITED[what]
     path = tmp_path / "t"  # no suffix: the content says what it is
     if isinstance(content, dict):
         parquet(path, **content)
     else:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert read_input_table(path).columns
-    with pytest.raises(TableError, match=said):
+    with pytest.raises(TableError, match=message):
         read_input_table(path, limits=limits)
 
 

@@ -71,7 +71,7 @@ class SourceFiles:
         self._lock = threading.Lock()
         for file in _pictures_under(root):
             self._files.append(file)
-            for name in _names(PurePosixPath(file.shown)):
+            for name in _names(PurePosixPath(file.source_path)):
                 self._named.setdefault(name, []).append(file)
 
     def find(self, facts: Row) -> Found | Problem:
@@ -80,10 +80,10 @@ class SourceFiles:
         candidates = self._named.get(image_id.casefold(), [])
         faults = []
         for file in candidates:
-            found = _checked(file, facts)
-            if isinstance(found, Found):
-                return found
-            faults.append(found)
+            outcome = _checked(file, facts)
+            if isinstance(outcome, Found):
+                return outcome
+            faults.append(outcome)
         same = self._by_hash().get(source) if source is not None else None
         if same is not None:
             return _checked(same, facts)
@@ -109,13 +109,13 @@ def _checked(file: PictureFile, facts: Row) -> Found | Problem:
     try:
         made = develop(_with_kind(file))
     except ValueError as error:
-        return Problem(file.shown, image_id, "image", "must be a readable picture", str(error))
+        return Problem(file.source_path, image_id, "image", "must be a readable picture", str(error))
     if source is not None and made.source_sha256 != source and made.pixel_sha256 != pixels:
         rule = f"must be {source}, as the dataset states"
-        return Problem(file.shown, image_id, "source_sha256", rule, made.source_sha256)
+        return Problem(file.source_path, image_id, "source_sha256", rule, made.source_sha256)
     if pixels is not None and made.pixel_sha256 != pixels:
         rule = f"must be {pixels} after {made.pipeline!r}"
-        return Problem(file.shown, image_id, "pixel_sha256", rule, made.pixel_sha256)
+        return Problem(file.source_path, image_id, "pixel_sha256", rule, made.pixel_sha256)
     return _of_size(file, facts, made, is_verified=source is not None or pixels is not None)
 
 
@@ -123,7 +123,7 @@ def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verifi
     height, width = made.size
     if facts["width"] is not None and (width, height) != (facts["width"], facts["height"]):
         rule = f"must be {facts['width']} x {facts['height']} pixels"
-        return Problem(file.shown, facts["image_id"], "size", rule, f"{width} x {height}")
+        return Problem(file.source_path, facts["image_id"], "size", rule, f"{width} x {height}")
     data = made.data or b""
     name = made.name
     if not is_name_of(name, facts["image_id"]):  # the file's own name may be that of a patient
@@ -133,31 +133,31 @@ def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verifi
 
 def _pictures_under(root: Path) -> Iterator[PictureFile]:
     for path in sorted(root.rglob("*")):
-        shown = path.relative_to(root).as_posix()
-        if any(part.startswith(".") for part in PurePosixPath(shown).parts) or not path.is_file():
+        relative = path.relative_to(root).as_posix()
+        if any(part.startswith(".") for part in PurePosixPath(relative).parts) or not path.is_file():
             continue
         if path.suffix.lower() == ".zip":
-            yield from _members(path, shown)
+            yield from _members(path, relative)
         elif path.suffix.lower() in SUFFIXES:
-            yield PictureFile(path, path.name, shown)
+            yield PictureFile(path, path.name, relative)
 
 
-def _members(archive: Path, shown: str) -> Iterator[PictureFile]:
+def _members(archive: Path, archive_name: str) -> Iterator[PictureFile]:
     try:
         with zipfile.ZipFile(archive) as opened:
             names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
     except (OSError, zipfile.BadZipFile):
         return  # not an archive after all: what should have come from it is then reported as missing
-    folder = PurePosixPath(shown).parent
+    folder = PurePosixPath(archive_name).parent
     for name in names:
         member = PurePosixPath(name)
         if member.suffix.lower() in SUFFIXES:
             yield PictureFile(archive, member.name, (folder / member).as_posix(), member=name)
 
 
-def _names(shown: PurePosixPath) -> Iterator[str]:
-    yield shown.name.casefold()
-    stem = (*shown.parts[:-1], shown.name[: len(shown.name) - len(shown.suffix)])
+def _names(path: PurePosixPath) -> Iterator[str]:
+    yield path.name.casefold()
+    stem = (*path.parts[:-1], path.name[: len(path.name) - len(path.suffix)])
     for n in range(1, min(PARTS, len(stem)) + 1):
         yield "_".join(stem[-n:]).casefold()
 
@@ -355,9 +355,9 @@ class _Job:
         done = 0
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for batch in _batches(rows):
-                found = iter(list(pool.map(self._one, [facts for row in batch for facts in _facts_of(row)])))
+                outcomes = iter(list(pool.map(self._one, [facts for row in batch for facts in _facts_of(row)])))
                 for row in batch:
-                    yield self._with_pictures(row, found)
+                    yield self._with_pictures(row, outcomes)
                 done += len(batch)
                 if self.progress is not None:
                     self.progress(what, done, n_rows)
@@ -365,13 +365,13 @@ class _Job:
     def _one(self, facts: Row) -> Found | Problem:
         return self.files.find(facts)
 
-    def _with_pictures(self, row: Row, found: Iterator[Found | Problem]) -> Row:
+    def _with_pictures(self, row: Row, outcomes: Iterator[Found | Problem]) -> Row:
         if "image" in row:
-            picture, facts = self._picture(row, next(found))
+            picture, facts = self._picture(row, next(outcomes))
             return {**row, **facts, "image": picture}
         new = dict(row)
         for column, facts_column in GROUPS.items():
-            pairs = [self._picture(entry, next(found)) for entry in row.get(facts_column) or ()]
+            pairs = [self._picture(entry, next(outcomes)) for entry in row.get(facts_column) or ()]
             if facts_column in row:
                 new[column] = [picture for picture, _ in pairs]
                 new[facts_column] = [
@@ -379,18 +379,18 @@ class _Job:
                 ]
         return new
 
-    def _picture(self, facts: Row, found: Found | Problem) -> tuple[Row | None, Row]:
+    def _picture(self, facts: Row, outcome: Found | Problem) -> tuple[Row | None, Row]:
         """The picture, and the facts that it changes."""
-        if isinstance(found, Problem):
-            self.log.problems.append(found)
+        if isinstance(outcome, Problem):
+            self.log.problems.append(outcome)
             return None, {}
-        if found.is_verified:
+        if outcome.is_verified:
             self.log.n_verified += 1
         else:
             self.log.unverified.append(facts["image_id"])
-        height, width = found.size
-        known = {"pixel_pipeline": found.pipeline, "width": width, "height": height}
-        return {"bytes": found.data, "path": found.name}, known
+        height, width = outcome.size
+        known = {"pixel_pipeline": outcome.pipeline, "width": width, "height": height}
+        return {"bytes": outcome.data, "path": outcome.name}, known
 
 
 def _facts_of(row: Row) -> list[Row]:

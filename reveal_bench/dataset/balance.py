@@ -40,10 +40,10 @@ class Column:
     @property
     def numbers(self) -> FloatArray | None:
         """Its numbers, NaN where missing; None if a text is not a finite number, or all are missing."""
-        found = [NAN if not text else _number(text) for text in self.texts]
-        if all(not text for text in self.texts) or any(number is None for number in found):
+        numbers = [NAN if not text else _number(text) for text in self.texts]
+        if all(not text for text in self.texts) or any(number is None for number in numbers):
             return None
-        return np.array(found, np.float64)
+        return np.array(numbers, np.float64)
 
     def categories(self) -> tuple[list[str | None], FloatArray]:
         """Categories in order, None (missing) last, and (n_studies, n_categories): 1 where a study is of one.
@@ -126,22 +126,22 @@ def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
 
     NaN if a half has fewer than two numbers.
     """
-    found = []
+    differences = []
     for column in numbers.T:
         halves = [half[~np.isnan(half)] for half in (column[~is_holdout], column[is_holdout])]
         if min(len(half) for half in halves) < 2:
-            found.append(NAN)
+            differences.append(NAN)
             continue
         origin = halves[0][0]  # constants have a variance of exactly 0
         a, b = ((half - origin) for half in halves)
-        found.append(float(_standardized(a.mean() - b.mean(), (a.var(ddof=1) + b.var(ddof=1)) / 2)))
-    return np.array(found, np.float64)
+        differences.append(float(_standardized(a.mean() - b.mean(), (a.var(ddof=1) + b.var(ddof=1)) / 2)))
+    return np.array(differences, np.float64)
 
 
 def _standardized(difference: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.asarray(difference, np.float64) / np.sqrt(np.asarray(variance, np.float64))
-    return np.where(np.asarray(difference) == 0, 0.0, found)
+        standardized = np.asarray(difference, np.float64) / np.sqrt(np.asarray(variance, np.float64))
+    return np.where(np.asarray(difference) == 0, 0.0, standardized)
 
 
 def _column_means(members: FloatArray) -> FloatArray:
@@ -223,15 +223,15 @@ def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -
     rows : those columns of every row, coded
     features : of `datasets`, which say what codes stand for
     """
-    found = []
+    columns = []
     for name in columns_judged(features):
         if name == "labels":
             for code, label in enumerate(features[name].feature.names):
-                found.append(Column(label, tuple(PRESENT if code in row[name] else ABSENT for row in rows)))
+                columns.append(Column(label, tuple(PRESENT if code in row[name] else ABSENT for row in rows)))
         else:
             words = getattr(features[name], "names", None)
-            found.append(Column(name, tuple(_word(row[name], words) for row in rows)))
-    return found
+            columns.append(Column(name, tuple(_word(row[name], words) for row in rows)))
+    return columns
 
 
 def _word(value: Any, words: Sequence[str] | None) -> str:

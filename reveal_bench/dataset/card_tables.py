@@ -95,7 +95,7 @@ CONFIGS = {
 
 def column_meanings() -> dict[str, str]:
     """Column of any config -> what it means."""
-    return {**COLUMNS, **{name: told for kind in KINDS.values() for name, told in kind.display.meanings.items()}}
+    return {**COLUMNS, **{name: meaning for kind in KINDS.values() for name, meaning in kind.display.meanings.items()}}
 
 
 def config_meanings() -> dict[str, str]:
@@ -170,8 +170,8 @@ def demographics_table(tallies: Tallies) -> str:
 
 def agreement_table(tallies: Tallies) -> str:
     """How many readers agreed (studies), or drew (images)."""
-    found = {split: tally.agreement_cells() for split, tally in tallies.items()}
-    rows = [[f"`{split}`", *cells] for split, cells in found.items() if cells]
+    by_split = {split: tally.agreement_cells() for split, tally in tallies.items()}
+    rows = [[f"`{split}`", *cells] for split, cells in by_split.items() if cells]
     if not rows:
         return "No agreement between readers is published with the references."
     return markdown_table(["split", *next(iter(tallies.values())).agreement_heads], rows)
@@ -229,7 +229,7 @@ def categories_table(tallies: Tallies) -> str:
     counts = {split: tally.categories() for split, tally in tallies.items() if tally.categories()}
     if not counts:
         return "The benchmark has no categories of tasks."
-    each = {name: [told[name] for told in counts.values()] for name in next(iter(counts.values()))}
+    each = {name: [row[name] for row in counts.values()] for name in next(iter(counts.values()))}
     rows = [
         [name, *("not scored" if cell is None else cell for cell in cells)]
         for name, cells in each.items()

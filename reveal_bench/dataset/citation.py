@@ -64,7 +64,7 @@ def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str
         if "license" in document
         else {"access_right": "restricted", "access_conditions": terms}
     )
-    told = {
+    metadata = {
         "title": document["title"],
         "description": f"{document['title']}, version {version}, built by reveal-bench.",
         "upload_type": "dataset",
@@ -75,7 +75,7 @@ def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str
             {"identifier": source, "relation": "isDerivedFrom"} for source in sources if source is not None
         ],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
 
 
 def _in_one(author: dict[str, str]) -> str:
@@ -162,8 +162,8 @@ _SAME = {"volume": "volume", "issue": "number", "doi": "doi"}
 
 
 def _author(name: str) -> dict[str, str]:
-    family, comma, given = name.partition(", ")
-    return {"family-names": family, "given-names": given} if comma else {"name": name}
+    family, comma, given_names = name.partition(", ")
+    return {"family-names": family, "given-names": given_names} if comma else {"name": name}
 
 
 def _plain(text: str) -> str:

@@ -236,12 +236,12 @@ def _compare_rows(
     diff.redrawn += redrawn
     diff.repictured += [key] if repictured else []
     diff.unhashed += [key] if unhashed else []
-    told = {"labels", "label_status", "label_vector"} if relabelled else set()
-    told |= {"annotations"} if redrawn else set()
-    told |= CODED if old_folder.benchmark.findings != new_folder.benchmark.findings else set()
-    told |= {"pixel_sha256", "source_sha256", "pixel_pipeline", "image_facts"} if repictured else set()
-    told |= {"pixel_sha256"} if unhashed else set()
-    for column in sorted(columns - told):
+    reported = {"labels", "label_status", "label_vector"} if relabelled else set()
+    reported |= {"annotations"} if redrawn else set()
+    reported |= CODED if old_folder.benchmark.findings != new_folder.benchmark.findings else set()
+    reported |= {"pixel_sha256", "source_sha256", "pixel_pipeline", "image_facts"} if repictured else set()
+    reported |= {"pixel_sha256"} if unhashed else set()
+    for column in sorted(columns - reported):
         for name in _places(column, old[column], new[column]):
             diff.other.setdefault(name, []).append(key)
 

@@ -347,10 +347,10 @@ def find_token(token: str | None = None) -> str:
     """
     from huggingface_hub import get_token
 
-    found = token or get_token()
-    if not found:
+    secret = token or get_token()
+    if not secret:
         raise HubError("there is no token to publish with: set HF_TOKEN, or log in with `hf auth login`")
-    return found
+    return secret
 
 
 def check_holdout_token(token: str, public_token: str | None = None) -> None:

@@ -133,11 +133,11 @@ class PublishRefusedError(ValueError):
 
     def __init__(self, what: str, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
-        shown = [str(problem) for problem in self.problems[:SHOWN]]
+        lines = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
-            shown.append(f"... and {len(self.problems) - SHOWN} more")
+            lines.append(f"... and {len(self.problems) - SHOWN} more")
         count = count_text(len(self.problems), "reason")
-        super().__init__("\n".join([f"{what} is not published, for {count}:", *shown]))
+        super().__init__("\n".join([f"{what} is not published, for {count}:", *lines]))
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _not_found(text: str, url: str) -> str:
     return _UNSEEN.format(url=url)
 
 
-def _answered(names: set[str], status: int, said: str | None, url: str) -> str:
+def _answered(names: set[str], status: int, reason: str | None, url: str) -> str:
     if "GatedRepoError" in names:
         text = _GATED
     elif "RevisionNotFoundError" in names:
@@ -114,7 +114,7 @@ def _answered(names: set[str], status: int, said: str | None, url: str) -> str:
     else:
         again = ": run the same command again" if status >= 500 else ""
         text = _STATUS.get(status, "{url} answered {status}" + again)
-    note = f" ({' '.join(said.split())[:200]})" if said and text is not _UNSEEN else ""
+    note = f" ({' '.join(reason.split())[:200]})" if reason and text is not _UNSEEN else ""
     return text.format(url=url, status=status) + note
 
 

@@ -228,8 +228,8 @@ class FolderWriter:
             self._write("README.md", self._public_card(synthetic))
             if (citation := render_citation(self.benchmark, version=self.version, synthetic=synthetic)) is not None:
                 self._write(CITATION, citation)
-            if (told := render_zenodo(self.benchmark, version=self.version, synthetic=synthetic)) is not None:
-                self._write(ZENODO, told)
+            if (text := render_zenodo(self.benchmark, version=self.version, synthetic=synthetic)) is not None:
+                self._write(ZENODO, text)
             self._write("eval.yaml", render_eval_yaml(self.benchmark, self._configs(), version=self.version))
             sums = self._sums()
             sized = {name: (sha256, (self.folder / name).stat().st_size) for name, sha256 in sums.items()}

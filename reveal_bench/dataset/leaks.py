@@ -68,15 +68,15 @@ def telling_ids(ids: Collection[str]) -> dict[str, str]:
 
 def told_ids(text: str, ids: dict[str, str]) -> Iterator[str]:
     """Ids that stand in the text as a word, or as whole pieces of one; `ids` as of :func:`telling_ids`."""
-    found = set()
+    matches = set()
     for token in set(TOKEN.findall(text.casefold())) if ids else ():
         if token in ids:
-            found.add(ids[token])
+            matches.add(ids[token])
             continue
         pieces = [match.span() for match in PIECE.finditer(token)]
         for i, (start, _) in enumerate(pieces):
-            found.update(ids[part] for _, end in pieces[i : i + PIECES] if (part := token[start:end]) in ids)
-    yield from sorted(found)
+            matches.update(ids[part] for _, end in pieces[i : i + PIECES] if (part := token[start:end]) in ids)
+    yield from sorted(matches)
 
 
 TEXT_BYTES = 64 << 20
@@ -248,8 +248,8 @@ def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
         for secret, key in known.items():
             if secret in text or secret in same:
                 yield Problem(name, key, field, RULE, secret[:40])
-        for told in told_ids(text, ids):
-            yield Problem(name, None, field, "must not name what is in the holdout", told)
+        for identifier in told_ids(text, ids):
+            yield Problem(name, None, field, "must not name what is in the holdout", identifier)
 
 
 def _table_leaks(
@@ -258,11 +258,11 @@ def _table_leaks(
     key, is_input = public.kind.key, table.config == INPUTS
     may_name = table.split in closed and table.config in (MANIFEST, INPUTS)
     for row in _readable_rows(table, without=public.kind.table.image_columns if is_hashed else ()):
-        found = set(_references_told(row, row.get(key), secrets))
-        found |= set(_hashes_told(row, secrets, is_input=is_input))
+        leaks = set(_references_told(row, row.get(key), secrets))
+        leaks |= set(_hashes_told(row, secrets, is_input=is_input))
         if not may_name:
-            found |= set(_ids_told(row, secrets))
-        for column, rule, value in sorted(found):
+            leaks |= set(_ids_told(row, secrets))
+        for column, rule, value in sorted(leaks):
             yield Problem(table.name, _place(row, key), column, rule, value)
 
 

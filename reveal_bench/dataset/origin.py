@@ -155,8 +155,8 @@ def _creator(creator: Mapping[str, str]) -> Json:
     if creator.get("type") == "Organization":
         return _organization(creator["name"], creator.get("url"))
     if "family-names" in creator:
-        given, family = creator["given-names"], creator["family-names"]
-        return {"@type": "sc:Person", "name": f"{given} {family}", "givenName": given, "familyName": family}
+        given_names, family = creator["given-names"], creator["family-names"]
+        return {"@type": "sc:Person", "name": f"{given_names} {family}", "givenName": given_names, "familyName": family}
     return {"@type": "sc:Person", **{name: creator[name] for name in ("name", "url") if name in creator}}
 
 

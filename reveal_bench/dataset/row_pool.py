@@ -158,9 +158,11 @@ class RowPool:
                     raise made
                 return made
         kind = self.build.kind
-        shown = next((picture.shown for picture in kind.data.pictures(record) if picture is not None), kind.config)
+        place = next(
+            (picture.source_path for picture in kind.data.pictures(record) if picture is not None), kind.config
+        )
         rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
-        problem = Problem(shown, kind.data.key_of(record), "picture", rule, got)
+        problem = Problem(place, kind.data.key_of(record), "picture", rule, got)
         return RowResult(self.digest(record), kind.data.key_of(record), problem=problem)
 
 
@@ -200,11 +202,11 @@ def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
         while True:
             question = pipe.recv()
             try:
-                said = answer(question)
+                reply = answer(question)
             except Exception as error:
                 error.add_note(traceback.format_exc())
-                said = error
-            pipe.send(said)
+                reply = error
+            pipe.send(reply)
     except (EOFError, OSError):
         return
 
@@ -230,11 +232,11 @@ def _make(record: Record, build: BuildContext) -> RowResult:
     developed: list[PublishedPicture | None] = []
     for picture in kind.data.pictures(record):
         try:
-            found = None if picture is None else develop(picture)
+            published = None if picture is None else develop(picture)
         except ValueError as error:
-            place = picture.shown if picture is not None else key
+            place = picture.source_path if picture is not None else key
             return RowResult(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
-        developed.append(found if build.embed or found is None else found.withheld())
+        developed.append(published if build.embed or published is None else published.withheld())
     if not build.embed:
         record = kind.data.without_image_bytes(record)
     try:

@@ -286,8 +286,8 @@ def _field_metadata(field: Any, place: str) -> Iterator[tuple[str, str, str]]:
 
 def _tells_features_alone(value: str) -> bool:
     try:
-        told = json.loads(value)
-        return set(told) == {"info"} and set(told["info"]) == {"features"}
+        metadata = json.loads(value)
+        return set(metadata) == {"info"} and set(metadata["info"]) == {"features"}
     except (ValueError, TypeError):
         return False
 

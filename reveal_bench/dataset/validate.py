@@ -62,13 +62,13 @@ RULE = "must be that of the holdout's private folder"
 
 
 def holdout_problems(
-    public: DatasetFolder, holdout: Path, shown: Mapping[str, Sequence[tuple[str, str]]]
+    public: DatasetFolder, holdout: Path, input_pictures: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Iterator[Problem]:
     """Where the public folder and the private one differ in what both say of the holdout.
 
     Parameters
     ----------
-    shown : image id -> (file, sha256 of the decoded pixels) of the pictures in the public folder's inputs
+    input_pictures : image id -> (file, sha256 of the decoded pixels) of the pictures in the public folder's inputs
     """
     private = open_folder(holdout)
     key = public.kind.key
@@ -81,17 +81,17 @@ def holdout_problems(
             if sizes.get(name) != stated.get(name):
                 yield Problem(FOLDER_INFO, split, name, f"must be {sizes.get(name)}, as in the private folder",
                               str(stated.get(name)))  # fmt: skip
-        told, kept = (_rows(folder, MANIFEST, split) for folder in (public, private))
-        yield from _manifest_problems(told, kept, f"{MANIFEST}/{split}.parquet", key)
+        public_rows, private_rows = (_rows(folder, MANIFEST, split) for folder in (public, private))
+        yield from _manifest_problems(public_rows, private_rows, f"{MANIFEST}/{split}.parquet", key)
         inputs = _rows(public, INPUTS, split, [key])
         if inputs or public.kind.questions.has_prompts:
-            yield from _input_problems(Counter(row[key] for row in inputs), kept, f"{INPUTS}/{split}", key)
-    yield from _picture_problems(private, shown)
+            yield from _input_problems(Counter(row[key] for row in inputs), private_rows, f"{INPUTS}/{split}", key)
+    yield from _picture_problems(private, input_pictures)
 
 
-def _manifest_problems(told: list[Row], kept: list[Row], file: str, key: str) -> Iterator[Problem]:
-    rows = {row.get(key): row for row in told}
-    known = {row.get(key): row for row in kept}
+def _manifest_problems(public: list[Row], private: list[Row], file: str, key: str) -> Iterator[Problem]:
+    rows = {row.get(key): row for row in public}
+    known = {row.get(key): row for row in private}
     for name in sorted(rows.keys() ^ known.keys(), key=str):
         yield Problem(file, name, key, "must be in both folders' manifests", "in one alone")
     for name, row in rows.items():
@@ -110,7 +110,7 @@ def _input_problems(inputs: Counter[str], kept: list[Row], file: str, key: str) 
             )
 
 
-def _picture_problems(private: DatasetFolder, shown: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Problem]:
+def _picture_problems(private: DatasetFolder, inputs: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Problem]:
     for table in tables_of(private):
         if table.config != private.kind.config:
             continue
@@ -118,7 +118,7 @@ def _picture_problems(private: DatasetFolder, shown: Mapping[str, Sequence[tuple
         for row in (row for batch in read_table(table, columns) for row in batch):
             facts = [row] if "image_id" in row else [*row["image_facts"], *(row.get("prior_image_facts") or ())]
             for entry in facts:
-                for file, pixels in shown.get(entry["image_id"], ()):
+                for file, pixels in inputs.get(entry["image_id"], ()):
                     if entry["pixel_sha256"] not in (None, pixels):
                         yield Problem(file, entry["image_id"], "image", RULE, f"a picture with the pixels {pixels}")
 
@@ -206,11 +206,11 @@ def validate_folder(
     n_rows: dict[TableFile, int] = {}
     unsound: set[tuple[str, str]] = set()
     for table in tables_of(opened):
-        found = list(schema_problems(opened, table, promise.features))
-        check.problems += found
+        schema_faults = list(schema_problems(opened, table, promise.features))
+        check.problems += schema_faults
         check.problems += metadata_problems(table)
         n_rows[table] = _n_rows(table)
-        if found:
+        if schema_faults:
             unsound.add((table.config, table.split))
     check.tables(n_rows, unsound)
     if not opened.is_private:
@@ -275,7 +275,7 @@ class _Check:
     ----------
     features : config -> what its columns are
     home : (column, id) -> split it belongs to
-    told : (column, id, split) of those that were found in a second split
+    repeated : (column, id, split) of those that were found in a second split
     keys : split -> keys of its rows with references
     """
 
@@ -287,7 +287,7 @@ class _Check:
     reader: Reader
     pictures: PictureChecks = field(default_factory=PictureChecks)
     home: dict[tuple[str, str], str] = field(default_factory=dict)
-    told: set[tuple[str, str, str]] = field(default_factory=set)
+    repeated: set[tuple[str, str, str]] = field(default_factory=set)
     keys: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -322,10 +322,10 @@ class _Check:
                     self.problems += preview_problems(self.folder.path, split, kind, rows)
             elif config not in (MANIFEST, kind.config) and (config, split) not in unsound:
                 self._side(config, split, tables, sum(n_rows[table] for table in tables))
-        shown = {split for config, split in by_place if config == kind.table.side_config}
+        splits = {split for config, split in by_place if config == kind.table.side_config}
         if any(config == kind.table.side_config for config, _ in by_place):
-            shown |= {split for config, split in by_place if config == kind.config}
-        self.problems += self.reader.masks.unseen(shown, self.folder.benchmark.findings)
+            splits |= {split for config, split in by_place if config == kind.config}
+        self.problems += self.reader.masks.unseen(splits, self.folder.benchmark.findings)
 
     def _in_info(self, split: str, name: str, rule: str, value: str) -> None:
         self.problems.append(Problem(FOLDER_INFO, split, name, rule, value))
@@ -359,8 +359,8 @@ class _Check:
         ids += [("image_id", name) for column in ("image_ids", "prior_image_ids") for name in row.get(column) or ()]
         for column, name in ids:
             before = self.home.setdefault((column, name), split)
-            if before != split and (column, name, split) not in self.told:
-                self.told.add((column, name, split))
+            if before != split and (column, name, split) not in self.repeated:
+                self.repeated.add((column, name, split))
                 self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
 
     def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
@@ -389,9 +389,9 @@ class _Check:
     def _tell(self, faults: Iterable[Fault], row: Row, table: TableFile) -> bool:
         """Take down the faults of a row; whether there were none."""
         key = self.folder.kind.key
-        found = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
-        self.problems += found
-        return not found
+        problems = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
+        self.problems += problems
+        return not problems
 
     def _is_sound(self, row: Row, table: TableFile) -> bool:
         """Whether other rules can read the row: codes have names, and what must be there is there."""

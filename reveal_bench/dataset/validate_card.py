@@ -89,10 +89,10 @@ def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table
     for name in sorted({match[1] for match in PLACE.finditer(text)}):
         yield Problem(CARD, None, "places", "must be filled", f"{{{{{name}}}}}")
     if not folder.is_private:
-        found = sections(body)
+        by_heading = sections(body)
         for heading in SECTIONS:
-            if not found.get(heading):
-                got = "an empty one" if heading in found else "no such section"
+            if not by_heading.get(heading):
+                got = "an empty one" if heading in by_heading else "no such section"
                 yield Problem(CARD, heading, "sections", "must have text", got)
         for name in ("license", "task_categories", "size_categories", "pretty_name", "language"):
             if not block.get(name):

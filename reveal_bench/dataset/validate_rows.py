@@ -100,10 +100,10 @@ def id_faults(row: Row, *, is_input: bool = False) -> Iterator[Fault]:
 
 def quantity_faults(row: Row) -> Iterator[Fault]:
     """Physical quantities that are not positive, of the row and of the facts of its pictures."""
-    told = [("", row)]
+    places = [("", row)]
     for column in ("image_facts", "prior_image_facts"):
-        told += [(f"{column}[{facts['image_id']}].", facts) for facts in row.get(column) or ()]
-    for place, facts in told:
+        places += [(f"{column}[{facts['image_id']}].", facts) for facts in row.get(column) or ()]
+    for place, facts in places:
         for name in QUANTITIES:
             if facts.get(name) is not None and not facts[name] > 0:
                 yield f"{place}{name}", "must be positive", str(facts[name])

@@ -100,11 +100,11 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
         raise DicomError("an empty file")
     if not is_dicom(start):
         raise DicomError("not DICOM")
-    found: list[int] = []
+    offsets: list[int] = []
 
     def is_at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:
         if tag in PIXEL_TAGS:
-            found.append(length)
+            offsets.append(length)
         return tag >= PIXEL_TAGS[0] and not pixels
 
     from pydicom.datadict import tag_for_keyword
@@ -114,9 +114,9 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
     with damage_refused():
         _check_inflated_size(stream)
         dataset = read_partial(stream, is_at_pixels, force=True, specific_tags=[*tags, *PIXEL_TAGS])
-    if not len(dataset) and not found:
+    if not len(dataset) and not offsets:
         raise DicomError("holds no element that a radiograph has")
-    return dataset, bool(found and found[0])
+    return dataset, bool(offsets and offsets[0])
 
 
 def _check_inflated_size(stream: BinaryIO) -> None:
@@ -207,10 +207,10 @@ class HeaderValues:
     def items(self, sequence: str, keyword: str) -> list[str]:
         """The value of `keyword` in every item of a sequence that has one."""
         try:
-            found = [HeaderValues(item).text(keyword) for item in self._dataset.get(sequence) or ()]
+            texts = [HeaderValues(item).text(keyword) for item in self._dataset.get(sequence) or ()]
         except Exception:  # a damaged sequence, or one that is none
             return []
-        return [text for text in found if text]
+        return [text for text in texts if text]
 
     def _values(self, keyword: str) -> list[Any]:
         from pydicom.datadict import dictionary_VR

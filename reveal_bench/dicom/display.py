@@ -115,14 +115,14 @@ def grey_table(display: DisplaySettings, *, container_bits: int) -> npt.NDArray[
     low, high = display.modality_range
     values = _after_modality(_stored_values(display, container_bits), display.modality)
     if isinstance(display.voi, Lut):
-        shown = _look_up(values, display.voi) / ((1 << display.voi.bits) - 1)
+        levels = _look_up(values, display.voi) / ((1 << display.voi.bits) - 1)
     elif isinstance(display.voi, Window):
-        shown = _windowed(values, display.voi)
+        levels = _windowed(values, display.voi)
     else:
-        shown = (values - low) / (high - low)
+        levels = (values - low) / (high - low)
     if display.invert:
-        shown = 1 - shown
-    return np.rint(shown * 255).astype(np.uint8)
+        levels = 1 - levels
+    return np.rint(levels * 255).astype(np.uint8)
 
 
 def _stored_values(display: DisplaySettings, container_bits: int) -> Floats:
@@ -143,8 +143,8 @@ def _after_modality(values: Floats, modality: Rescale | Lut | None) -> Floats:
 
 def _look_up(values: Floats, lut: Lut) -> Floats:
     index = np.clip(np.floor(values) - lut.first, 0, len(lut.entries) - 1).astype(np.intp)
-    found: Floats = lut.entries[index].astype(np.float64)
-    return found
+    entries: Floats = lut.entries[index].astype(np.float64)
+    return entries
 
 
 def _windowed(values: Floats, window: Window) -> Floats:
@@ -156,8 +156,8 @@ def _windowed(values: Floats, window: Window) -> Floats:
         center, width = center - 0.5, width - 1
     if width == 0:
         return (values > center).astype(np.float64)
-    shown = (values - center) / width + 0.5
-    return np.minimum(np.maximum(shown, 0), 1)
+    levels = (values - center) / width + 0.5
+    return np.minimum(np.maximum(levels, 0), 1)
 
 
 KEYWORDS = (

@@ -45,7 +45,7 @@ class DicomFile:
         """`file` itself, or the file at that path."""
         return file if isinstance(file, DicomFile) else cls(file)
 
-    def shown(self, root: Path) -> str:
+    def path_text(self, root: Path) -> str:
         """Name relative to `root`, with ``/``; a member stands after its archive: ``a/series.zip!1.dcm``."""
         path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
         return path.as_posix() if self.member is None else f"{path.as_posix()}!{self.member}"

@@ -258,7 +258,7 @@ def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], include_se
             scan.headers.append((file, header))
         else:
             target = scan.unreadable if duplicate.is_conflict else scan.set_aside
-            target.append((file, f"duplicate of {duplicate.of.shown(scan.root)}: {duplicate.reason}"))
+            target.append((file, f"duplicate of {duplicate.of.path_text(scan.root)}: {duplicate.reason}"))
     for entries in (scan.set_aside, scan.unreadable):
         entries.sort(key=lambda entry: _place(entry[0]))
 
@@ -267,13 +267,13 @@ def _place(file: DicomFile) -> tuple[Path, str]:
     return file.path, file.member or ""
 
 
-def _hashes_of_repeated(found: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
+def _hashes_of_repeated(headers: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
     """Pixel hashes of the files that share their SOPInstanceUID: the only ones whose pixels a scan has to see.
 
     Copies to the last byte are not developed: the hash of their bytes stands for that of their pixels.
     """
     groups: dict[str, list[DicomFile]] = {}
-    for file, header in found:
+    for file, header in headers:
         if header.sop_uid is not None:
             groups.setdefault(header.sop_uid, []).append(file)
     hashes: dict[DicomFile, str] = {}
@@ -358,13 +358,13 @@ class Duplicate:
 
 
 def find_duplicates(
-    found: Sequence[tuple[DicomFile, Header]], pixel_sha256: Mapping[DicomFile, str] | None = None
+    headers: Sequence[tuple[DicomFile, Header]], pixel_sha256: Mapping[DicomFile, str] | None = None
 ) -> list[Duplicate]:
     """Files that repeat another one; of each group the first stays.
 
     Parameters
     ----------
-    found : sequence of (file, header)
+    headers : sequence of (file, header)
         In the order of preference.
     pixel_sha256 : mapping, optional
         Hash of the developed pixels of some or all files.
@@ -372,7 +372,7 @@ def find_duplicates(
     Returns
     -------
     list of Duplicate
-        In the order of `found`; no file twice. Rules, the first that fits:
+        In the order of `headers`; no file twice. Rules, the first that fits:
 
         1. The SOPInstanceUID of an earlier file: a double if pixels (or, where not hashed, all header facts) agree,
            else a conflict, since one of the two files is mislabelled.
@@ -382,13 +382,13 @@ def find_duplicates(
     """
     hashes = pixel_sha256 or {}
     presentations: dict[str | None, list[tuple[DicomFile, Header]]] = {}
-    for file, header in found:
+    for file, header in headers:
         if header.intent == "PRESENTATION":
             presentations.setdefault(header.study_uid, []).append((file, header))
     by_uid: dict[str, tuple[DicomFile, Header]] = {}
     by_pixels: dict[tuple[str | None, str], DicomFile] = {}
     duplicates = []
-    for file, header in found:
+    for file, header in headers:
         duplicate = _same_uid(file, header, by_uid, hashes)
         if duplicate is None and header.intent == "PROCESSING":
             duplicate = _processed_elsewhere(file, header, presentations.get(header.study_uid, ()))
@@ -420,20 +420,20 @@ def _same_uid(
 def _processed_elsewhere(
     file: DicomFile, header: Header, presentations: Iterable[tuple[DicomFile, Header]]
 ) -> Duplicate | None:
-    for other, shown in presentations:
-        why = _same_exposure(header, shown)
+    for other, processed in presentations:
+        why = _same_exposure(header, processed)
         if why:
             return Duplicate(file, other, f"FOR PROCESSING; the same exposure ({why}) is present FOR PRESENTATION")
     return None
 
 
-def _same_exposure(raw: Header, shown: Header) -> str | None:
-    if raw.sop_uid is not None and raw.sop_uid in shown.source_uids:
+def _same_exposure(raw: Header, processed: Header) -> str | None:
+    if raw.sop_uid is not None and raw.sop_uid in processed.source_uids:
         return "named as source"
-    if raw.exposure_key is not None and shown.exposure_key is not None:
-        return "same exposure key" if raw.exposure_key == shown.exposure_key else None
+    if raw.exposure_key is not None and processed.exposure_key is not None:
+        return "same exposure key" if raw.exposure_key == processed.exposure_key else None
     settings = (raw.kvp, raw.exposure_mas)
-    same = None not in settings and settings == (shown.kvp, shown.exposure_mas) and raw.view == shown.view
+    same = None not in settings and settings == (processed.kvp, processed.exposure_mas) and raw.view == processed.view
     return "same view, kVp and mAs" if same else None
 
 
@@ -452,6 +452,8 @@ def deid_warnings(header: Header) -> list[str]:
     if header.burned_in:
         warnings.append("BurnedInAnnotation is YES: the pixels hold text that may identify the patient")
     elif _CLEAN_PIXELS not in header.deid_methods:
-        said = "absent" if header.burned_in is None else "NO"
-        warnings.append(f"no method says that the pixels were cleaned (113101); BurnedInAnnotation {said} is not proof")
+        value = "absent" if header.burned_in is None else "NO"
+        warnings.append(
+            f"no method says that the pixels were cleaned (113101); BurnedInAnnotation {value} is not proof"
+        )
     return warnings

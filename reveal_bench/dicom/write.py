@@ -117,8 +117,8 @@ def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, met
     signed = pixels.dtype.kind == "i"
     low, high = (-(1 << bits_stored - 1), (1 << bits_stored - 1) - 1) if signed else (0, (1 << bits_stored) - 1)
     if pixels.min() < low or pixels.max() > high:
-        found = f"[{pixels.min()}, {pixels.max()}]"
-        raise ArgumentError("pixels", f"must lie in [{low}, {high}] ({bits_stored} bits)", found)
+        value_range = f"[{pixels.min()}, {pixels.max()}]"
+        raise ArgumentError("pixels", f"must lie in [{low}, {high}] ({bits_stored} bits)", value_range)
 
 
 def _picture(pixels: npt.NDArray[Any], bits_stored: int, photometric: str) -> Dataset:

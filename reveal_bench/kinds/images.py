@@ -21,7 +21,7 @@ class PictureFile:
     ----------
     path : file, or the archive that holds it
     name : file name to publish, without folders
-    shown : path relative to the download, for messages
+    source_path : path relative to the download, for messages
     kind : {"picture", "dicom", "png16"}
         JPEG or PNG, whose bytes pass unchanged unless it is grey of 16 bits; DICOM; PNG that must be of 16 bits, which
         become 8.
@@ -30,7 +30,7 @@ class PictureFile:
 
     path: Path
     name: str
-    shown: str
+    source_path: str
     kind: Literal["picture", "dicom", "png16"] = "picture"
     member: str | None = None
 

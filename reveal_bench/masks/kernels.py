@@ -91,10 +91,10 @@ class _Loop:
         self._function, self._kinds = function, kinds
         self._arguments = ctypes.c_int64 * (3 * len(kinds))
 
-    def __call__(self, *given: npt.NDArray[Any] | int) -> None:
+    def __call__(self, *arguments: npt.NDArray[Any] | int) -> None:
         """Run the loop; MemoryError where memory runs out."""
         numbers: list[int] = []  # three of each: address, number of items or whole number, length of the last axis
-        for i, (kind, value) in enumerate(zip(self._kinds, given, strict=True)):
+        for i, (kind, value) in enumerate(zip(self._kinds, arguments, strict=True)):
             if isinstance(value, np.ndarray):
                 flags = value.flags
                 is_right = flags.c_contiguous and (flags.writeable or kind.islower())
@@ -226,9 +226,9 @@ def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArr
     Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
     row-major order.
     """
-    found = np.full((len(which), 2), -1, np.int64)
-    loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), found)
-    return found
+    pixels = np.full((len(which), 2), -1, np.int64)
+    loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), pixels)
+    return pixels
 
 
 def filtered_rows(ends: Ends, height: int, width: int) -> Bytes:
@@ -321,20 +321,20 @@ def level_counts(laid: Laid, ends: Floats) -> IntArray:
 def runs_above(laid: Laid, cut: float) -> Ends:
     """The mask of what is strictly above `cut`."""
     room = 16 * laid.size[1] + 64
-    single, found = np.array([cut], np.float32), np.empty(1, np.int64)
+    single, n_ends = np.array([cut], np.float32), np.empty(1, np.int64)
     while True:
         ends = np.empty(room, np.int32)
-        loops.runs_above(*laid.arrays(), single, ends, found)
-        if found[0] <= room:
-            return ends[: found[0]].copy()
-        room = int(found[0])
+        loops.runs_above(*laid.arrays(), single, ends, n_ends)
+        if n_ends[0] <= room:
+            return ends[: n_ends[0]].copy()
+        room = int(n_ends[0])
 
 
 def fill_runs(ends: Ends, height: int) -> Ends:
     """One mask with its holes filled, and without pixels that have none of the eight around them."""
-    filled, found = np.empty(len(ends), np.int32), np.empty(1, np.int64)
-    loops.fill_runs(_ends(ends), height, filled, found)
-    return filled[: found[0]].copy()
+    filled, n_ends = np.empty(len(ends), np.int32), np.empty(1, np.int64)
+    loops.fill_runs(_ends(ends), height, filled, n_ends)
+    return filled[: n_ends[0]].copy()
 
 
 def counts_above(laid: Laid, cuts: Floats, ends: Ends) -> IntArray:

@@ -101,9 +101,9 @@ class BoxSource(Generic[Parsed]):
         counts = self.count(self.parse(files, faults, warnings))
         synthetic = is_synthetic(root, files.values())
         warnings += [] if synthetic else count_warnings(counts, self.published)
-        shown = {r: p.relative_to(root).as_posix() if root in p.parents else p.name for r, p in files.items()}
+        names = {r: p.relative_to(root).as_posix() if root in p.parents else p.name for r, p in files.items()}
         return Inspection(
-            self.name, root, shown, counts, self.published, faults.problems, warnings, synthetic=synthetic
+            self.name, root, names, counts, self.published, faults.problems, warnings, synthetic=synthetic
         )
 
     def read(

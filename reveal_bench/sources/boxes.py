@@ -128,8 +128,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, Path]:
     """:func:`find_file` by role; a role whose patterns nothing fits is left out."""
-    found = {role: find_file(root, *names) for role, names in patterns.items()}
-    return {role: path for role, path in found.items() if path is not None}
+    paths = {role: find_file(root, *names) for role, names in patterns.items()}
+    return {role: path for role, path in paths.items() if path is not None}
 
 
 def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
@@ -261,9 +261,9 @@ def annotate_mask(
     )
 
 
-def images_read(said: Iterable[tuple[str, str]]) -> list[Extra]:
+def images_read(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
     """The table `readers` from (image_id, reader) of who looked at what, drawn on or not; none without any."""
-    rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in said]
+    rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in pairs]
     return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []
 
 
@@ -384,23 +384,23 @@ class PictureFolder:
 
     def pictures_of(self, first_rows: Mapping[str, BoxRow], faults: Faults) -> dict[str, PictureFile]:
         """The pictures of images by image id, those that have one; problems stand in the first row of the image."""
-        found = {
+        pictures = {
             image_id: self.picture(image_id, faults, file=row.file, row=row.line)
             for image_id, row in first_rows.items()
         }
-        return {image_id: picture for image_id, picture in found.items() if picture is not None}
+        return {image_id: picture for image_id, picture in pictures.items() if picture is not None}
 
     def warnings(self, image_ids: Iterable[str]) -> list[str]:
         """How many pictures are of no image, and how many images have no picture although they need none."""
         ids = set(image_ids)
         n_unused = len(self.paths.keys() - ids)
-        found = []
+        messages = []
         if n_unused:
             verbs = "has no label here and is" if n_unused == 1 else "have no label here and are"
-            found.append(f"{count_text(n_unused, 'picture')} {verbs} not part of the dataset")
+            messages.append(f"{count_text(n_unused, 'picture')} {verbs} not part of the dataset")
         if self.need_all:
-            return found
-        return found + no_pictures(
+            return messages
+        return messages + no_pictures(
             len(ids - self.paths.keys()), "no view from a header" if self.kind == "dicom" else ""
         )
 
@@ -427,12 +427,12 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
         `multiprocessing`
     """
     paths = [picture.path for picture in pictures.values()]
-    found = [header for chunk in in_chunks(_read_headers, paths, workers) for header in chunk]
+    results = [header for chunk in in_chunks(_read_headers, paths, workers) for header in chunk]
     headers: dict[str, Header] = {}
-    for image_id, header in zip(pictures, found, strict=True):
+    for image_id, header in zip(pictures, results, strict=True):
         if isinstance(header, str):
             rule = "must be a readable DICOM file"
-            faults.add(Problem(pictures[image_id].shown, image_id, "picture", rule, header), image_id)
+            faults.add(Problem(pictures[image_id].source_path, image_id, "picture", rule, header), image_id)
         else:
             headers[image_id] = header
     return headers
@@ -442,15 +442,15 @@ def _read_headers(paths: Sequence[Path]) -> list[Header | str]:
     """Headers, or the reasons why there is none that can be used."""
     from reveal_bench.dicom import DicomError, read_header
 
-    found: list[Header | str] = []
+    headers: list[Header | str] = []
     for path in paths:
         try:
             header = read_header(path)
         except DicomError as error:
-            found.append(str(error))
+            headers.append(str(error))
             continue
         if not header.has_pixels:
-            found.append("no pixel data")
+            headers.append("no pixel data")
         else:
-            found.append(header if header.rows and header.columns else "no Rows and Columns")
-    return found
+            headers.append(header if header.rows and header.columns else "no Rows and Columns")
+    return headers

@@ -86,17 +86,17 @@ class _SplitEntries:
         everything = read_json(path, list, lambda problem: faults.add(problem, None))
         good = self.entries[split] = []
         for number, entry in enumerate(everything, start=1):
-            found = _entry_problems(entry, number, path.name)
+            problems = _entry_problems(entry, number, path.name)
             name = entry.get("file_name") if isinstance(entry, dict) else None
             image_id = name.removesuffix(".png") if isinstance(name, str) else f"entry {number} of {path.name}"
-            if not found and image_id in self.first_of:
+            if not problems and image_id in self.first_of:
                 file, row = self.first_of[image_id]
                 value = f"{name!r}, also entry {row}" + ("" if file == path.name else f" of {file}")
-                found = [Problem(path.name, number, "file_name", "must be unique", value)]
+                problems = [Problem(path.name, number, "file_name", "must be unique", value)]
             self.first_of.setdefault(image_id, (path.name, number))
-            for problem in found:
+            for problem in problems:
                 faults.add(problem, image_id)
-            if not found:
+            if not problems:
                 good.append((image_id, number, entry))
         self.counts[f"{split} images"] = len(everything)
         self.counts[f"{split} instances"] = sum(len(entry["syms"]) for _, _, entry in good)
@@ -120,9 +120,9 @@ def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
         return [problem("syms, boxes, polygons", "must be lists of one length", lengths)]
     problems = []
     for sym, box, polygon in zip(*lists, strict=True):
-        finding, shown = known_finding(str(sym), CHESTX_DET_FINDINGS)
+        finding, name_text = known_finding(str(sym), CHESTX_DET_FINDINGS)
         if finding is None or not isinstance(sym, str):
-            problems.append(problem("syms", "must be one of the 13 findings", shown))
+            problems.append(problem("syms", "must be one of the 13 findings", name_text))
         if not _is_box(box):
             problems.append(problem("boxes", f"must be x0 < x1, y0 < y1 in [0, {NIH_SIDE}]", box))
         if not isinstance(polygon, list) or len(polygon) < 2:

@@ -114,9 +114,9 @@ def _parse_annotations(parsed: SplitFiles, suffix: str, problems: list[Problem],
     for reader in ("gt", "hb"):
         path = folder / f"{reader}_annotations_{suffix}.json"
         if path.exists():
-            polygons, found = parse_annotations(path, problems, warnings)
+            polygons, image_sizes = parse_annotations(path, problems, warnings)
             keys[path.name] = set(polygons)
-            sizes.append((path.name, found))
+            sizes.append((path.name, image_sizes))
             if reader == "gt":
                 parsed.truth_polygons = polygons
             else:
@@ -162,19 +162,19 @@ def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) 
         if row.status[finding] != status
     ]
     of_images = {study_of(image_id) for image_id in parsed.labels}
-    found = {
+    counts = {
         f"labels differ from groundtruth.csv (kept), first {', '.join(unlike[:1])}": len(unlike),
         "studies have no row in groundtruth.csv": len(of_images - studies.keys()),
         "studies of groundtruth.csv have no image": len(studies.keys() - of_images),
     }
-    return [f"split {parsed.name!r}: {n:,} {what}" for what, n in found.items() if n and studies]
+    return [f"split {parsed.name!r}: {n:,} {what}" for what, n in counts.items() if n and studies]
 
 
 def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem]) -> dict[str, Size]:
     """(height, width) per image, the same in every file."""
     first: dict[str, tuple[Size, str]] = {}
-    for file, found in sizes:
-        for image_id, size in found.items():
+    for file, image_sizes in sizes:
+        for image_id, size in image_sizes.items():
             before, other = first.setdefault(image_id, (size, file))
             if before != size:
                 rule = f"must be {list(before)} ([h, w]) as in {other}"
@@ -204,7 +204,7 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str]
                     )
                 )
             continue
-        name = parsed.download.shown(path)
+        name = parsed.download.path_text(path)
         try:
             size = picture_size(path)
         except ValueError as error:
@@ -246,12 +246,12 @@ def contradictions(split: str, parsed: SplitFiles) -> list[str]:
             undrawn += status == 1 and not has_mask
             unlabelled += status != 1 and has_mask
     without = [image_id for image_id in parsed.reader_polygons if image_id not in parsed.readers.sizes]
-    found = {
+    counts = {
         ("finding", "labelled present, without a mask (kept as `missing`)"): undrawn,
         ("finding", "with a mask, not labelled present (kept)"): unlabelled,
         ("image", "with a reader's annotation without a segmentation (kept without a mask)"): len(without),
     }
-    return [f"split {split!r}: {count_text(n, noun)} {what}" for (noun, what), n in found.items() if n]
+    return [f"split {split!r}: {count_text(n, noun)} {what}" for (noun, what), n in counts.items() if n]
 
 
 PUBLISHED = {
@@ -351,12 +351,12 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
 
 def _files(download: ChexlocalizeDownload) -> list[Path]:
     labels = [download.labels(suffix) for suffix in SPLITS.values()]
-    found = [*download.annotations.glob("*.json"), *labels, download.groundtruth()]
-    return sorted(path for path in found if path is not None and not path.name.startswith("."))
+    paths = [*download.annotations.glob("*.json"), *labels, download.groundtruth()]
+    return sorted(path for path in paths if path is not None and not path.name.startswith("."))
 
 
 def _from(root: Path, path: Path, download: ChexlocalizeDownload) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else download.shown(path)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else download.path_text(path)
 
 
 def _download(root: Path, pictures: Path | None) -> ChexlocalizeDownload:
@@ -368,12 +368,12 @@ def _download(root: Path, pictures: Path | None) -> ChexlocalizeDownload:
 
 def _passed_over(download: ChexlocalizeDownload) -> list[str]:
     counts = Counter(reason.split(",")[0] for _, reason in set_aside(download))
-    found = {
+    messages = {
         f"interrupted downloads ({PARTIAL}*) are ignored": counts["interrupted download"],
         "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
         "heat maps of a model are not read: they are no references": counts["heat map of a model"],
     }
-    return [f"{n:,} {what}" for what, n in found.items() if n]
+    return [f"{n:,} {what}" for what, n in messages.items() if n]
 
 
 def _patient(image_id: str) -> str:
@@ -409,8 +409,8 @@ def _record(row: LabelRow, parsed: SplitFiles, unlike: Counter[str]) -> Localiza
             annotations.append(reader)
     points = [
         SalientPoint(finding, "human_benchmark", x, y)
-        for finding, found in parsed.points.get(image_id, {}).items()
-        for x, y in found
+        for finding, clicks in parsed.points.get(image_id, {}).items()
+        for x, y in clicks
     ]
     return LocalizationRecord(
         image_id=image_id,
@@ -436,7 +436,7 @@ def _picture(image_id: str, parsed: SplitFiles) -> PictureFile | None:
     path = parsed.pictures.get(image_id)
     if path is None:
         return None
-    return PictureFile(path, f"{image_id}.jpg", parsed.download.shown(path))
+    return PictureFile(path, f"{image_id}.jpg", parsed.download.path_text(path))
 
 
 def _annotation(

@@ -69,7 +69,7 @@ class ChexlocalizeDownload:
     annotations: Path
     bases: tuple[Path, ...]
 
-    def shown(self, path: Path) -> str:
+    def path_text(self, path: Path) -> str:
         """A path as messages name it."""
         inner = next((base for base in (self.folder, *self.bases) if path.is_relative_to(base)), path.parent)
         return path.relative_to(inner).as_posix()
@@ -94,14 +94,14 @@ class ChexlocalizeDownload:
 
     def _chexperts(self) -> list[Path]:
         """Every folder that may hold ``val``, ``valid`` or ``test``."""
-        found: dict[Path, None] = {}
+        folders: dict[Path, None] = {}
         for base in self.bases:
             level = [base]
             for _ in range(3):
-                found.update(dict.fromkeys(level))
+                folders.update(dict.fromkeys(level))
                 inner = (path for folder in level for path in folders_in(folder))
                 level = [path for path in inner if path.name.casefold().startswith("chexpert")]
-        return list(found)
+        return list(folders)
 
 
 @dataclass
@@ -165,12 +165,12 @@ def index_pictures(download: ChexlocalizeDownload, split: str, problems: list[Pr
     usable = [folder for folder in folders if not is_small(folder)]
     if folders and not usable:
         rule = "must be the full-size pictures of CheXpert: masks do not fit CheXpert-small"
-        problems.append(Problem(download.shown(folders[0]), None, "folder", rule, folders[0].parent.name))
+        problems.append(Problem(download.path_text(folders[0]), None, "folder", rule, folders[0].parent.name))
     for folder in usable:
         here = _index_folder(download, folder, problems)
         again = len(here.keys() & index.paths.keys())
         if again:
-            index.warnings.append(f"{again:,} pictures in {download.shown(folder)} are used from another folder")
+            index.warnings.append(f"{again:,} pictures in {download.path_text(folder)} are used from another folder")
         index.paths = here | index.paths
     return index
 
@@ -180,12 +180,12 @@ def _index_folder(download: ChexlocalizeDownload, folder: Path, problems: list[P
     for path in sorted(folder.rglob("*.jpg")):
         if path.name.startswith("."):
             continue
-        name = download.shown(path)
+        name = download.path_text(path)
         image_id = image_id_of(name)
         if image_id is None:
             problems.append(Problem(name, None, "path", "must end in patient*/study*/view*_frontal|lateral.jpg", name))
         elif image_id in pictures:
-            other = download.shown(pictures[image_id])
+            other = download.path_text(pictures[image_id])
             problems.append(Problem(name, image_id, "path", "must be the only picture of its id", f"also {other}"))
         else:
             pictures[image_id] = path
@@ -197,21 +197,21 @@ def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
     aside = []
     places = dict.fromkeys([download.annotations, *download.picture_folders("val"), *download.picture_folders("test")])
     for place in places:
-        aside += [(download.shown(path), "interrupted download") for path in sorted(place.rglob(f"{PARTIAL}*"))]
+        aside += [(download.path_text(path), "interrupted download") for path in sorted(place.rglob(f"{PARTIAL}*"))]
     for path in sorted(download.annotations.iterdir()):
         if path.is_dir() and "map" in path.name.casefold():
             aside += list(_heat_maps(download, path))
         elif path.suffix == ".json" and not path.name.startswith(".") and _REFERENCE.fullmatch(path.name) is None:
-            aside.append((download.shown(path), "a model's masks, no references"))
+            aside.append((download.path_text(path), "a model's masks, no references"))
     return aside
 
 
 def _heat_maps(download: ChexlocalizeDownload, folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".pkl":
-            yield download.shown(path), "pickled heat map, never opened: a pickle can run code"
+            yield download.path_text(path), "pickled heat map, never opened: a pickle can run code"
         elif path.suffix in HEAT_MAPS:
-            yield download.shown(path), "heat map of a model, no reference"
+            yield download.path_text(path), "heat map of a model, no reference"
 
 
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}

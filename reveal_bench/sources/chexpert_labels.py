@@ -72,9 +72,9 @@ class _ChexpertTables:
 
     @property
     def counts(self) -> dict[str, int]:
-        splits = sorted({said.split for said in self.references.values()})
-        found = {f"studies of {split}": sum(s.split == split for s in self.references.values()) for split in splits}
-        return {**found, "readers": len(self.readers)}
+        splits = sorted({study.split for study in self.references.values()})
+        counts = {f"studies of {split}": sum(s.split == split for s in self.references.values()) for split in splits}
+        return {**counts, "readers": len(self.readers)}
 
 
 def detect(root: Path) -> float:
@@ -90,14 +90,14 @@ def inspect(root: Path) -> Inspection:
     ValueError
         If there is no table of references.
     """
-    found = _read_all(Path(root))
+    tables = _read_all(Path(root))
     return Inspection(
         source="chexpert-labels",
         root=Path(root),
-        files=found.files,
-        counts=found.counts,
+        files=tables.files,
+        counts=tables.counts,
         expected=PUBLISHED,
-        problems=found.problems,
+        problems=tables.problems,
         synthetic=is_synthetic(Path(root)),
     )
 
@@ -118,17 +118,17 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
     ValueError
         If there is no table of references.
     """
-    found = _read_all(Path(root))
+    tables = _read_all(Path(root))
     warnings: list[str] = []
-    finish(found.problems, warnings, keep_going=keep_going)
+    finish(tables.problems, warnings, keep_going=keep_going)
     splits: dict[str, list[StudyRecord]] = {}
-    for study_id, said in found.references.items():
-        record = StudyRecord(study_id, said.patient_id, said.labels, sex=said.sex, age_band=said.age_band)
-        splits.setdefault(said.split, []).append(record)
+    for study_id, study in tables.references.items():
+        record = StudyRecord(study_id, study.patient_id, study.labels, sex=study.sex, age_band=study.age_band)
+        splits.setdefault(study.split, []).append(record)
     if not splits:
         raise BuildError([Problem(".", None, "rows", "must leave a study without a problem", "none")])
     by_readers = (
-        (study_id, reader, labels) for reader, studies in found.readers.items() for study_id, labels in studies.items()
+        (study_id, reader, labels) for reader, studies in tables.readers.items() for study_id, labels in studies.items()
     )
     return SourceData(splits, warnings, extras=reader_labels(by_readers), synthetic=is_synthetic(Path(root)))
 
@@ -150,33 +150,33 @@ def _read_all(root: Path) -> _ChexpertTables:
     if not references:
         rule = "must hold a table of references, such as groundtruth.csv or test_labels.csv, or be one"
         raise ArgumentError("root", rule, ", ".join(path.name for path in paths) or root)
-    found = _ChexpertTables()
+    tables = _ChexpertTables()
     for path in references:
-        found.files[f"references {path.stem}"] = path.name
-        found.references |= _by_study(path, found.references, found.problems)
+        tables.files[f"references {path.stem}"] = path.name
+        tables.references |= _by_study(path, tables.references, tables.problems)
     for path in (path for path in paths if path not in references):
-        found.files[f"reader {path.stem}"] = path.name
-        own = _by_study(path, {}, found.problems)
-        for study_id in own.keys() - found.references.keys():
+        tables.files[f"reader {path.stem}"] = path.name
+        own = _by_study(path, {}, tables.problems)
+        for study_id in own.keys() - tables.references.keys():
             rule = "must be of a study that has references"
-            found.problems.append(Problem(path.name, study_id, "study", rule, "none"))
-        found.readers[path.stem] = {name: said.labels for name, said in own.items() if name in found.references}
-    return found
+            tables.problems.append(Problem(path.name, study_id, "study", rule, "none"))
+        tables.readers[path.stem] = {name: study.labels for name, study in own.items() if name in tables.references}
+    return tables
 
 
 def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Problem]) -> dict[str, _StudyLabels]:
     """What a table says of every study, but for those of which its rows, or the tables `before`, say two things."""
-    found: dict[str, _StudyLabels] = {}
+    studies: dict[str, _StudyLabels] = {}
     contradicted = set()
-    for study_id, row, said in _read_table(path, problems):
-        if before.get(study_id, said) != said or found.setdefault(study_id, said) != said:
+    for study_id, row, study in _read_table(path, problems):
+        if before.get(study_id, study) != study or studies.setdefault(study_id, study) != study:
             rule = "must say the same of a study in every row"
             problems.append(Problem(path.name, row.number, "labels", rule, f"others of {study_id}"))
             contradicted.add(study_id)
     for study_id in contradicted:
-        found.pop(study_id, None)
+        studies.pop(study_id, None)
         before.pop(study_id, None)
-    return found
+    return studies
 
 
 def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _StudyLabels]]:

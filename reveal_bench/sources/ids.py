@@ -57,10 +57,10 @@ def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
 
 def check_collisions(key: bytes, kind: IdKind, uids: Iterable[str]) -> dict[str, list[str]]:
     """Ids that several of the different `uids` would share -> those uids. Empty but for very bad luck."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for uid in sorted({uid.strip(" \0") for uid in uids}):
-        found.setdefault(keyed_id(key, kind, uid), []).append(uid)
-    return {hashed: several for hashed, several in found.items() if len(several) > 1}
+        names.setdefault(keyed_id(key, kind, uid), []).append(uid)
+    return {hashed: several for hashed, several in names.items() if len(several) > 1}
 
 
 def read_id_key(path: Path, *, create: bool = False) -> bytes:

@@ -124,8 +124,8 @@ class StudyMapping:
     @property
     def without_column(self) -> list[str]:
         """Findings that no study can have: the others have a column each."""
-        given = self.labels.columns.values()
-        return [finding for finding in self.findings if finding not in given] if self.labels.form == "wide" else []
+        names = self.labels.columns.values()
+        return [finding for finding in self.findings if finding not in names] if self.labels.form == "wide" else []
 
     @property
     def columns(self) -> list[str]:
@@ -172,15 +172,15 @@ def _load(path: Path, problems: list[Problem]) -> Any:
         pass
 
     def construct(loader: yaml.BaseLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        pairs: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node, deep=True)
-            if not isinstance(key, str) or key in found:
+            if not isinstance(key, str) or key in pairs:
                 line = key_node.start_mark.line + 1
                 problems.append(Problem(path.name, line, str(key), "must be text and occur once", "a second time"))
             else:
-                found[key] = loader.construct_object(value_node, deep=True)
-        return found
+                pairs[key] = loader.construct_object(value_node, deep=True)
+        return pairs
 
     Loader.add_constructor("tag:yaml.org,2002:map", construct)
     try:
@@ -260,12 +260,12 @@ class MappingParser:
         names: list[str] = []
         terms: dict[str, dict[str, Any]] = {}
         for entry in content:
-            given = self._mapping({"name": entry} if isinstance(entry, str) else entry, "findings", FINDING_KEYS)
-            name = self._text(given.get("name"), "findings.name")
+            finding = self._mapping({"name": entry} if isinstance(entry, str) else entry, "findings", FINDING_KEYS)
+            name = self._text(finding.get("name"), "findings.name")
             if name and not FINDING_NAME.fullmatch(name):
                 rule = "must begin with a letter or digit, have at most 80 characters but no , ; or |, and not be macro"
                 self._fail("findings.name", rule, repr(name[:90]))
-            synonyms, alone = given.get("synonyms", []), given.get("stands_alone", "false")
+            synonyms, alone = finding.get("synonyms", []), finding.get("stands_alone", "false")
             if not isinstance(synonyms, list) or not all(isinstance(text, str) and text for text in synonyms):
                 self._fail(f"findings.{name}.synonyms", "must be a list of texts", _shown(synonyms))
                 synonyms = []
@@ -282,13 +282,13 @@ class MappingParser:
 
     def _labels(self, content: Any) -> LabelRule:
         forms = ("wide", "list", "json")
-        found = self._mapping(content, "labels", (*forms, "cells"))
-        given = [form for form in forms if form in found]
-        if len(given) != 1:
-            self._fail("labels", f"must have one of {', '.join(forms)}", ", ".join(given) or "none")
+        section = self._mapping(content, "labels", (*forms, "cells"))
+        names = [form for form in forms if form in section]
+        if len(names) != 1:
+            self._fail("labels", f"must have one of {', '.join(forms)}", ", ".join(names) or "none")
             return LabelRule("list")
-        form, body = given[0], found[given[0]]
-        cells = self._mapping(found.get("cells", {}), "labels.cells", None)
+        form, body = names[0], section[names[0]]
+        cells = self._mapping(section.get("cells", {}), "labels.cells", None)
         for text, meaning in cells.items():
             if meaning not in ("present", "absent"):
                 self._fail(f"labels.cells.{text}", "must be present or absent", repr(meaning))
@@ -322,9 +322,9 @@ class MappingParser:
                 self._fail(f"{name}.from", "must be header", repr(source))
             return ColumnRule(None)
         keys = ("column", "values") if vocabulary is not None or name == "split" else ("column",)
-        found = self._mapping(content, name, keys)
+        section = self._mapping(content, name, keys)
         values: dict[str, str | None] = {}
-        for text, value in self._mapping(found.get("values", {}), f"{name}.values", None).items():
+        for text, value in self._mapping(section.get("values", {}), f"{name}.values", None).items():
             word = None if value in NULLS else value
             if word is not None and vocabulary is not None and word not in vocabulary:
                 self._fail(
@@ -333,7 +333,7 @@ class MappingParser:
             if name == "split" and not is_split_name(word or ""):
                 self._fail(f"{name}.values.{text}", f"must be {SPLIT_NAME}", _shown(word))
             values[folded(text)] = word
-        return ColumnRule(self._text(found.get("column"), f"{name}.column"), values or None)
+        return ColumnRule(self._text(section.get("column"), f"{name}.column"), values or None)
 
     def _mapping(self, content: Any, name: str, keys: Sequence[str] | None) -> dict[str, Any]:
         if not isinstance(content, dict):

@@ -107,12 +107,12 @@ class Nodes:
 
 def find_nodes(root: Path) -> dict[str, Path]:
     """Path relative to the root -> file, of manifests, tables of nodes and mRALE scores at the root or one below."""
-    found = {}
+    paths = {}
     for pattern in ("*", "*/*"):
         for path in sorted(root.glob(pattern)):
             if path.suffix.lower() in (".tsv", ".json", ".csv") and _role(path) is not None:
-                found[path.relative_to(root).as_posix()] = path
-    return found
+                paths[path.relative_to(root).as_posix()] = path
+    return paths
 
 
 def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
@@ -129,7 +129,7 @@ def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
         table = scan_table(path, name, problems)
         if table is not None:
             tables.append((role, _bare(table)))
-    for role, table in sorted(tables, key=lambda found: ("case", "imaging_study").count(found[0]), reverse=True):
+    for role, table in sorted(tables, key=lambda pair: ("case", "imaging_study").count(pair[0]), reverse=True):
         readers = {"case": _read_cases, "imaging_study": _read_studies, "mrale": _read_mrale}
         readers.get(role, _read_series)(nodes, table, problems)
     return nodes
@@ -156,9 +156,9 @@ def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bo
             there.append((entry, path))
     if verify:
         with ThreadPoolExecutor(workers) as pool:
-            for (entry, _), found in zip(there, pool.map(lambda pair: _md5(pair[1]), there), strict=True):
-                if found != entry.md5:
-                    value = f"{found} in {entry.name}"
+            for (entry, _), md5 in zip(there, pool.map(lambda pair: _md5(pair[1]), there), strict=True):
+                if md5 != entry.md5:
+                    value = f"{md5} in {entry.name}"
                     problems.append(Problem(entry.source, entry.row, "md5sum", f"must be {entry.md5}", value))
     warnings = [f"{nodes.n_nameless:,} entries of the manifest name no file"] if nodes.n_nameless else []
     done = "verified" if verify else "to be verified when it is built"
@@ -406,13 +406,13 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
         bool(study.patients) and cases.get(uid) is not None and cases[uid] not in study.patients
         for uid, study in joining.tree.studies.items()
     )
-    found = {
+    uncovered = {
         "studies have images and are not in the table imaging_study: their demographics are unknown": images
         - set(nodes.studies),
         "studies of the table imaging_study have no image here": set(nodes.studies) - images,
         "mRALE scores are of studies without an image here": set(nodes.mrale) - images,
     }
-    warnings = [f"{len(uids):,} {what}" for what, uids in found.items() if uids and (nodes.studies or nodes.mrale)]
+    warnings = [f"{len(uids):,} {what}" for what, uids in uncovered.items() if uids and (nodes.studies or nodes.mrale)]
     if other_case:
         warnings.append(f"{other_case:,} studies have another PatientID than their case: the case is taken")
     return warnings

@@ -66,7 +66,7 @@ class MimicImage:
 
     dicom_id: str
     path: Path
-    shown: str
+    source_path: str
     view: str = "UNKNOWN"
     view_raw: str | None = None
     size: Size | None = None
@@ -89,18 +89,18 @@ class MimicStudy:
 
 def find_trees(root: Path) -> list[Path]:
     """The folders at or below `root` that hold a metadata table or IMAGE_FILENAMES; picture folders are not entered."""
-    found: list[Path] = []
+    folders: list[Path] = []
     level, n_seen = [Path(root)], 0
     for _ in range(DEEPEST + 1):
         below: list[Path] = []
         for folder in level:
             n_seen += 1
             if {"metadata", "IMAGE_FILENAMES"} & tree_files(folder).keys():
-                found.append(folder)
+                folders.append(folder)
             elif n_seen < MOST_FOLDERS:
                 below += [path for path in folders_in(folder) if not re.fullmatch(r"p\d+|\..*", path.name)]
         level = below
-    return found
+    return folders
 
 
 def tree_files(tree: Path) -> dict[str, Path]:
@@ -151,21 +151,23 @@ def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[Study
         there = image.path.is_file()
         size = image.size
         try:
-            found = picture_size(image.path) if there else None
+            picture_height_width = picture_size(image.path) if there else None
         except ValueError as error:
-            faults.append(ImageFault("picture", "must be readable", f"{error} in {image.shown}"))
+            faults.append(ImageFault("picture", "must be readable", f"{error} in {image.source_path}"))
             continue
-        if found is None and need_pictures:
-            faults.append(ImageFault("picture", "must exist when pixels are embedded", f"no {image.shown}"))
-        elif found is None and size is None:
-            faults.append(ImageFault("size", "must be known from metadata or picture", f"neither for {image.shown}"))
-        elif None not in (found, size) and found != size:
+        if picture_height_width is None and need_pictures:
+            faults.append(ImageFault("picture", "must exist when pixels are embedded", f"no {image.source_path}"))
+        elif picture_height_width is None and size is None:
+            faults.append(
+                ImageFault("size", "must be known from metadata or picture", f"neither for {image.source_path}")
+            )
+        elif None not in (picture_height_width, size) and picture_height_width != size:
             rule = "must have the size of the metadata (boxes do not fit pictures that were scaled)"
-            value = f"{_by(found)} instead of {_by(size)} for {image.shown}"
+            value = f"{_by(picture_height_width)} instead of {_by(size)} for {image.source_path}"
             faults.append(ImageFault("picture", rule, value))
-        size = size or found
+        size = size or picture_height_width
         if size is not None:
-            picture = PictureFile(image.path, f"{image.dicom_id}.jpg", image.shown) if there else None
+            picture = PictureFile(image.path, f"{image.dicom_id}.jpg", image.source_path) if there else None
             images.append(
                 StudyImage(image.dicom_id, image.view, size[1], size[0], view_raw=image.view_raw, picture=picture)
             )
@@ -177,8 +179,8 @@ def _by(size: Size | None) -> str:
 
 
 def _image(tree: Path, subject: str, study: str, dicom_id: str) -> MimicImage:
-    shown = f"files/p{subject[:2]}/p{subject}/s{study}/{dicom_id}.jpg"
-    return MimicImage(dicom_id, tree / shown, shown)
+    name = f"files/p{subject[:2]}/p{subject}/s{study}/{dicom_id}.jpg"
+    return MimicImage(dicom_id, tree / name, name)
 
 
 def _from_metadata(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:

@@ -157,9 +157,9 @@ def _checked(table: Sequence[BoxRow], faults: Faults) -> list[PhraseBox]:
 def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
     """The row, or None after noting all that is wrong with it."""
     image_id, n_before = raw["dicom_id"], len(faults.problems)
-    finding, shown = known_finding(raw["category_name"], MS_CXR_FINDINGS)
+    finding, value = known_finding(raw["category_name"], MS_CXR_FINDINGS)
     if finding is None:
-        faults.add(raw.problem("category_name", f"must be one of {len(MS_CXR_FINDINGS)} categories", shown), image_id)
+        faults.add(raw.problem("category_name", f"must be one of {len(MS_CXR_FINDINGS)} categories", value), image_id)
     match = _PATH.fullmatch(raw["path"])
     if match is None or match[3] != image_id:
         rule = f"must end in p<2 digits>/p<subject>/s<study>/{image_id}.jpg"
@@ -270,7 +270,7 @@ def _counts(rows: list[PhraseBox]) -> dict[str, int]:
 
 def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bool) -> dict[str, PictureFile]:
     """The JPEG of each image at its path below `root`, which is the folder above ``files`` or ``files`` itself."""
-    found: dict[str, PictureFile] = {}
+    pictures: dict[str, PictureFile] = {}
     for row in {row.image_id: row for row in rows}.values():
         tail = Path(row.path).with_suffix(".jpg")
         places = (root / tail, root / Path(*tail.parts[-4:]), root / "files" / Path(*tail.parts[-4:]))
@@ -279,8 +279,8 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
             rule = f"must exist for {row.image_id}"
             faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)
         elif path is not None:
-            found[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())
-    return found
+            pictures[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())
+    return pictures
 
 
 def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:

@@ -64,8 +64,8 @@ def _make(build: BoxBuild[_List]) -> tuple[dict[str, list[LocalizationRecord]], 
     build.warnings += films.warnings(first_of)
     build.settle()
     records = [
-        _record(image_id, found, views.get(image_id), files.get(image_id))
-        for image_id, found in boxes.items()
+        _record(image_id, own_boxes, views.get(image_id), files.get(image_id))
+        for image_id, own_boxes in boxes.items()
         if image_id not in build.faults.bad
     ]
     return {"test": records}, []
@@ -79,9 +79,9 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _L
             continue
         image_id = row[NAME].removesuffix(".png")
         parsed.first_of.setdefault(image_id, row)
-        finding, shown = known_finding(row[LABEL], NIH_BOX_FINDINGS)
+        finding, value = known_finding(row[LABEL], NIH_BOX_FINDINGS)
         if finding is None:
-            faults.add(row.problem(LABEL, f"must be one of the {len(NIH_BOX_FINDINGS)} findings", shown), image_id)
+            faults.add(row.problem(LABEL, f"must be one of the {len(NIH_BOX_FINDINGS)} findings", value), image_id)
         box = read_box(row, BOX, faults, image_id, form="xywh", size=(NIH_SIDE, NIH_SIDE))
         if finding is not None and box is not None:
             parsed.boxes.setdefault(image_id, {}).setdefault(finding, []).append(box)
@@ -89,7 +89,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _L
 
 
 def _counts(parsed: _List) -> dict[str, int]:
-    n_boxes = sum(len(found) for by_finding in parsed.boxes.values() for found in by_finding.values())
+    n_boxes = sum(len(own_boxes) for by_finding in parsed.boxes.values() for own_boxes in by_finding.values())
     patients = {_patient(image_id) for image_id in parsed.first_of}
     return {"boxes": n_boxes, "images": len(parsed.boxes), "patients": len(patients)}
 
@@ -110,12 +110,12 @@ def _patient(image_id: str) -> str:
 
 
 def _record(
-    image_id: str, found: dict[str, list[Box]], view: str | None, picture: PictureFile | None
+    image_id: str, boxes: dict[str, list[Box]], view: str | None, picture: PictureFile | None
 ) -> LocalizationRecord:
     return nih_record(
         image_id,
-        {finding: 1 if finding in found else None for finding in NIH_BOX_FINDINGS},
-        (annotate_boxes(f, found[f], (NIH_SIDE, NIH_SIDE)) for f in NIH_BOX_FINDINGS if f in found),
+        {finding: 1 if finding in boxes else None for finding in NIH_BOX_FINDINGS},
+        (annotate_boxes(f, boxes[f], (NIH_SIDE, NIH_SIDE)) for f in NIH_BOX_FINDINGS if f in boxes),
         picture,
         patient_id=_patient(image_id),
         view=view if view in ("AP", "PA") else "UNKNOWN",

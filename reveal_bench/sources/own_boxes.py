@@ -114,7 +114,7 @@ class _Own:
         if tables.mapping.images == PICTURED:
             for name, path in films.paths.items():
                 tables.images.setdefault(name, OwnImage(BoxRow(path.name, 0, {})))
-        found = films.pictures_of({name: image.first for name, image in tables.images.items()}, faults)
+        pictures = films.pictures_of({name: image.first for name, image in tables.images.items()}, faults)
         build.warnings += films.warnings(tables.images)
         if not headers and not any(image.patient for image in tables.images.values()):
             build.warnings.append(NO_PATIENTS)
@@ -122,10 +122,10 @@ class _Own:
         if not tables.mapping.has_public_ids and namer.key is None:
             rule = "must be given, a secret to make ids with, or the mapping must say `ids: public`"
             raise ArgumentError("id_key", rule, "neither")
-        _check_markers(found, headers, build)
+        _check_markers(pictures, headers, build)
         maker = _OwnRecords(tables.mapping, namer, faults)
         made = {name: maker.record(name, tables.images[name], picture, headers.get(name))
-                for name, picture in found.items()}  # fmt: skip
+                for name, picture in pictures.items()}  # fmt: skip
         records = {name: record for name, record in made.items() if record is not None}
         _check_splits(tables, records, faults)
         faults.problems += namer.problems(tables.mapping.boxes)
@@ -139,21 +139,23 @@ class _Own:
                 [Problem(tables.mapping.boxes, None, "rows", "must leave an image without a problem", "none")]
             )
         build.warnings += _percent_warning(tables.mapping, records.values())
-        said = [
+        pairs = [
             (record.image_id, reader)
             for name, record in records.items()
             if name not in faults.bad
             for reader in tables.images[name].drawn
             if reader != REFERENCE
         ]
-        return splits, images_read(said) if tables.mapping.images else []
+        return splits, images_read(pairs) if tables.mapping.images else []
 
 
-def _check_markers(found: Mapping[str, PictureFile], headers: Mapping[str, Header], build: BoxBuild[OwnTables]) -> None:
+def _check_markers(
+    pictures: Mapping[str, PictureFile], headers: Mapping[str, Header], build: BoxBuild[OwnTables]
+) -> None:
     """What speaks against publishing films, and what only fails to speak for it."""
-    used = {name: headers[name] for name in found if name in headers}
+    used = {name: headers[name] for name in pictures if name in headers}
     for name, header in used.items():
-        for problem in marker_problems(header, found[name].shown):
+        for problem in marker_problems(header, pictures[name].source_path):
             build.faults.add(problem, name)
     build.warnings += marker_warnings(used.values())
 
@@ -311,20 +313,22 @@ class _OwnRecords:
         try:
             return picture_size(picture.path)
         except ValueError as error:
-            self.faults.add(Problem(picture.shown, None, "picture", "must be a PNG or JPEG file", str(error)), name)
+            self.faults.add(
+                Problem(picture.source_path, None, "picture", "must be a PNG or JPEG file", str(error)), name
+            )
             return None
 
     def _check_size(self, name: str, listed: BoxRow | None, size: tuple[int, int]) -> None:
         """Note if a COCO file was made for a picture of another size."""
         if listed is None or not listed.values.keys() >= {"width", "height"}:
             return
-        own, said = f"{size[1]} x {size[0]}", f"{listed['width']} x {listed['height']}"
-        if said != own:
-            self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", said), name)
+        own, stated = f"{size[1]} x {size[0]}", f"{listed['width']} x {listed['height']}"
+        if stated != own:
+            self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", stated), name)
 
     def _boxes(self, rows: Sequence[tuple[str, BoxRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
         """Boxes by finding in pixels, checked."""
-        found: dict[str, list[Box]] = {}
+        boxes: dict[str, list[Box]] = {}
         mapping = self.mapping
         for finding, row in rows:
             box = read_box(row, mapping.box, self.faults, name, form=mapping.form, size=None)
@@ -338,13 +342,13 @@ class _OwnRecords:
                 rule = f"as fractions, {rule}"
             elif rule is not None and max(x + width, y + height) <= 1:
                 rule += "; for fractions of width and height say `coordinates: normalised`"
-            elif box in found.get(finding, ()):
+            elif box in boxes.get(finding, ()):
                 rule = f"must not repeat an earlier box of the same finding{' and reader' if mapping.reader else ''}"
             if rule is not None:
                 texts = ", ".join(row[column] for column in mapping.box)
                 self.faults.add(row.problem(", ".join(mapping.box), rule, texts), name)
-            found.setdefault(finding, []).append(box)
-        return found
+            boxes.setdefault(finding, []).append(box)
+        return boxes
 
     def _status(self, boxes: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
         unboxed = 0 if self.mapping.images else None

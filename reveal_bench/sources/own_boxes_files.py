@@ -72,10 +72,10 @@ def read_box_mapping(path: Path) -> BoxMapping:
     """
     problems: list[Problem] = []
     content = load_mapping(path, problems)
-    found = _BoxParser(path.name, problems).boxes(content) if content is not None else None
-    if found is None or problems:
+    mapping = _BoxParser(path.name, problems).boxes(content) if content is not None else None
+    if mapping is None or problems:
         raise BuildError(problems)
-    return found
+    return mapping
 
 
 class _BoxParser(MappingParser):
@@ -86,7 +86,7 @@ class _BoxParser(MappingParser):
         self._only(content, OF_COCO if is_coco else KEYS, "mapping")
         if content.get("ids", "public") != "public":
             self._fail("ids", "must be public, or left out", str(content["ids"])[:80])
-        found = BoxMapping(
+        mapping = BoxMapping(
             file=self.file,
             boxes=self._path_within(content.get("boxes"), "boxes"),
             findings=self._own_findings(content.get("findings")),
@@ -94,19 +94,19 @@ class _BoxParser(MappingParser):
             has_public_ids="ids" in content,
             image="",
         )
-        return found if is_coco else self._columns(content, found)
+        return mapping if is_coco else self._columns(content, mapping)
 
-    def _images(self, given: Any) -> Mapping[str, str] | str:
-        if isinstance(given, dict):
-            self._only(given, ("table", "column", "patient", "split"), "images")
-            for name in {"column", *given} - {"table"}:
-                self._text(given.get(name), f"images.{name}")
-            return {**given, "table": self._path_within(given.get("table"), "images.table")}
-        if given not in ("", LISTED, PICTURED):
-            self._fail("images", f"must be {LISTED}, {PICTURED}, or a mapping with table and column", str(given)[:80])
-        return str(given)
+    def _images(self, entry: Any) -> Mapping[str, str] | str:
+        if isinstance(entry, dict):
+            self._only(entry, ("table", "column", "patient", "split"), "images")
+            for name in {"column", *entry} - {"table"}:
+                self._text(entry.get(name), f"images.{name}")
+            return {**entry, "table": self._path_within(entry.get("table"), "images.table")}
+        if entry not in ("", LISTED, PICTURED):
+            self._fail("images", f"must be {LISTED}, {PICTURED}, or a mapping with table and column", str(entry)[:80])
+        return str(entry)
 
-    def _columns(self, content: dict[str, Any], found: BoxMapping) -> BoxMapping:
+    def _columns(self, content: dict[str, Any], mapping: BoxMapping) -> BoxMapping:
         image = self._mapping(content.get("image"), "image", ("column", "matches"))
         if image.get("matches", "file") not in ("file", "SOPInstanceUID"):
             self._fail("image.matches", "must be file or SOPInstanceUID", str(image["matches"])[:80])
@@ -119,7 +119,7 @@ class _BoxParser(MappingParser):
             self._fail("coordinates", "must be pixels or normalised", str(content.get("coordinates"))[:80])
         reader = self._mapping(content.get("reader", {}), "reader", ("column", "reference"))
         return replace(
-            found,
+            mapping,
             sheet=content.get("sheet") or None,
             image=self._text(image.get("column"), "image.column"),
             matches=image.get("matches", "file"),
@@ -167,8 +167,8 @@ class OwnTables:
         drawn = [image.drawn for image in self.images.values()]
         return {
             "images": len(drawn),
-            "images with boxes": sum(any(found.values()) for found in drawn),
-            "boxes": sum(len(rows) for found in drawn for rows in found.values()),
+            "images with boxes": sum(any(boxes.values()) for boxes in drawn),
+            "boxes": sum(len(rows) for boxes in drawn for rows in boxes.values()),
             "readers": len(self.readers),
         }
 
@@ -212,18 +212,18 @@ def _rows(
 
 def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[str]) -> list[BoxRow]:
     columns = [mapping.image, mapping.finding, *mapping.box, *filter(None, [mapping.reader])]
-    rows, given = _rows(path, mapping.sheet, columns, mapping.file, faults)
-    warnings += _unused(path.name, given, mapping, columns)
+    rows, all_columns = _rows(path, mapping.sheet, columns, mapping.file, faults)
+    warnings += _unused(path.name, all_columns, mapping, columns)
     return rows
 
 
-def _unused(file: str, given: Sequence[str], mapping: BoxMapping, named: Sequence[str]) -> list[str]:
+def _unused(file: str, columns: Sequence[str], mapping: BoxMapping, named: Sequence[str]) -> list[str]:
     """A warning for each column that looks like patients or splits, where the mapping names none for them."""
     keys = [key for key in ("patient", "split") if isinstance(mapping.images, str) or key not in mapping.images]
     return [
         f"{file}: the column {column!r} is not read; the mapping may name a table with a row per image that has it: "
         f"images: {{table: FILE, column: NAME, {key}: {column}}}"
-        for column in given
+        for column in columns
         for key in keys
         if column.casefold().startswith(key) and column.casefold() not in {name.casefold() for name in named}
     ]
@@ -231,8 +231,8 @@ def _unused(file: str, given: Sequence[str], mapping: BoxMapping, named: Sequenc
 
 def _read_images(path: Path, named: Mapping[str, str], tables: OwnTables, faults: Faults, warnings: list[str]) -> None:
     columns = [named[name] for name in ("column", "patient", "split") if name in named]
-    rows, given = _rows(path, None, columns, tables.mapping.file, faults)
-    warnings += _unused(path.name, given, tables.mapping, columns)
+    rows, all_columns = _rows(path, None, columns, tables.mapping.file, faults)
+    warnings += _unused(path.name, all_columns, tables.mapping, columns)
     for row in rows:
         name = image_stem(row[named["column"]])
         patient, split = (row[named[key]] if key in named else default for key, default in
@@ -321,7 +321,7 @@ def _check_table(name: str, row: BoxRow, column: str, tables: OwnTables, faults:
 def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     mapping = tables.mapping
     column, finding_column = mapping.image or "image", mapping.finding
-    name, said = image_stem(row[column]), row[finding_column]
+    name, label = image_stem(row[column]), row[finding_column]
     if not name:
         faults.add(row.problem(column, "must name an image", "a blank cell"), None)
         return
@@ -335,14 +335,14 @@ def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     reader = REFERENCE if reader == mapping.reference else reader
     drawn = image.drawn.setdefault(reader, [])
     is_blank = not any(row[column] for column in mapping.box)
-    finding, shown = known_finding(said, mapping.findings)
-    if is_blank and (not said or said.casefold() in NO_LABEL or conflict((finding or "", ""), mapping.findings)):
+    finding, value = known_finding(label, mapping.findings)
+    if is_blank and (not label or label.casefold() in NO_LABEL or conflict((finding or "", ""), mapping.findings)):
         image.empty[reader] = row
         if not mapping.images:
             rule = "must name a finding, unless the mapping says with `images` which images were read"
-            faults.add(row.problem(finding_column, rule, repr(said) if said else "a blank cell"), name)
+            faults.add(row.problem(finding_column, rule, repr(label) if label else "a blank cell"), name)
     elif finding is None:
-        faults.add(row.problem(finding_column, "must be one of the mapping's findings", shown), name)
+        faults.add(row.problem(finding_column, "must be one of the mapping's findings", value), name)
     else:
         drawn.append((finding, row))
 

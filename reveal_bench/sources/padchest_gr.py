@@ -97,8 +97,8 @@ class Sentence:
     @property
     def findings(self) -> list[str]:
         """What its labels are here, in the order of the benchmark; none if no label is a finding."""
-        found = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
-        return [finding for finding in PADCHEST_GR_LABELS if finding in found]
+        findings = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
+        return [finding for finding in PADCHEST_GR_LABELS if finding in findings]
 
     def in_pixels(self, size: tuple[int, int], study: PadchestStudy, faults: Faults) -> tuple[list[Box], list[Box]]:
         """`boxes` and `extra_boxes` in pixels of a picture of `size` (height, width), checked."""
@@ -177,7 +177,7 @@ class PngSource:
         try:
             return picture, _size(picture)
         except (ValueError, OSError, zipfile.BadZipFile) as error:
-            problem = Problem(picture.shown, study.image_id, "picture", "must be a readable PNG", str(error))
+            problem = Problem(picture.source_path, study.image_id, "picture", "must be a readable PNG", str(error))
             faults.add(problem, study.image_id)
             return None
 
@@ -296,10 +296,10 @@ def _sentence(raw: Any, number: int, faults: Faults, study: PadchestStudy) -> Se
         return None
     labels = []
     for name in _texts(raw, "labels", where, study, faults):
-        label, shown = known_finding(name, LABELS)
+        label, value = known_finding(name, LABELS)
         if label is None:
             rule = f"must be one of PadChest's {len(LABELS)} labels"
-            faults.add(study.problem(f"{where}.labels", rule, shown), study.image_id)
+            faults.add(study.problem(f"{where}.labels", rule, value), study.image_id)
         else:
             labels.append(label)
     boxes = {name: _corners(raw, name, where, study, faults) for name in ("boxes", "extra_boxes")}
@@ -349,14 +349,14 @@ SECOND_READER = "2"
 
 def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     studies, faults = build.parsed, build.faults
-    shown = PngSource.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
+    pictures = PngSource.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in SPLITS}
     rows: list[dict[str, Any]] = []
     for study in studies:
-        found = shown.find(study, faults)
-        if found is None:
+        match = pictures.find(study, faults)
+        if match is None:
             continue
-        picture, size = found
+        picture, size = match
         drawn = [(sentence, sentence.in_pixels(size, study, faults)) for sentence in study.sentences]
         if study.image_id not in faults.bad:
             splits[study.split].append(_record(study, drawn, picture, size))
@@ -416,14 +416,16 @@ def _label_warnings(studies: list[PadchestStudy]) -> list[str]:
     boxed = [s for study in studies for s in study.sentences if s.is_abnormal and s.boxes]
     none = Counter(label for sentence in boxed if not sentence.findings for label in sentence.labels)
     several = sum(len(sentence.findings) > 1 for sentence in boxed)
-    found = []
+    changes = []
     if none:
         n = sum(not sentence.findings for sentence in boxed)
         names = ", ".join(f"{label} {count}" for label, count in none.most_common(5))
-        found.append(f"{n:,} boxed sentences have no label that is a finding; they are in `sentences` only ({names})")
+        changes.append(f"{n:,} boxed sentences have no label that is a finding; they are in `sentences` only ({names})")
     if several:
-        found.append(f"{several:,} boxed sentences have labels of several findings; each of these gets all their boxes")
-    return found
+        changes.append(
+            f"{several:,} boxed sentences have labels of several findings; each of these gets all their boxes"
+        )
+    return changes
 
 
 def _record(

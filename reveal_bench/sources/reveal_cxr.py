@@ -107,17 +107,17 @@ def join_rows(
     taken = {study.uid: 0 for key in faulty for study in by_key.get(key, ())}
     joined, n_hints = [], 0
     for row in rows:
-        found = by_key.get(row.key, [])
-        if len(found) != 1:
+        matches = by_key.get(row.key, [])
+        if len(matches) != 1:
             what = f"must match one study by {mapping.key_matches}"
             n_hints += 1
             is_near = n_hints <= MOST_HINTS and not mapping.key_matches.endswith("UID")
-            shown = hint(row.key, list(by_key)) if is_near else repr(row.key)
-            value = f"{shown}, which matches {len(found) or 'none'}"
+            key_text = hint(row.key, list(by_key)) if is_near else repr(row.key)
+            value = f"{key_text}, which matches {len(matches) or 'none'}"
             problems.append(Problem(file, row.row, mapping.key_column, what, value))
-            taken.update({study.uid: row.row for study in found})
+            taken.update({study.uid: row.row for study in matches})
             continue
-        study = found[0]
+        study = matches[0]
         if study.uid in taken:
             value = f"{row.key!r}, the study of row {taken[study.uid]}" if taken[study.uid] else repr(row.key)
             problems.append(Problem(file, row.row, mapping.key_column, "must match a study of its own", value))
@@ -129,10 +129,10 @@ def join_rows(
         if study.uid not in taken and not mapping.leaves_out_others:
             keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
             value = f"none with {mapping.key_matches} {keys}"[:200]
-            problems.append(Problem(study.images[0].shown, None, "study", f"must have a row in {file}", value))
+            problems.append(Problem(study.images[0].source_path, None, "study", f"must have a row in {file}", value))
     if mapping.leaves_out_others:  # and what is wrong with their files does not matter here
         others = [study for study in tree.studies.values() if study.uid not in taken]
-        spare = {image.shown for study in others for image in study.images}
+        spare = {image.source_path for study in others for image in study.images}
         tree.problems[:] = [problem for problem in tree.problems if problem.file not in spare]
     return joined
 
@@ -190,7 +190,7 @@ def make_records(
     n_alone = 0
     for pair in joined:
         row, study = pair.row, pair.study
-        found = len(problems)
+        n_before = len(problems)
         facts = {
             **(more_facts(pair) if more_facts else {}),
             **_header_facts(mapping, pair, file, problems),
@@ -202,7 +202,7 @@ def make_records(
             problems.append(Problem(file, row.row, "study_id", "must be of one study only", value))
         patient = row.patient_key or facts.pop("patient_key", "") or next(iter(study.patients), None)
         n_alone += patient is None and "patient" not in row.ids
-        if len(problems) > found:
+        if len(problems) > n_before:
             continue
         record = StudyRecord(
             study_id=study_id,
@@ -226,8 +226,8 @@ def _device_texts(images: Iterable[StudyImage]) -> list[str]:
     counts = Counter(text for image in images for text in (image.manufacturer_raw, image.model_raw) if text)
     rarest = sorted(counts, key=lambda text: (counts[text], text))
     more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
-    told = "maker and model are published as the headers have them; look for names, rarest first"
-    return [f"{told}: {', '.join(rarest[:SHOWN_TEXTS])}{more}"] if rarest else []
+    note = "maker and model are published as the headers have them; look for names, rarest first"
+    return [f"{note}: {', '.join(rarest[:SHOWN_TEXTS])}{more}"] if rarest else []
 
 
 def label_terms() -> Extra:
@@ -287,7 +287,7 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
         exposure_mas=header.exposure_mas,
         spacing_mm=header.spacing_mm,
         spacing_source=header.spacing_source,
-        picture=PictureFile(path, f"{image_id}{suffix}", image.shown, kind=kind, member=image.file.member),
+        picture=PictureFile(path, f"{image_id}{suffix}", image.source_path, kind=kind, member=image.file.member),
     )
 
 
@@ -379,8 +379,8 @@ def read(
     root = checked_folder(Path(root), WANTED)
     path = mapping_path(root, mapping)
     if path is None:
-        found = suggestion(root, read_tree(root, workers=workers, include_secondary=include_secondary))
-        raise ArgumentError("mapping", "must say what the columns of the table mean", f"none. {found}")
+        text = suggestion(root, read_tree(root, workers=workers, include_secondary=include_secondary))
+        raise ArgumentError("mapping", "must say what the columns of the table mean", f"none. {text}")
     joining = join(root, path, workers=workers, include_secondary=include_secondary)
     needs_key(joining.mapping, id_key)
     problems = [*joining.tree.problems, *joining.problems]
@@ -411,7 +411,7 @@ def collect_data(
     if not splits:
         raise BuildError([Problem(file, None, "rows", "must leave a study without a problem", "none")])
     kept = {record.study_id for records in splits.values() for record in records}
-    said = (
+    by_readers = (
         (study_id, reader, labels)
         for pair in joining.joined
         if (study_id := namer.study_id(pair)) in kept
@@ -421,7 +421,7 @@ def collect_data(
     return SourceData(
         splits,
         warnings,
-        extras=[*terms, *reader_labels(said)],
+        extras=[*terms, *reader_labels(by_readers)],
         set_aside=joining.tree.set_aside,
         synthetic=is_synthetic(joining.root),
         benchmark=own_benchmark("own-findings", joining.mapping.findings) if joining.mapping.has_own_findings else None,
@@ -456,12 +456,12 @@ class Joining:
     @property
     def counts(self) -> dict[str, int]:
         """What is here."""
-        found = {"studies": len(self.tree.studies), "images": self.tree.n_images}
-        found["files set aside"] = len(self.tree.set_aside)
+        counts = {"studies": len(self.tree.studies), "images": self.tree.n_images}
+        counts["files set aside"] = len(self.tree.set_aside)
         if self.table is not None:
-            found["rows of the table"] = len(self.table.rows)
-            found["rows with a study"] = len(self.joined)
-        return found
+            counts["rows of the table"] = len(self.table.rows)
+            counts["rows with a study"] = len(self.joined)
+        return counts
 
     @property
     def files(self) -> dict[str, str]:
@@ -489,8 +489,8 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
         if absent := read.without_column:
-            told = f"{', '.join(absent)}: absent in every study, as `labels.wide` has no column of them"
-            joining.warnings.append(f"{told}; list your own `findings` to leave them out")
+            warning = f"{', '.join(absent)}: absent in every study, as `labels.wide` has no column of them"
+            joining.warnings.append(f"{warning}; list your own `findings` to leave them out")
         base = _folder_of_table(root, mapping, read)
         path = base / read.table
         joining.table = scan_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
@@ -527,15 +527,17 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
 
 def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
     """How many studies have how many readers, where these differ, and how many have no label that most gave."""
-    found = []
+    warnings = []
     counted = Counter(len(row.labels_by_reader) for row in rows)
     if len(counted) > 1:
-        told = ", ".join(f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items()))
-        found.append(f"studies have different numbers of readers: {told}")
+        numbers = ", ".join(
+            f"{number:,} {'has' if number == 1 else 'have'} {n}" for n, number in sorted(counted.items())
+        )
+        warnings.append(f"studies have different numbers of readers: {numbers}")
     n = sum(bool(row.labels_by_reader) and not row.labels and all(row.labels_by_reader.values()) for row in rows)
     if n:
-        found.append(f"{n:,} studies have no label that more than half of their readers gave: all count as absent")
-    return found
+        warnings.append(f"{n:,} studies have no label that more than half of their readers gave: all count as absent")
+    return warnings
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
@@ -580,10 +582,10 @@ def checked_folder(root: Path, wanted: str) -> Path:
 def _passed_over(tree: StudyTree) -> list[str]:
     """What was set aside, by reason, and how many files are not DICOM."""
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
-    found = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
+    warnings = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):
-        found.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
+        warnings.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
-        found.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")
-    return found
+        warnings.append(f"{sum(tree.n_others.values()):,} files are not DICOM: {kinds}")
+    return warnings

@@ -71,17 +71,17 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
     Nothing is expected: the published set is not public, so a user's own counts have nothing to be compared with.
     """
     root = Path(root)
-    found = _parse(root, pictures, need_pictures=False)
-    tree = {f"mimic {role}": path for role, path in tree_files(found.tree).items()} if found.tree else {}
-    files = {TASKS: found.task_file, RATINGS: found.rating_file, **tree}
+    parsed = _parse(root, pictures, need_pictures=False)
+    tree = {f"mimic {role}": path for role, path in tree_files(parsed.tree).items()} if parsed.tree else {}
+    files = {TASKS: parsed.task_file, RATINGS: parsed.rating_file, **tree}
     return Inspection(
         source="rexecution",
         root=root,
         files={role: _shown(path, root) for role, path in files.items() if path is not None},
-        counts=_counts(found),
-        problems=found.problems,
-        warnings=[*found.warnings, *_notes(found)],
-        synthetic=is_synthetic(root, found.own_files),
+        counts=_counts(parsed),
+        problems=parsed.problems,
+        warnings=[*parsed.warnings, *_notes(parsed)],
+        synthetic=is_synthetic(root, parsed.own_files),
     )
 
 
@@ -100,32 +100,32 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     BuildError
         With every problem of both files, and of the studies and pictures that they name.
     """
-    found = _parse(Path(root), pictures, need_pictures=pixels == "embed")
-    whole = [problem for problem in found.problems if not _is_of_a_line(problem, found)]
+    parsed = _parse(Path(root), pictures, need_pictures=pixels == "embed")
+    whole = [problem for problem in parsed.problems if not _is_of_a_line(problem, parsed)]
     if whole:  # a broken file or heading belongs to no task that could be left out
-        finish(found.problems, found.warnings, keep_going=False)
-    bad = {(problem.file, problem.row) for problem in found.problems}
-    finish(found.problems, found.warnings, keep_going=keep_going)
-    found.tasks = [task for task in found.tasks if (_name(found.task_file), task.line) not in bad]
-    good = [line for line in found.ratings if (_name(found.rating_file), line.line) not in bad]
-    kept = {task.task_id for task in found.tasks}
-    found.ratings = [line for line in good if line.rating.task_id in kept]
-    if len(found.ratings) < len(good):
-        found.warnings.append(f"{len(good) - len(found.ratings):,} ratings of tasks left out are left out with them")
+        finish(parsed.problems, parsed.warnings, keep_going=False)
+    bad = {(problem.file, problem.row) for problem in parsed.problems}
+    finish(parsed.problems, parsed.warnings, keep_going=keep_going)
+    parsed.tasks = [task for task in parsed.tasks if (_name(parsed.task_file), task.line) not in bad]
+    good = [line for line in parsed.ratings if (_name(parsed.rating_file), line.line) not in bad]
+    kept = {task.task_id for task in parsed.tasks}
+    parsed.ratings = [line for line in good if line.rating.task_id in kept]
+    if len(parsed.ratings) < len(good):
+        parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings of tasks left out are left out with them")
     extras = [Extra("rubric", rubric_features, [entry._asdict() for entry in RUBRIC], split="rubric")]
-    if found.ratings:
-        rows = [rating_row(line.rating) for line in found.ratings]
+    if parsed.ratings:
+        rows = [rating_row(line.rating) for line in parsed.ratings]
         extras.insert(0, Extra(RATINGS, ratings_features, rows, key="task_id"))
-    records = [_record(task, found) for task in found.tasks]
+    records = [_record(task, parsed) for task in parsed.tasks]
     if pixels == "withhold":
-        n_without = len({image.image_id for images in found.images.values() for image in images if not image.picture})
-        found.warnings += no_pictures(n_without)
+        n_without = len({image.image_id for images in parsed.images.values() for image in images if not image.picture})
+        parsed.warnings += no_pictures(n_without)
     return SourceData(
         {SPLIT: records},
-        [*found.warnings, *_notes(found)],
+        [*parsed.warnings, *_notes(parsed)],
         extras,
-        _set_aside(_folder(Path(root)), found),
-        synthetic=is_synthetic(Path(root), found.own_files),
+        _set_aside(_folder(Path(root)), parsed),
+        synthetic=is_synthetic(Path(root), parsed.own_files),
     )
 
 
@@ -157,36 +157,36 @@ class _Found:
 
 
 def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
-    found = _Found()
+    parsed = _Found()
     folder = _folder(root)
     if root.is_dir() and not find_tables(root, TASKS):
         raise ArgumentError(
             "root", f"must hold a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}", root
         )
-    found.task_file = root if root.is_file() else _one_table(folder, TASKS, found)
-    found.rating_file = _one_table(folder, RATINGS, found)
-    found.tree = _one_tree(folder if pictures is None else Path(pictures), pictures, found.problems)
-    if found.task_file is not None:
-        found.tasks = parse_tasks(found.task_file, found.problems, found.warnings)
-    if found.rating_file is not None:
-        found.ratings = parse_ratings(found.rating_file, found.problems, found.warnings)
-        _check_rated_tasks(found)
+    parsed.task_file = root if root.is_file() else _one_table(folder, TASKS, parsed)
+    parsed.rating_file = _one_table(folder, RATINGS, parsed)
+    parsed.tree = _one_tree(folder if pictures is None else Path(pictures), pictures, parsed.problems)
+    if parsed.task_file is not None:
+        parsed.tasks = parse_tasks(parsed.task_file, parsed.problems, parsed.warnings)
+    if parsed.rating_file is not None:
+        parsed.ratings = parse_ratings(parsed.rating_file, parsed.problems, parsed.warnings)
+        _check_rated_tasks(parsed)
     else:
-        found.warnings.append("there is no ratings file: the dataset has only tasks and the rubric")
-    if found.tree is not None and found.tasks:
-        wanted = {study for task in found.tasks for study in (task.study_id, task.prior_study_id) if study}
-        found.studies = look_up_studies(found.tree, wanted, found.problems, found.warnings)
-        _check_studies(found, need_pictures=need_pictures)
-    return found
+        parsed.warnings.append("there is no ratings file: the dataset has only tasks and the rubric")
+    if parsed.tree is not None and parsed.tasks:
+        wanted = {study for task in parsed.tasks for study in (task.study_id, task.prior_study_id) if study}
+        parsed.studies = look_up_studies(parsed.tree, wanted, parsed.problems, parsed.warnings)
+        _check_studies(parsed, need_pictures=need_pictures)
+    return parsed
 
 
-def _one_table(folder: Path, stem: str, found: _Found) -> Path | None:
+def _one_table(folder: Path, stem: str, parsed: _Found) -> Path | None:
     tables = find_tables(folder, stem)
     if len(tables) == 1 or (not tables and stem == RATINGS):
         return tables[0] if tables else None
     names = ", ".join(path.name for path in tables) or "none"
     rule = f"must be one file, {', '.join(stem + suffix for suffix in SUFFIXES)}"
-    found.problems.append(Problem(folder.name or ".", None, stem, rule, names))
+    parsed.problems.append(Problem(folder.name or ".", None, stem, rule, names))
     return None
 
 
@@ -203,25 +203,25 @@ def _one_tree(place: Path, pictures: Path | None, problems: list[Problem]) -> Pa
     return None
 
 
-def _check_rated_tasks(found: _Found) -> None:
-    known = {task.task_id for task in found.tasks}
-    for line in found.ratings if known else ():
+def _check_rated_tasks(parsed: _Found) -> None:
+    known = {task.task_id for task in parsed.tasks}
+    for line in parsed.ratings if known else ():
         task_id = line.rating.task_id
         if task_id and task_id not in known:
-            rule = f"must be a task of {_name(found.task_file)}"
-            found.problems.append(Problem(_name(found.rating_file), line.line, "task_id", rule, hint(task_id, known)))
+            rule = f"must be a task of {_name(parsed.task_file)}"
+            parsed.problems.append(Problem(_name(parsed.rating_file), line.line, "task_id", rule, hint(task_id, known)))
 
 
-def _check_studies(found: _Found, *, need_pictures: bool) -> None:
+def _check_studies(parsed: _Found, *, need_pictures: bool) -> None:
     """Look at the pictures of every study that was found, then at what each task says of its studies."""
     faults: dict[str, list[ImageFault]] = {}
-    for study_id, study in found.studies.items():
-        found.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)
-    for task in found.tasks:
-        of_task = [*_study_faults(task, found.studies), *_box_faults(task, _images(task, found))]
+    for study_id, study in parsed.studies.items():
+        parsed.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)
+    for task in parsed.tasks:
+        of_task = [*_study_faults(task, parsed.studies), *_box_faults(task, _images(task, parsed))]
         for column, study_id in _named_studies(task):
             of_task += [fault._replace(field=f"{column}: {fault.field}") for fault in faults.get(study_id, ())]
-        found.problems += [Problem(_name(found.task_file), task.line, *fault) for fault in of_task]
+        parsed.problems += [Problem(_name(parsed.task_file), task.line, *fault) for fault in of_task]
 
 
 def _named_studies(task: TaskLine) -> list[tuple[str, str]]:
@@ -271,20 +271,20 @@ def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[ImageFault
     return faults
 
 
-def _images(task: TaskLine, found: _Found) -> tuple[StudyImage, ...]:
-    return found.images.get(task.study_id, ()) + found.images.get(task.prior_study_id or "", ())
+def _images(task: TaskLine, parsed: _Found) -> tuple[StudyImage, ...]:
+    return parsed.images.get(task.study_id, ()) + parsed.images.get(task.prior_study_id or "", ())
 
 
-def _record(task: TaskLine, found: _Found) -> TaskRecord:
-    images = _images(task, found)
+def _record(task: TaskLine, parsed: _Found) -> TaskRecord:
+    images = _images(task, parsed)
     return TaskRecord(
         task_id=task.task_id,
         study_id=task.study_id,
-        patient_id=found.studies[task.study_id].subject_id,
+        patient_id=parsed.studies[task.study_id].subject_id,
         prompt=task.prompt,
         category=task.category,
-        images=found.images[task.study_id],
-        prior_images=found.images.get(task.prior_study_id or "", ()),
+        images=parsed.images[task.study_id],
+        prior_images=parsed.images.get(task.prior_study_id or "", ()),
         indication=task.indication,
         temporal=task.temporal,
         tags=task.tags,
@@ -301,47 +301,47 @@ def _named(box: ReferenceBox, images: Sequence[StudyImage]) -> ReferenceBox:
     return box if box.image_id is not None else replace(box, image_id=images[0].image_id)
 
 
-def _is_of_a_line(problem: Problem, found: _Found) -> bool:
-    return isinstance(problem.row, int) and problem.file in (_name(found.task_file), _name(found.rating_file))
+def _is_of_a_line(problem: Problem, parsed: _Found) -> bool:
+    return isinstance(problem.row, int) and problem.file in (_name(parsed.task_file), _name(parsed.rating_file))
 
 
-def _counts(found: _Found) -> dict[str, int]:
-    categories = Counter(task.category for task in found.tasks)
-    ratings = [line.rating for line in found.ratings]
+def _counts(parsed: _Found) -> dict[str, int]:
+    categories = Counter(task.category for task in parsed.tasks)
+    ratings = [line.rating for line in parsed.ratings]
     return {
-        "tasks": len(found.tasks),
+        "tasks": len(parsed.tasks),
         **{f"tasks of {category}": categories[category] for category in CATEGORIES},
-        "tasks with a prior study": sum(task.temporal for task in found.tasks),
-        "tasks that require boxes": sum(task.requires_boxes for task in found.tasks),
-        "studies": len(found.studies),
-        "patients": len({study.subject_id for study in found.studies.values()}),
-        "images": sum(len(study.images) for study in found.studies.values()),
-        "pictures": sum(image.picture is not None for images in found.images.values() for image in images),
+        "tasks with a prior study": sum(task.temporal for task in parsed.tasks),
+        "tasks that require boxes": sum(task.requires_boxes for task in parsed.tasks),
+        "studies": len(parsed.studies),
+        "patients": len({study.subject_id for study in parsed.studies.values()}),
+        "images": sum(len(study.images) for study in parsed.studies.values()),
+        "pictures": sum(image.picture is not None for images in parsed.images.values() for image in images),
         "ratings": len(ratings),
         "models": len({rating.model for rating in ratings}),
         "readers": len({rating.reader for rating in ratings}),
     }
 
 
-def _notes(found: _Found) -> list[str]:
+def _notes(parsed: _Found) -> list[str]:
     """What a maintainer may want to look at, counted."""
-    rated = {line.rating.task_id for line in found.ratings}
-    single = [task for task in found.tasks if task.category == "measurement_temporal" and not task.temporal]
-    unseen = Counter(image.view_raw or "blank" for images in found.images.values() for image in images
+    rated = {line.rating.task_id for line in parsed.ratings}
+    single = [task for task in parsed.tasks if task.category == "measurement_temporal" and not task.temporal]
+    unseen = Counter(image.view_raw or "blank" for images in parsed.images.values() for image in images
                      if image.view == "UNKNOWN")  # fmt: skip
     notes: Mapping[str, Any] = {
         "tasks of measurement_temporal have no prior study: they can only measure": len(single),
-        "tasks have no rating": sum(task.task_id not in rated for task in found.tasks) if rated else 0,
+        "tasks have no rating": sum(task.task_id not in rated for task in parsed.tasks) if rated else 0,
         f"images have an unknown view ({', '.join(sorted(unseen))})": sum(unseen.values()),
     }
     return [f"{n:,} {what}" for what, n in notes.items() if n]
 
 
-def _set_aside(folder: Path, found: _Found) -> list[tuple[str, str]]:
+def _set_aside(folder: Path, parsed: _Found) -> list[tuple[str, str]]:
     """Files beside the task file, and at the top of the tree, that are not read."""
-    tree = found.tree or folder
+    tree = parsed.tree or folder
     tables = tree_files(tree)
-    used = {found.task_file, found.rating_file, tables.get("split")}
+    used = {parsed.task_file, parsed.rating_file, tables.get("split")}
     used.add(tables.get("metadata", tables.get("IMAGE_FILENAMES")))
     return [
         (_shown(path, folder), "not needed for tasks" if path in tables.values() else "no file of this dataset")

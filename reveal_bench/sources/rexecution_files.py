@@ -115,19 +115,19 @@ def read_table(
     problems, warnings : grow by what is wrong, and by columns that nobody knows
     """
     table = CanonicalTable(path.name)
-    found: list[Problem] = []
+    faults: list[Problem] = []
     try:
-        raw = tables.scan_table(path, path.name, found)
+        raw = tables.scan_table(path, path.name, faults)
     except ImportError as error:
         raw = None
-        found = [Problem(path.name, None, "file", "must be readable", str(error))]
+        faults = [Problem(path.name, None, "file", "must be readable", str(error))]
     if raw is None:  # nothing of it is good, so no line can be left out
         rule = "must be the only one of its workbook"
-        for p in found:
+        for p in faults:
             value = p.value if p.row is None else f"{p.value} in line {p.row}"
             problems.append(replace(p, row=None, rule=rule if p.field == "sheet" else p.rule, value=value))
         return table
-    problems += found
+    problems += faults
     known = _canonical(raw, columns, problems, warnings)
     table.columns = set(known.values())
     lacking = [name for name in required if name not in table.columns]
@@ -456,7 +456,7 @@ def read_ratings_table(path: Path) -> list[Rating]:
         With everything that is wrong with it.
     """
     problems: list[Problem] = []
-    found = parse_ratings(path, problems, [])
+    ratings = parse_ratings(path, problems, [])
     if problems:
         raise BuildError(problems)
-    return [line.rating for line in found]
+    return [line.rating for line in ratings]

@@ -75,12 +75,12 @@ class _RsnaTables:
 def _make(build: BoxBuild[_RsnaTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     tables = build.parsed
     films = build.films([".dcm"], kind="dicom")
-    found = films.pictures_of(tables.first_of, build.faults)
-    headers = dicom_headers(found, build.faults, workers=build.workers)
+    pictures = films.pictures_of(tables.first_of, build.faults)
+    headers = dicom_headers(pictures, build.faults, workers=build.workers)
     build.warnings += films.warnings(tables.boxes)
     build.settle()
     records = [
-        _record(image_id, own, tables.patients.get(image_id, image_id), found.get(image_id), headers.get(image_id))
+        _record(image_id, own, tables.patients.get(image_id, image_id), pictures.get(image_id), headers.get(image_id))
         for image_id, own in tables.boxes.items()
         if image_id not in build.faults.bad
     ]
@@ -100,10 +100,10 @@ def class_features() -> Features:
 
 
 def _files(root: Path) -> dict[str, Path]:
-    found = find_files(root, PATTERNS)
+    files = find_files(root, PATTERNS)
     if root.is_file():
-        found |= find_files(root.parent, {role: PATTERNS[role] for role in ("classes", "patients")})
-    return found if "boxes" in found else {}
+        files |= find_files(root.parent, {role: PATTERNS[role] for role in ("classes", "patients")})
+    return files if "boxes" in files else {}
 
 
 def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _RsnaTables:
@@ -120,14 +120,14 @@ def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes,
     for row in read_table(path, ("patientId", *BOX, "Target"), faults, warnings):
         image_id, target = row["patientId"], row["Target"]
         first = first_of.setdefault(image_id, row)
-        found = boxes.setdefault(image_id, [])
+        own_boxes = boxes.setdefault(image_id, [])
         if target not in ("0", "1"):
             faults.add(row.problem("Target", "must be 0 or 1", repr(target)), image_id)
         elif target != first["Target"]:
             faults.add(row.problem("Target", f"must be that of line {first.line}", target), image_id)
         elif target == "1":
             box = read_box(row, BOX, faults, image_id, form="xywh", size=(NIH_SIDE, NIH_SIDE))
-            found += [box] if box is not None else []
+            own_boxes += [box] if box is not None else []
         elif any(row[column] for column in BOX):
             texts = ", ".join(row[column] for column in BOX)
             faults.add(row.problem(", ".join(BOX), "must be blank where Target is 0", texts), image_id)
@@ -140,8 +140,8 @@ def _counts(tables: _RsnaTables) -> dict[str, int]:
     boxes = tables.boxes
     return {
         "images": len(boxes),
-        "images with boxes": sum(bool(found) for found in boxes.values()),
-        "boxes": sum(len(found) for found in boxes.values()),
+        "images with boxes": sum(bool(own_boxes) for own_boxes in boxes.values()),
+        "boxes": sum(len(own_boxes) for own_boxes in boxes.values()),
     }
 
 

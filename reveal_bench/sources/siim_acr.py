@@ -63,14 +63,14 @@ class _Table:
 def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     masks, rows_of = build.parsed.masks, build.parsed.rows_of
     films = build.films([".dcm"], kind="dicom")
-    found = films.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, build.faults)
-    headers = dicom_headers(found, build.faults, workers=build.workers)
+    pictures = films.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, build.faults)
+    headers = dicom_headers(pictures, build.faults, workers=build.workers)
     build.warnings += films.warnings(masks)
     build.settle()
     kept = [image_id for image_id in masks if image_id not in build.faults.bad]
     patients = _patients(kept, headers, build.warnings)
     records = [
-        _record(image_id, masks[image_id], patients[image_id], found.get(image_id), headers.get(image_id))
+        _record(image_id, masks[image_id], patients[image_id], pictures.get(image_id), headers.get(image_id))
         for image_id in kept
     ]
     return {"train": records}, []

@@ -52,11 +52,11 @@ class BuildError(ValueError):
 
     def __init__(self, problems: Iterable[Problem], *, hint: str | None = None, warnings: Sequence[str] = ()) -> None:
         self.problems, self.warnings = list(problems), list(warnings)
-        shown = [str(problem) for problem in self.problems[:SHOWN]]
+        lines = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
-            shown.append(f"... and {len(self.problems) - SHOWN} more")
+            lines.append(f"... and {len(self.problems) - SHOWN} more")
         count = count_text(len(self.problems), "problem")
-        super().__init__("\n".join([f"{count}:", *shown, *([hint] if hint else [])]))
+        super().__init__("\n".join([f"{count}:", *lines, *([hint] if hint else [])]))
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) ->
     BuildError
         If there are problems and `keep_going` is False.
     """
-    found, problems[:] = list(problems), []
-    if found and not keep_going:
-        raise BuildError(found, warnings=warnings)
-    warnings.extend(f"left out: {problem}" for problem in found)
+    raised, problems[:] = list(problems), []
+    if raised and not keep_going:
+        raise BuildError(raised, warnings=warnings)
+    warnings.extend(f"left out: {problem}" for problem in raised)

@@ -82,7 +82,7 @@ def labelled_studies(
     mapping: StudyMapping, table: InputTable, problems: list[Problem]
 ) -> tuple[list[LabelledStudy], set[str]]:
     """Every study whose rows have no problem, and the study keys of the others."""
-    found: dict[str, LabelledStudy] = {}
+    by_key: dict[str, LabelledStudy] = {}
     faulty: set[str] = set()
     spelt: dict[str, str] = {}
     for row in table.rows:
@@ -93,13 +93,13 @@ def labelled_studies(
                 rule = "must spell each reader in one way"
                 parser.fail(mapping.rules["reader"].column or "", rule, f"{reader!r}, and {first_spelt!r} before")
         if study.key:
-            first = found.setdefault(study.key, study)
+            first = by_key.setdefault(study.key, study)
             if first is not study:
                 parser.join(first, study)
         problems += parser.problems
         if parser.problems:
             faulty.add(study.key)
-    studies = (study for key, study in found.items() if key not in faulty)
+    studies = (study for key, study in by_key.items() if key not in faulty)
     return [_agreed(study, mapping.findings) if study.labels_by_reader else study for study in studies], faulty
 
 
@@ -109,13 +109,13 @@ def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
     labels = tuple(label for label in findings if 2 * votes[label] > len(study.labels_by_reader))
     if len(study.labels_by_reader) != 3:
         return replace(study, labels=labels)
-    n = sum(said == labels for said in study.labels_by_reader.values())
+    n = sum(own == labels for own in study.labels_by_reader.values())
     return replace(study, labels=labels, n_agree_all=n, agreement=_AGREEMENT_OF.get(n))
 
 
-def reader_labels(said: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
+def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
     """The table `readers` from (study_id, reader, labels); none without any."""
-    rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in said]
+    rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]
     return [Extra("readers", _reader_features, rows, key="study_id")] if rows else []
 
 
@@ -241,8 +241,8 @@ class _MappedRow:
                 value = f"{reader!r} again for {study.key!r}"
                 self.fail(self.mapping.rules["reader"].column or "", "must occur once for a study", value)
             first.labels_by_reader[reader] = labels
-        told = {name: getattr(study, name) for name in ("split", "facts", "patient_key", "ids")}
-        for name, value in told.items():
+        facts = {name: getattr(study, name) for name in ("split", "facts", "patient_key", "ids")}
+        for name, value in facts.items():
             if value != getattr(first, name):
                 rule = f"must be the same in every row of {study.key!r}"
                 self.fail(name, rule, f"{value}, and {getattr(first, name)} in row {first.row}")

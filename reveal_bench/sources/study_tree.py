@@ -40,7 +40,7 @@ class TreeImage:
 
     file: DicomFile
     header: Header
-    shown: str
+    source_path: str
     is_dicom: bool = True
 
     @property
@@ -70,9 +70,9 @@ class TreeStudy:
         if fact == "PatientID":
             return self.patients
         if fact == "folder":
-            return {part for image in self.images for part in _path(image.shown).parts[:-1]}
+            return {part for image in self.images for part in _path(image.source_path).parts[:-1]}
         if fact == "file":
-            return {_path(image.shown).stem for image in self.images}
+            return {_path(image.source_path).stem for image in self.images}
         uids = {"SeriesInstanceUID": "series_uid", "SOPInstanceUID": "sop_uid"}[fact]
         return {uid for image in self.images if (uid := getattr(image.header, uids))}
 
@@ -116,12 +116,12 @@ def read_tree(
     """
     scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
     tree = StudyTree()
-    tree.set_aside = [(file.shown(scan.root), reason) for file, reason in scan.set_aside]
+    tree.set_aside = [(file.path_text(scan.root), reason) for file, reason in scan.set_aside]
     suffixes = (PurePosixPath(file.member or file.path.name).suffix for file in scan.others)
     expected = (*TABLE_SUFFIXES, ".yaml")
     tree.n_others.update(suffix or "no suffix" for suffix in suffixes if suffix.lower() not in expected)
     for file, reason in scan.unreadable:
-        tree.problems.append(Problem(file.shown(scan.root), None, "file", "must be readable DICOM", reason))
+        tree.problems.append(Problem(file.path_text(scan.root), None, "file", "must be readable DICOM", reason))
     n_secondary = sum(set_aside(header) is not None for _, header in scan.headers)
     if n_secondary:
         tree.warnings.append(
@@ -129,17 +129,17 @@ def read_tree(
             "patient's name"
         )
     for file, header in scan.headers:
-        shown = file.shown(scan.root)
+        path = file.path_text(scan.root)
         missing = [
             name
             for name, value in (("StudyInstanceUID", header.study_uid), ("SOPInstanceUID", header.sop_uid))
             if value is None
         ]
         for name in missing:
-            tree.problems.append(Problem(shown, None, name, "must be in the header", "none"))
+            tree.problems.append(Problem(path, None, name, "must be in the header", "none"))
         if not missing:
             uid = str(header.study_uid)
-            tree.studies.setdefault(uid, TreeStudy(uid)).images.append(TreeImage(file, header, shown))
+            tree.studies.setdefault(uid, TreeStudy(uid)).images.append(TreeImage(file, header, path))
     for study in tree.studies.values():
         study.images.sort(key=lambda image: image.order)
     _check_patients(tree)
@@ -175,9 +175,9 @@ def read_pictures(root: Path, *, one_per_study: bool) -> StudyTree:
         header = _bare_header(uid, name.as_posix(), height, width)
         study = tree.studies.setdefault(uid, TreeStudy(uid))
         study.images.append(TreeImage(file, header, name.as_posix(), is_dicom=False))
-    tree.set_aside = [(file.shown(root), reason) for file, reason in aside]
+    tree.set_aside = [(file.path_text(root), reason) for file, reason in aside]
     rule = "must be a file that can be read"
-    tree.problems += [Problem(file.shown(root), None, "file", rule, reason) for file, reason in unreadable]
+    tree.problems += [Problem(file.path_text(root), None, "file", rule, reason) for file, reason in unreadable]
     tree.warnings.append("pictures have no header that tells of names in the pixels: look at them before publishing")
     return tree
 
@@ -190,16 +190,16 @@ def _bare_header(study: str, image: str, height: int, width: int) -> Header:
     return Header(**{**known, "view": "UNKNOWN", "spacing_source": "none", "transfer_syntax": ""})
 
 
-def _path(shown: str) -> PurePosixPath:
+def _path(name: str) -> PurePosixPath:
     """A file's path; an archive counts as a folder of its name without suffix."""
-    archive, bang, member = shown.partition("!")
-    return PurePosixPath(archive).with_suffix("") / member if bang else PurePosixPath(shown)
+    archive, bang, member = name.partition("!")
+    return PurePosixPath(archive).with_suffix("") / member if bang else PurePosixPath(name)
 
 
 def _check_patients(tree: StudyTree) -> None:
     for study in tree.studies.values():
         if len(study.patients) > 1:
-            files = ", ".join(image.shown for image in study.images)
+            files = ", ".join(image.source_path for image in study.images)
             tree.problems.append(
                 Problem(
                     files,
@@ -214,23 +214,23 @@ def _check_patients(tree: StudyTree) -> None:
 
 def _check_markers(tree: StudyTree, *, require_deidentified: bool) -> None:
     for study, image in _images(tree.studies.values()):
-        problems = marker_problems(image.header, image.shown, require_deidentified=require_deidentified)
+        problems = marker_problems(image.header, image.source_path, require_deidentified=require_deidentified)
         tree.problems += problems
         if problems:
             tree.problem_studies.add(study.uid)
     tree.warnings += marker_warnings(image.header for _, image in _images(tree.studies.values()))
 
 
-def marker_problems(header: Header, shown: str, *, require_deidentified: bool = False) -> list[Problem]:
-    """What speaks against publishing an image; `shown` is its path for messages."""
+def marker_problems(header: Header, name: str, *, require_deidentified: bool = False) -> list[Problem]:
+    """What speaks against publishing an image; `name` is its path for messages."""
     problems = []
     if header.burned_in:
         rule = "must not be YES: the pixels may show a name"
-        problems.append(Problem(shown, None, "BurnedInAnnotation", rule, "YES"))
+        problems.append(Problem(name, None, "BurnedInAnnotation", rule, "YES"))
     if require_deidentified and not header.deidentified:
         got = "NO" if header.deidentified is False else "none"
         rule = "must be YES, as the mapping requires"
-        problems.append(Problem(shown, None, "PatientIdentityRemoved", rule, got))
+        problems.append(Problem(name, None, "PatientIdentityRemoved", rule, got))
     return problems
 
 
@@ -238,8 +238,8 @@ def marker_warnings(headers: Iterable[Header]) -> list[str]:
     """What only fails to speak for publishing images, counted."""
     from reveal_bench.dicom import deid_warnings
 
-    told = Counter(text for header in headers for text in deid_warnings(header))
-    return [f"{count_text(n, 'image')}: {text}" for text, n in told.most_common()]
+    counts = Counter(text for header in headers for text in deid_warnings(header))
+    return [f"{count_text(n, 'image')}: {text}" for text, n in counts.most_common()]
 
 
 def _images(studies: Iterable[TreeStudy]) -> Iterable[tuple[TreeStudy, TreeImage]]:
@@ -309,16 +309,16 @@ class Guess:
 
 def tables_below(root: Path) -> Iterator[Path]:
     """Files at or near `root` that may be a table of studies, the nearest first."""
-    found = []
+    paths = []
     for folder, subfolders, names in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         subfolders[:] = sorted(n for n in subfolders if not n.startswith(".")) if depth < DEPTH else []
-        found += [
+        paths += [
             (depth, Path(folder, name))
             for name in sorted(names)
             if not name.startswith((".", "~")) and name.lower().endswith(TABLE_SUFFIXES)
         ]
-    yield from (path for _, path in sorted(found, key=lambda entry: entry[0])[:MOST_TABLES])
+    yield from (path for _, path in sorted(paths, key=lambda entry: entry[0])[:MOST_TABLES])
 
 
 def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
@@ -424,12 +424,12 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
 
 def _own_findings(cells: dict[str, list[str]]) -> list[str]:
     """Columns that may be findings of one's own, at least two: their cells say yes and no, and nothing else."""
-    found = [
+    columns = [
         column
         for column, texts in cells.items()
         if set(map(folded, texts)) <= PRESENT | ABSENT and FINDING_NAME.fullmatch(column)
     ]
-    return found if len(found) > 1 else []
+    return columns if len(columns) > 1 else []
 
 
 def _share(entries: Iterator[Any]) -> float:
@@ -462,22 +462,22 @@ def _agreement_of(text: str) -> str:
 
 
 def _demographics(cells: dict[str, list[str]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for column, texts in cells.items():
-        if re.search(r"\bage|age\b|age_", column, re.IGNORECASE) and not {"age", "age_band"} & found.keys():
-            given = [text for text in set(texts) if folded(text) not in _UNKNOWN_WORDS]
-            if given and all(text in VOCABULARIES["age_band"] for text in given):
-                found["age_band"] = {"column": column}
-            elif given and all(age_of(text) is not None for text in given):
-                found["age"] = {"column": column}
+        if re.search(r"\bage|age\b|age_", column, re.IGNORECASE) and not {"age", "age_band"} & columns.keys():
+            ages = [text for text in set(texts) if folded(text) not in _UNKNOWN_WORDS]
+            if ages and all(text in VOCABULARIES["age_band"] for text in ages):
+                columns["age_band"] = {"column": column}
+            elif ages and all(age_of(text) is not None for text in ages):
+                columns["age"] = {"column": column}
             continue
         for name, pattern in _NAMES.items():
             different = _categories(texts)
-            if name not in found and different and re.search(pattern, column, re.IGNORECASE):
+            if name not in columns and different and re.search(pattern, column, re.IGNORECASE):
                 values = _values(different, name)
-                found[name] = {"column": column, **({"values": values} if values else {})}
+                columns[name] = {"column": column, **({"values": values} if values else {})}
                 break
-    return found
+    return columns
 
 
 def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:

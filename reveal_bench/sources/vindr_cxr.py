@@ -121,13 +121,13 @@ class ImageRows:
 
     def boxes(self, size: tuple[int, int], image_id: str, faults: Faults) -> dict[str, dict[str, list[Box]]]:
         """Boxes by reader and finding, checked against the size of the picture."""
-        found: dict[str, dict[str, list[Box]]] = {}
+        by_reader: dict[str, dict[str, list[Box]]] = {}
         for reader, rows in self.rows.items():
             for finding, row in rows:
                 box = read_box(row, BOX, faults, image_id, form="xyxy", size=size)
                 if box is not None:
-                    found.setdefault(reader, {}).setdefault(finding, []).append(box)
-        return found
+                    by_reader.setdefault(reader, {}).setdefault(finding, []).append(box)
+        return by_reader
 
 
 def find_tables(root: Path) -> dict[str, Path]:
@@ -167,9 +167,9 @@ def read_images(download: VindrTables, split: str, faults: Faults, warnings: lis
 def _label(row: BoxRow, download: VindrTables, faults: Faults) -> str | None:
     """Canonical label of a row of boxes, None after noting that it is none."""
     known = (*download.findings, "No finding") if download.kaggle else LABELS
-    label, shown = known_finding(row["class_name"], known)
+    label, value = known_finding(row["class_name"], known)
     if label is None:
-        faults.add(row.problem("class_name", f"must be one of {len(known)} labels", shown), row["image_id"])
+        faults.add(row.problem("class_name", f"must be one of {len(known)} labels", value), row["image_id"])
         return None
     if download.kaggle and row["class_id"] != str(known.index(label)):
         rule = f"must be {known.index(label)} for {label!r}"
@@ -248,13 +248,13 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
     _check_splits(tables, faults)
     films = PictureFolder.below(build.pictures if build.pictures is not None else build.root, SUFFIXES, kind="dicom")
     first_rows = {image_id: image.first for images in tables.values() for image_id, image in images.items()}
-    found = films.pictures_of(first_rows, faults)
-    headers = dicom_headers(found, faults, workers=build.workers)
+    pictures = films.pictures_of(first_rows, faults)
+    headers = dicom_headers(pictures, faults, workers=build.workers)
     splits: dict[str, list[LocalizationRecord]] = {}
     for split, images in tables.items():
         maker = _SplitRecords(build.parsed.download, split, faults)
         splits[split] = [
-            maker.record(image_id, rows, found[image_id], headers[image_id])
+            maker.record(image_id, rows, pictures[image_id], headers[image_id])
             for image_id, rows in images.items()
             if image_id in headers
         ]
@@ -319,8 +319,8 @@ class _SplitRecords:
         assert header.columns is not None
         size = header.rows, header.columns
         boxes = image.boxes(size, image_id, self.faults)
-        found = {reader: self._found(reader, image, boxes) for reader in image.readers}
-        status = self._status(found)
+        by_reader = {reader: self._found(reader, image, boxes) for reader in image.readers}
+        status = self._status(by_reader)
         drawn = boxes.get(CONSENSUS, {})
         return LocalizationRecord(
             image_id=image_id,
@@ -358,17 +358,17 @@ class _SplitRecords:
         drawn = set(boxes.get(reader, {}))
         if reader not in image.positive:
             return drawn
-        found = image.positive[reader] & set(VINDR_CXR_FINDINGS)
-        self._note("finding", "with a box although the label is 0", len(drawn - found))
-        self._note("finding", "without a box although the label is 1", len(found - drawn))
-        return found
+        findings = image.positive[reader] & set(VINDR_CXR_FINDINGS)
+        self._note("finding", "with a box although the label is 0", len(drawn - findings))
+        self._note("finding", "without a box although the label is 1", len(findings - drawn))
+        return findings
 
-    def _status(self, found: dict[str, set[str]]) -> dict[str, int | None]:
+    def _status(self, by_reader: dict[str, set[str]]) -> dict[str, int | None]:
         if self.split == "test":
-            return {finding: int(finding in found.get(CONSENSUS, ())) for finding in VINDR_CXR_FINDINGS}
-        if len(found) != READERS_EACH:
+            return {finding: int(finding in by_reader.get(CONSENSUS, ())) for finding in VINDR_CXR_FINDINGS}
+        if len(by_reader) != READERS_EACH:
             self._note("image", f"with more or fewer than {READERS_EACH} readers", 1)
-        votes = Counter(finding for findings in found.values() for finding in findings)
+        votes = Counter(finding for findings in by_reader.values() for finding in findings)
         status: dict[str, int | None] = dict.fromkeys(VINDR_CXR_FINDINGS)
         for finding in self.download.findings:
             status[finding] = {0: 0, 1: None}.get(votes[finding], 1)

@@ -121,17 +121,17 @@ def copied(make: Callable[..., Path]) -> Callable[..., Path]:
     """
 
     @functools.cache
-    def original(given: tuple[object, ...], options: tuple[tuple[str, object], ...]) -> Path:
+    def original(arguments: tuple[object, ...], options: tuple[tuple[str, object], ...]) -> Path:
         root = Path(tempfile.mkdtemp(dir=_built.name))
-        make(root, *given, **dict(options))
+        make(root, *arguments, **dict(options))
         return root
 
     @functools.wraps(make)
-    def copy(root: Path, *given: object, **options: object) -> Path:
-        is_plain = all(isinstance(value, str | int | None) for value in (*given, *options.values()))
+    def copy(root: Path, *arguments: object, **options: object) -> Path:
+        is_plain = all(isinstance(value, str | int | None) for value in (*arguments, *options.values()))
         if not is_plain or (root / "folder").exists():
-            return make(root, *given, **options)
-        shutil.copytree(original(given, tuple(sorted(options.items()))), root, dirs_exist_ok=True)
+            return make(root, *arguments, **options)
+        shutil.copytree(original(arguments, tuple(sorted(options.items()))), root, dirs_exist_ok=True)
         return root / "folder"
 
     return copy

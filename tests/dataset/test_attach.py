@@ -47,10 +47,10 @@ def named(folder, root):
 def test_a_folder_with_pictures_again(tmp_path, config):
     withheld = MAKERS[config](tmp_path / "withheld", pixels="withhold")
     embedded = MAKERS[config](tmp_path / "embedded")
-    log, told = AttachLog(), []
+    log, calls = AttachLog(), []
     attach_images(
         withheld, tmp_path / "withheld" / "pictures", out=tmp_path / "full", log=log,
-        progress=lambda *given: told.append(given),
+        progress=lambda *step: calls.append(step),
     )  # fmt: skip
     # by their hashes, for the files are called 0.png, 1.png, ...; the tables are those of a build with pictures
     assert log.problems == log.unverified == []
@@ -61,7 +61,7 @@ def test_a_folder_with_pictures_again(tmp_path, config):
         )
     assert (tmp_path / "full" / "README.md").read_text() == (embedded / "README.md").read_text()
     assert validate_folder(tmp_path / "full", load=False) == []
-    assert told[-1][0] == "test"
+    assert calls[-1][0] == "test"
 
 
 def test_a_dataset_as_it_is_loaded(tmp_path):
@@ -219,9 +219,9 @@ def test_a_holdout_picture_of_another_size(tmp_path):
 )
 def test_bad_arguments(tmp_path, change, message):
     folder = localization_folder(tmp_path, n=2, pixels="withhold", holdout=True)
-    given = {"root": tmp_path / "pictures", "out": None, **{k: tmp_path / v for k, v in change.items()}}
+    arguments = {"root": tmp_path / "pictures", "out": None, **{k: tmp_path / v for k, v in change.items()}}
     with pytest.raises(ValueError, match=message):
-        attach_images(folder, given["root"], out=given["out"])
+        attach_images(folder, arguments["root"], out=arguments["out"])
     with pytest.raises(ValueError, match="must not be the private folder"):
         attach_images(tmp_path / "private", tmp_path / "pictures", out=tmp_path / "new")
 

@@ -189,7 +189,7 @@ def test_progress_is_told_per_image(tmp_path, benchmark, record):
     seen = []
     build_folder(
         {"a": [record(0)], "b": [record(1), record(2)]},
-        tmp_path / "out", benchmark, pixels="withhold", progress=lambda *told: seen.append(told),
+        tmp_path / "out", benchmark, pixels="withhold", progress=lambda *step: seen.append(step),
     )  # fmt: skip
     assert seen == [("a", 1, 1, 0), ("b", 1, 2, 0), ("b", 2, 2, 0)]
 
@@ -253,8 +253,8 @@ def test_a_malformed_mask_stops_the_build(tmp_path, benchmark, record):
 def test_validate_finds_wrong_pictures(tmp_path, benchmark, record):
     small = replace(pictured(record, 0), image=png(15, 10))
     build_folder({"test": [small, pictured(record, 1)]}, tmp_path / "out", benchmark)
-    found = {(problem.row, problem.field) for problem in validate_folder(tmp_path / "out", load=False)}
-    assert found == {("img0", "image size"), ("img0", "source_sha256"), ("img0", "pixel_sha256")}
+    places = {(problem.row, problem.field) for problem in validate_folder(tmp_path / "out", load=False)}
+    assert places == {("img0", "image size"), ("img0", "source_sha256"), ("img0", "pixel_sha256")}
 
 
 def test_validate_finds_changed_lost_and_added_files(tmp_path, benchmark, record):
@@ -283,5 +283,5 @@ def test_validate_finds_what_does_not_load(tmp_path, benchmark, record):
     card = tmp_path / "out" / "README.md"
     card.write_text(card.read_text().replace("num_examples: 1", "num_examples: 2"))
     problems = validate_folder(tmp_path / "out")
-    found = {(problem.file, problem.row, problem.field) for problem in problems}
-    assert {("README.md", "localization", "test"), ("README.md", "masks", "test")} < found
+    places = {(problem.file, problem.row, problem.field) for problem in problems}
+    assert {("README.md", "localization", "test"), ("README.md", "masks", "test")} < places

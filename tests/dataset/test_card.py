@@ -26,9 +26,16 @@ def rendered(name, **options):
     benchmark = BENCHMARKS[name]
     features = KINDS[benchmark.kind].table.features(benchmark)
     configs = [Config(KINDS[benchmark.kind].config, {"test": (0, 0)}, features, default=True)]
-    given = {"version": "1.2.3", "embedded": True, "n_holdout": None, "asks": "present", "synthetic": False, **options}
+    arguments = {
+        "version": "1.2.3",
+        "embedded": True,
+        "n_holdout": None,
+        "asks": "present",
+        "synthetic": False,
+        **options,
+    }
     return render_card(
-        benchmark, {"test": KINDS[benchmark.kind].table.tally()}, features=features, **{"configs": configs, **given}
+        benchmark, {"test": KINDS[benchmark.kind].table.tally()}, features=features, **{"configs": configs, **arguments}
     )
 
 

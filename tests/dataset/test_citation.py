@@ -56,11 +56,15 @@ def test_a_source_is_cited_as_its_card_has_it() -> None:
 
 
 def test_zenodo_is_told_whose_it_is_and_who_may_have_it() -> None:
-    told = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=False) or "")
-    assert (told["upload_type"], told["version"], told["access_right"]) == ("dataset", "1.1.0", "restricted")
-    assert told["creators"][0] == {"name": "Saporta, Adriel"}
-    assert told["access_conditions"].startswith("As the source sets them: https://stanfordaimi.azurewebsites.net/")
-    assert {"identifier": "10.1038/s42256-022-00536-x", "relation": "isDerivedFrom"} in told["related_identifiers"]
+    metadata = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=False) or "")
+    assert (metadata["upload_type"], metadata["version"], metadata["access_right"]) == (
+        "dataset",
+        "1.1.0",
+        "restricted",
+    )
+    assert metadata["creators"][0] == {"name": "Saporta, Adriel"}
+    assert metadata["access_conditions"].startswith("As the source sets them: https://stanfordaimi.azurewebsites.net/")
+    assert {"identifier": "10.1038/s42256-022-00536-x", "relation": "isDerivedFrom"} in metadata["related_identifiers"]
     drawn = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=True) or "")
     assert (drawn["access_right"], drawn["license"]) == ("open", "Apache-2.0")
     assert drawn["title"].startswith("Synthetic stand-in for ")

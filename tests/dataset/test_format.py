@@ -223,12 +223,12 @@ def test_a_preview_is_small_and_has_the_reference_outlined(tmp_path):
     build_folder({"test": [record]}, tmp_path / "out", BENCHMARKS["chexlocalize"])
     (row,) = rows_of(tmp_path / "out", "preview/test")
     assert (row["image_id"], row["reference"]) == ("img1", "1 Edema")
-    shown = preview_pixels(row)
-    assert shown.shape == (256, 384, 3)
+    pixels = preview_pixels(row)
+    assert pixels.shape == (256, 384, 3)
     for y, x in ((50, 150), (51, 150), (148, 150), (100, 100), (100, 198)):  # the two outermost pixels of the mask
-        assert abs(shown[y, x] - (230, 159, 0)).max() < 60, (y, x)  # #E69F00, as JPEG gives it
+        assert abs(pixels[y, x] - (230, 159, 0)).max() < 60, (y, x)  # #E69F00, as JPEG gives it
     for y, x in ((20, 20), (70, 120), (240, 370)):  # outside, inside, outside
-        assert abs(shown[y, x] - 100).max() < 6, (y, x)
+        assert abs(pixels[y, x] - 100).max() < 6, (y, x)
 
 
 @pytest.mark.parametrize("config", FOLDERS)

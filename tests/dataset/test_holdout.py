@@ -241,12 +241,12 @@ def leak_manifest(public, private):
 def test_planted_leaks_are_found(folders, leak, file):
     public, private = folders
     leak(public, private)
-    found = [
+    matches = [
         problem
         for problem in validate_folder(public, holdout=private, load=False)
         if "holdout" in problem.rule and problem.file == file
     ]
-    assert found
+    assert matches
 
 
 def test_a_patient_on_both_sides_is_found(tmp_path, benchmark, record):

@@ -268,13 +268,13 @@ def test_a_box_without_detail_may_occur_twice(boxed, box):
 def test_boxes_and_phrases_of_the_very_image(boxed):
     folder, private = boxed
     held = rows_of(private, "phrases/")[0]
-    told = {"image_id": [held["image_id"]], "note": [held["phrase"]], "boxes_xywh": [[held["bbox_xywh"]]]}
+    columns = {"image_id": [held["image_id"]], "note": [held["phrase"]], "boxes_xywh": [[held["bbox_xywh"]]]}
     (folder / "notes").mkdir()
-    pq.write_table(pa.table(told), folder / "notes" / "released.parquet")
+    pq.write_table(pa.table(columns), folder / "notes" / "released.parquet")
     expected = {("notes", "image_id"), ("notes", "note"), ("notes", "boxes_xywh")}
     assert leaks(folder, private) == expected
     # of another image: round numbers and a short phrase are chance
-    pq.write_table(pa.table({**told, "image_id": ["another"]}), folder / "notes" / "released.parquet")
+    pq.write_table(pa.table({**columns, "image_id": ["another"]}), folder / "notes" / "released.parquet")
     assert leaks(folder, private) == set()
 
 

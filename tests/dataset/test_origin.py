@@ -139,8 +139,8 @@ def test_validate_names_a_missing_field_and_the_remedy(tmp_path: Path) -> None:
     del document["creator"], document["license"]
     (folder / "croissant.json").write_text(json.dumps(document))
     reseal(folder)
-    told = [str(problem) for problem in validate_folder(folder, load=False)]
-    assert told == [
+    messages = [str(problem) for problem in validate_folder(folder, load=False)]
+    assert messages == [
         "croissant.json: `license` must exist, as Croissant 1.1 requires: build the folder again, got None",
         "croissant.json: `creator` must exist, as Croissant 1.1 requires: build the folder again, got None",
     ]

@@ -28,7 +28,7 @@ from tests.dataset.card_folders import (
 MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "tasks": tasks_folder}
 
 
-def found(folder, **options):
+def faults_of(folder, **options):
     return faults(validate_folder(folder, load=False, **options))
 
 
@@ -42,7 +42,7 @@ def test_a_sound_folder_has_no_problems(tmp_path, config, pixels):
     folder = MAKERS[config](tmp_path, holdout=True, pixels=pixels)
     seen, warnings = [], []
     problems = validate_folder(
-        folder, holdout=tmp_path / "private", progress=lambda *told: seen.append(told), warnings=warnings
+        folder, holdout=tmp_path / "private", progress=lambda *step: seen.append(step), warnings=warnings
     )
     assert problems == []
     assert {warning.file for warning in warnings} == ({"croissant.json"} if config == "tasks" else set())
@@ -69,7 +69,7 @@ def test_changed_lost_and_added_files(tmp_path):
     assert ("README.md", "None", "sha256") in faults(problems)
     assert ("eval.yaml", "None", "tasks") in faults(problems)
     (folder / "CHECKSUMS.json").write_text("[]")
-    assert ("CHECKSUMS.json", "None", "file") in found(folder)
+    assert ("CHECKSUMS.json", "None", "file") in faults_of(folder)
 
 
 def test_a_file_that_is_no_parquet(tmp_path):
@@ -77,7 +77,7 @@ def test_a_file_that_is_no_parquet(tmp_path):
     (path,) = (folder / "multilabel").iterdir()
     path.write_bytes(b"PAR1 no more")
     reseal(folder)
-    assert ("multilabel", "None", "file") in found(folder)
+    assert ("multilabel", "None", "file") in faults_of(folder)
 
 
 def test_missing_extra_and_mistyped_columns(tmp_path):
@@ -100,13 +100,13 @@ def test_codes_must_keep_their_names(tmp_path):
     folder = findings_folder(tmp_path)
     (path,) = (folder / "multilabel").iterdir()
     table = pq.read_table(path)
-    told = table.schema.metadata[b"huggingface"].replace(b'"Mass"', b'"Mess"')
-    pq.write_table(table.replace_schema_metadata({b"huggingface": told}), path)
+    metadata = table.schema.metadata[b"huggingface"].replace(b'"Mass"', b'"Mess"')
+    pq.write_table(table.replace_schema_metadata({b"huggingface": metadata}), path)
     reseal(folder)
-    assert found(folder) == [("multilabel", "None", "labels")]
+    assert faults_of(folder) == [("multilabel", "None", "labels")]
     pq.write_table(table.replace_schema_metadata(None), path)
     reseal(folder)
-    assert found(folder) == [("multilabel", "None", "metadata")]
+    assert faults_of(folder) == [("multilabel", "None", "metadata")]
 
 
 def test_a_config_that_no_card_lists(tmp_path):
@@ -114,7 +114,7 @@ def test_a_config_that_no_card_lists(tmp_path):
     (folder / "secret").mkdir()
     pq.write_table(pa.table({"a": [1]}), folder / "secret" / "test-00000-of-00001.parquet")
     reseal(folder)
-    assert ("secret", "None", "config") in found(folder)
+    assert ("secret", "None", "config") in faults_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_the_manifest_must_agree_with_the_references(tmp_path, config, manifest_
             row[manifest_column] = value
 
     edit(folder, "manifest/test", change)
-    assert found(folder) == [("manifest", key, manifest_column)]
+    assert faults_of(folder) == [("manifest", key, manifest_column)]
 
 
 def test_manifest_and_references_must_have_the_same_rows(tmp_path):
@@ -140,7 +140,7 @@ def test_manifest_and_references_must_have_the_same_rows(tmp_path):
     pq.write_table(pa.concat_tables([table.slice(0, 2), table.slice(0, 1)]), path)
     reseal(folder)
     # study 0 twice, study 2 gone; study 0 has one image, study 2 had one: images, patients and labels differ
-    assert [fault for fault in found(folder) if fault[0] in ("multilabel", "manifest")] == [
+    assert [fault for fault in faults_of(folder) if fault[0] in ("multilabel", "manifest")] == [
         ("manifest", "test", "n_images"),
         ("manifest", "test", "n_patients"),
         ("multilabel", "study-0", "study_id"),
@@ -157,7 +157,7 @@ def test_sizes_in_benchmark_json(tmp_path, config):
     path.write_text(json.dumps(document))
     reseal(folder)
     expected = sorted([("manifest", "test", name) for name in names] + [("manifest", "test", "references")])
-    assert [fault for fault in found(folder) if fault[0] == "manifest"] == expected
+    assert [fault for fault in faults_of(folder) if fault[0] == "manifest"] == expected
 
 
 def test_a_patient_and_an_image_in_two_splits(tmp_path):
@@ -166,9 +166,9 @@ def test_a_patient_and_an_image_in_two_splits(tmp_path):
         "b": [replace(study(tmp_path, 2), patient_id="p"), replace(study(tmp_path, 3), patient_id="p")],
     }
     build_folder(records, tmp_path / "folder", FINDINGS, pixels="withhold")
-    assert found(tmp_path / "folder") == [("multilabel", "p", "patient_id")]
+    assert faults_of(tmp_path / "folder") == [("multilabel", "p", "patient_id")]
     edit(tmp_path / "folder", "manifest/b", lambda row: row.update(image_ids=["image-10"]))
-    assert ("manifest", "image-10", "image_id") in found(tmp_path / "folder")
+    assert ("manifest", "image-10", "image_id") in faults_of(tmp_path / "folder")
 
 
 def test_references_of_an_unknown_or_private_split(tmp_path, config):
@@ -177,7 +177,7 @@ def test_references_of_an_unknown_or_private_split(tmp_path, config):
     (folder / config / private.name).write_bytes(private.read_bytes())
     (folder / config / "more-00000-of-00001.parquet").write_bytes(private.read_bytes())
     reseal(folder)
-    fields = [fault for fault in found(folder) if fault[2] == "split"]
+    fields = [fault for fault in faults_of(folder) if fault[2] == "split"]
     assert fields == [(config, "None", "split")] * 2
 
 
@@ -189,7 +189,7 @@ def test_inputs_of_a_holdout_must_be_blank(tmp_path, config):
         "tasks": lambda row: row.update(reference_answer="Yes.", risk_flag=False),
     }[config]
     edit(folder, "holdout_inputs/holdout", change)
-    fields = {field for place, _, field in found(folder) if place == "holdout_inputs"}
+    fields = {field for place, _, field in faults_of(folder) if place == "holdout_inputs"}
     assert (
         fields
         == {
@@ -203,7 +203,7 @@ def test_inputs_of_a_holdout_must_be_blank(tmp_path, config):
 def test_a_source_hash_inside_the_facts_of_an_input(tmp_path):
     folder = findings_folder(tmp_path, holdout=True)
     edit(folder, "holdout_inputs/holdout", lambda row: row["image_facts"][0].update(source_sha256="0" * 64))
-    assert "image_facts.source_sha256" in {fault[2] for fault in found(folder)}
+    assert "image_facts.source_sha256" in {fault[2] for fault in faults_of(folder)}
 
 
 def test_rows_of_side_tables_need_their_main_row(tmp_path):
@@ -215,7 +215,7 @@ def test_rows_of_side_tables_need_their_main_row(tmp_path):
 
     edit(folder, "ratings/test", change)
     # of task-1 there were 4 ratings; with all readers r1, the second of each model repeats the first
-    assert found(folder) == sorted(
+    assert faults_of(folder) == sorted(
         [("ratings", "task-9", "task_id")] * 4 + [("ratings", "task-9", "process")] * 4
         + [("ratings", "task-9", "reader")] * 2
     )  # fmt: skip
@@ -230,9 +230,9 @@ def test_a_picture_twice_in_one_split_is_a_warning_and_in_two_a_problem(tmp_path
     assert validate_folder(tmp_path / "one", load=False, warnings=warnings) == []
     assert [(w.row, w.field, w.value) for w in warnings] == [("img1", "pixel_sha256", "those of img0")]
     build_folder({"a": [first], "b": [twin]}, tmp_path / "two", benchmark)
-    assert found(tmp_path / "two") == [("localization", "img1", "pixel_sha256")]
+    assert faults_of(tmp_path / "two") == [("localization", "img1", "pixel_sha256")]
     build_folder({"a": [first], "b": [twin]}, tmp_path / "withheld", benchmark, pixels="withhold")
-    assert found(tmp_path / "withheld") == [("localization", "img1", "pixel_sha256")]
+    assert faults_of(tmp_path / "withheld") == [("localization", "img1", "pixel_sha256")]
 
 
 def test_wrong_pictures(tmp_path):
@@ -248,7 +248,7 @@ def test_wrong_pictures(tmp_path):
             row["images"][0] = None
 
     edit(folder, "multilabel/test", change)
-    assert found(folder) == [
+    assert faults_of(folder) == [
         ("multilabel", "study-0", "image size[image-0]"),
         ("multilabel", "study-0", "image.path[image-0]"),
         ("multilabel", "study-0", "pixel_sha256[image-0]"),
@@ -262,7 +262,7 @@ def test_vocabularies_of_the_folder_itself_count(tmp_path):
     folder = findings_folder(tmp_path)
     info = json.loads((folder / "manifest" / "benchmark.json").read_text())
     assert tuple(info["findings"]) == LABELS  # not those of BENCHMARKS
-    assert found(folder) == []
+    assert faults_of(folder) == []
 
 
 @pytest.mark.parametrize("make", [localization_folder, findings_folder])

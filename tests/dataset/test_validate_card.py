@@ -14,7 +14,7 @@ def folder(tmp_path):
     return findings_folder(tmp_path, n=3, holdout=True)
 
 
-def found(folder, *, load=False):
+def faults_of(folder, *, load=False):
     return faults(validate_folder(folder, load=load))
 
 
@@ -44,12 +44,12 @@ def rewrite(folder, name, old, new):
 )
 def test_a_card_with_a_fault(folder, old, new, expected):
     rewrite(folder, "README.md", old, new)
-    assert found(folder) == expected
+    assert faults_of(folder) == expected
 
 
 def test_a_card_that_promises_what_is_not_there(folder):
     rewrite(folder, "README.md", "- config_name: holdout_inputs\n  data_files:", "- config_name: inputs\n  data_files:")
-    assert [fault for fault in found(folder) if fault[2] == "configs"] == [
+    assert [fault for fault in faults_of(folder) if fault[2] == "configs"] == [
         ("README.md", "holdout_inputs", "configs"),
         ("README.md", "inputs", "configs"),
     ]
@@ -59,13 +59,13 @@ def test_a_card_that_promises_what_is_not_there(folder):
 def test_a_card_without_configs(folder, text):
     (folder / "README.md").write_text(text)
     reseal(folder)
-    assert ("README.md", "None", "YAML") in found(folder)
+    assert ("README.md", "None", "YAML") in faults_of(folder)
 
 
 def test_no_card_at_all(folder):
     (folder / "README.md").unlink()
     reseal(folder)
-    assert ("README.md", "None", "YAML") in found(folder)
+    assert ("README.md", "None", "YAML") in faults_of(folder)
 
 
 def test_an_empty_section_counts_as_missing(folder):
@@ -79,9 +79,9 @@ def test_an_empty_section_counts_as_missing(folder):
 
 def test_synthetic_data_must_say_so(tmp_path):
     folder = findings_folder(tmp_path, n=2, synthetic=True)
-    assert found(folder) == []
+    assert faults_of(folder) == []
     rewrite(folder, "README.md", "SYNTHETIC", "NATURAL")
-    assert found(folder) == [("README.md", "None", "notice")]
+    assert faults_of(folder) == [("README.md", "None", "notice")]
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_synthetic_data_must_say_so(tmp_path):
 )
 def test_eval_yaml_with_a_fault(folder, old, new, expected):
     rewrite(folder, "eval.yaml", old, new)
-    assert found(folder) == expected
+    assert faults_of(folder) == expected
 
 
 def test_eval_yaml_must_name_something(folder):
     (folder / "eval.yaml").write_text("name: a\ndescription: b\nevaluation_framework: c\ntasks: []\n")
     reseal(folder)
-    assert found(folder) == [("eval.yaml", "None", "tasks")]
+    assert faults_of(folder) == [("eval.yaml", "None", "tasks")]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_citation_file_with_a_fault(folder, old, new, field):
     text = (folder / "CITATION.cff").read_text()
     (folder / "CITATION.cff").write_text(text.replace(old, new, 1) if field != "version" else text.replace(old, new))
     reseal(folder)
-    assert found(folder) == [("CITATION.cff", "None", field)]
+    assert faults_of(folder) == [("CITATION.cff", "None", field)]
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_a_file_for_zenodo_with_a_fault(folder, old, new, field):
     text = (folder / ".zenodo.json").read_text()
     (folder / ".zenodo.json").write_text(text.replace(old, new, 1))
     reseal(folder)
-    assert found(folder) == [(".zenodo.json", "None", field)]
+    assert faults_of(folder) == [(".zenodo.json", "None", field)]
 
 
 def test_a_folder_from_before_citation_files_has_none(folder):
     for name in ("CITATION.cff", ".zenodo.json"):
         (folder / name).unlink()
     change_croissant(folder, lambda d: [drop(d, "distribution", name) for name in ("CITATION.cff", ".zenodo.json")])
-    assert found(folder) == []
+    assert faults_of(folder) == []
 
 
 def change_croissant(folder, change):
@@ -175,12 +175,12 @@ def drop(document, kind, name):
 )
 def test_a_croissant_with_a_fault(folder, change, expected):
     change_croissant(folder, change)
-    assert ("croissant.json", *expected) in found(folder)
+    assert ("croissant.json", *expected) in faults_of(folder)
 
 
 def test_mlcroissant_sees_more(folder, monkeypatch):
     change_croissant(folder, lambda d: d["recordSet"][1]["field"][1].pop("dataType"))
-    assert found(folder) == []
+    assert faults_of(folder) == []
     (problem,) = validate_folder(folder)
     assert (problem.file, problem.field, problem.rule) == ("croissant.json", "file", "must be valid to mlcroissant")
     assert "dataType" in problem.value
@@ -192,11 +192,11 @@ def test_mlcroissant_sees_more(folder, monkeypatch):
 def test_no_croissant_at_all(folder, text):
     (folder / "croissant.json").write_text(text)
     reseal(folder)
-    assert ("croissant.json", "None", "file") in found(folder, load=True)
+    assert ("croissant.json", "None", "file") in faults_of(folder, load=True)
 
 
 def test_a_private_folder_needs_neither_sections_nor_croissant(folder, tmp_path):
-    assert found(tmp_path / "private") == []
+    assert faults_of(tmp_path / "private") == []
     assert not (tmp_path / "private" / "croissant.json").exists()
 
 
@@ -209,7 +209,7 @@ def test_what_does_not_load_is_found(tmp_path):
     edit(folder, "ratings/test", lambda row: None)
     (folder / "ratings" / "test-00000-of-00001.parquet").unlink()
     reseal(folder)
-    assert ("README.md", "ratings", "test") in found(folder, load=True)
+    assert ("README.md", "ratings", "test") in faults_of(folder, load=True)
 
 
 def test_large_splits_are_streamed(folder, monkeypatch):

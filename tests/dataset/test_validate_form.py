@@ -11,7 +11,7 @@ from reveal_bench.dataset.validate import validate_folder
 from tests.dataset.card_folders import edit, faults, findings_folder, localization_folder, reseal, rows_of
 
 
-def found(folder, **options):
+def faults_of(folder, **options):
     return faults(validate_folder(folder, load=False, **options))
 
 
@@ -44,15 +44,15 @@ def of_row(key, change):
 def test_values_that_no_rule_can_read(tmp_path, change, field):
     folder = findings_folder(tmp_path)
     edit(folder, "multilabel/test", of_row("study-0", change))
-    told = {fault for fault in found(folder) if fault[0] == "multilabel"}
-    assert told == ({("multilabel", "study-0", field)})
+    faults = {fault for fault in faults_of(folder) if fault[0] == "multilabel"}
+    assert faults == ({("multilabel", "study-0", field)})
 
 
 @pytest.mark.parametrize(("name", "code"), [("label", 99), ("reader", -1)])
 def test_codes_of_a_drawing(tmp_path, name, code):
     folder = localization_folder(tmp_path)
     edit(folder, "localization/test", lambda row: row["annotations"][0].update({name: code}))
-    assert ("localization", "img0", f"annotations.{name}") in found(folder)
+    assert ("localization", "img0", f"annotations.{name}") in faults_of(folder)
 
 
 @pytest.mark.parametrize("name", ["notes.html", "LICENSE", "data.zip", "x.pq", "manifest/more.parquet", "b/a.parquet"])
@@ -74,8 +74,8 @@ def test_ids_in_text_and_in_the_metadata_of_a_table(pair):
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"note": patient.encode()}), path)
     reseal(folder)
-    told = [(p.file.split("/")[0], p.field, p.value) for p in validate_folder(folder, holdout=private, load=False)]
-    assert sorted(told) == [
+    faults = [(p.file.split("/")[0], p.field, p.value) for p in validate_folder(folder, holdout=private, load=False)]
+    assert sorted(faults) == [
         ("README.md", "text", patient), ("multilabel", "metadata", "note"), ("multilabel", "metadata", patient)
     ]  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_what_counts_as_an_id_in_text():
 def test_a_picture_is_named_after_its_image(tmp_path):
     folder = localization_folder(tmp_path)
     edit(folder, "localization/test", lambda row: row["image"].update(path=f"{row['image_id']}_Edema.png"))
-    assert found(folder) == [("localization", f"img{i}", "image.path") for i in range(6)]
+    assert faults_of(folder) == [("localization", f"img{i}", "image.path") for i in range(6)]
 
 
 def test_manifest_and_sizes_must_be_those_of_the_private_folder(pair):
@@ -98,11 +98,11 @@ def test_manifest_and_sizes_must_be_those_of_the_private_folder(pair):
     first = rows_of(private, "multilabel/")[0]["study_id"]
     edit(folder, "manifest/holdout", of_row(first, lambda row: row.update(views=["PA"] * len(row["views"]))))
     path = folder / "manifest/benchmark.json"
-    told = json.loads(path.read_text())
-    told["splits"]["holdout"]["n_patients"] += 50
-    path.write_text(json.dumps(told))
+    document = json.loads(path.read_text())
+    document["splits"]["holdout"]["n_patients"] += 50
+    path.write_text(json.dumps(document))
     reseal(folder)
-    problems = found(folder, holdout=private)
+    problems = faults_of(folder, holdout=private)
     assert ("manifest", first, "views") in problems
     assert ("manifest", "holdout", "n_patients") in problems
 
@@ -113,7 +113,7 @@ def test_inputs_must_show_the_pictures_of_the_private_folder(tmp_path):
     other = {row["image_id"]: rows[i - 1]["image"]["bytes"] for i, row in enumerate(rows)}
     edit(folder, "holdout_inputs/", lambda row: row["image"].update(bytes=other[row["image_id"]]))
     expected = sorted(("holdout_inputs", row["image_id"], "image") for row in rows)
-    assert found(folder, holdout=tmp_path / "private") == expected
+    assert faults_of(folder, holdout=tmp_path / "private") == expected
 
 
 def test_every_row_of_the_holdout_has_one_input(pair):
@@ -122,7 +122,7 @@ def test_every_row_of_the_holdout_has_one_input(pair):
     table = pq.read_table(path)
     pq.write_table(table.slice(1), path)
     reseal(folder)
-    problems = found(folder, holdout=private)
+    problems = faults_of(folder, holdout=private)
     assert ("holdout_inputs", table["study_id"][0].as_py(), "study_id") in problems
 
 

@@ -14,7 +14,7 @@ def folder(tmp_path):
     return localization_folder(tmp_path, n=2)
 
 
-def found(folder):
+def faults_of(folder):
     return [fault for fault in faults(validate_folder(folder, load=False)) if fault[0] != "README.md"]
 
 
@@ -34,7 +34,7 @@ def first(change):
 )
 def test_masks_agree_with_what_is_said_of_them(folder, change, expected):
     edit(folder, "localization/test", first(lambda row: row["annotations"][0].update(change)))
-    fields = [field for place, _, field in found(folder) if place == "localization"]
+    fields = [field for place, _, field in faults_of(folder) if place == "localization"]
     assert fields == [f"annotations[Edema, ground_truth].{name}" for name in expected]
 
 
@@ -42,7 +42,7 @@ def test_a_mask_of_another_size(folder):
     other = encode_mask(np.pad(np.ones((4, 3), bool), ((5, 12), (2, 25))))  # one row more than the picture
     rle = {"size": list(other.size), "counts": other.counts}
     edit(folder, "localization/test", first(lambda row: row["annotations"][0].update(rle=rle)))
-    assert found(folder) == [
+    assert faults_of(folder) == [
         ("localization", "img0", "annotations[Edema, ground_truth].rle.size"),
         ("masks", "img0", "mask[Edema]"),
     ]
@@ -53,7 +53,7 @@ def test_an_empty_mask_has_no_box(folder):
     change = {"rle": {"size": [20, 30], "counts": empty.counts}, "area_px": 0, "bbox_xywh": None}
     edit(folder, "localization/test", first(lambda row: row["annotations"][0].update(change)))
     # nothing is asked of the image any more, and the picture of the mask is one too many
-    assert found(folder) == [
+    assert faults_of(folder) == [
         ("manifest", "img0", "asked"),
         ("manifest", "test", "n_asked"),
         ("masks", "img0", "mask[Edema]"),
@@ -75,13 +75,13 @@ def test_an_empty_mask_has_no_box(folder):
 )
 def test_a_picture_of_a_mask_must_show_that_mask(folder, picture):
     edit(folder, "masks/test", first(lambda row: row["mask"].update(bytes=picture)))
-    assert found(folder) == [("masks", "img0", "mask[Edema]")]
+    assert faults_of(folder) == [("masks", "img0", "mask[Edema]")]
 
 
 def test_every_mask_has_one_picture(folder):
     edit(folder, "masks/test", first(lambda row: row.update(image_id="img1")))
     # img1 twice, of which the first shows another mask; img0 not at all
-    assert found(folder) == [("masks", "img0", "mask[Edema]")] + [("masks", "img1", "mask[Edema]")] * 2
+    assert faults_of(folder) == [("masks", "img0", "mask[Edema]")] + [("masks", "img1", "mask[Edema]")] * 2
 
 
 def test_the_hash_of_pixels_is_that_of_the_grey_values():
@@ -95,6 +95,6 @@ def test_the_hash_of_pixels_is_that_of_the_grey_values():
 
 def test_a_wrong_hash_of_pixels(folder):
     edit(folder, "localization/test", first(lambda row: row.update(pixel_sha256="0" * 64)))
-    assert found(folder) == [("localization", "img0", "pixel_sha256")]
+    assert faults_of(folder) == [("localization", "img0", "pixel_sha256")]
     (row,) = [row for row in rows_of(folder, "localization/") if row["image_id"] == "img1"]
     assert row["pixel_sha256"] == digest(pixels(1, 30, 20).tobytes())

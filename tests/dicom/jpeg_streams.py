@@ -53,8 +53,8 @@ def _code(difference: int) -> str:
     if difference == -(1 << 15):
         return format(16, "05b")
     size = abs(difference).bit_length()
-    shown = difference if difference > 0 else difference + (1 << size) - 1
-    return format(size, "05b") + (format(shown, f"0{size}b") if size else "")
+    bits = difference if difference > 0 else difference + (1 << size) - 1
+    return format(size, "05b") + (format(bits, f"0{size}b") if size else "")
 
 
 def baseline(pixels: np.ndarray, **options: int) -> bytes:

@@ -141,7 +141,7 @@ def test_a_file_without_preamble_and_meta_header(write: Write) -> None:
 def test_what_a_maintainer_should_look_at_is_said(
     write: Write, attributes: dict[str, Any], options: dict[str, Any], warning: str
 ) -> None:
-    assert any(warning in said for said in develop_dicom(write(attributes, **options)).warnings)
+    assert any(warning in text for text in develop_dicom(write(attributes, **options)).warnings)
 
 
 def test_a_tidy_file_gives_no_warning(write: Write) -> None:
@@ -284,6 +284,6 @@ def test_jpeg_baseline_as_pillow_shows_it(write: Write) -> None:
     dataset.file_meta.TransferSyntaxUID = pydicom.uid.JPEGBaseline8Bit
     dataset.save_as(path)
     levels, developed = grey(path)
-    shown = np.asarray(Image.open(buffer)).ravel().astype(int)
-    assert np.abs(np.array(levels) - shown).max() <= 1
+    grey_levels = np.asarray(Image.open(buffer)).ravel().astype(int)
+    assert np.abs(np.array(levels) - grey_levels).max() <= 1
     assert developed.pipeline.startswith("dicom-v1: gdcm ")

@@ -32,8 +32,8 @@ def film(path: Path, uid: str = "1.1") -> Path:
     return path
 
 
-def shown(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
-    return {file.shown(root): reason for file, reason in entries}
+def reasons_by_path(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
+    return {file.path_text(root): reason for file, reason in entries}
 
 
 @NO_PIPES
@@ -47,8 +47,8 @@ def test_what_is_no_regular_file_is_set_aside(tmp_path: Path, monkeypatch: pytes
         listener.bind("socket.dcm")
         scan = scan_tree(tmp_path)
     names = ("linked.zip", "pipe", "pipe.dcm", "pipe.zip", "socket.dcm")
-    assert shown(scan.set_aside, tmp_path) == dict.fromkeys(names, "not a regular file")
-    assert [file.shown(tmp_path) for file, _ in scan.headers] == ["good.dcm"]
+    assert reasons_by_path(scan.set_aside, tmp_path) == dict.fromkeys(names, "not a regular file")
+    assert [file.path_text(tmp_path) for file, _ in scan.headers] == ["good.dcm"]
     assert (scan.unreadable, scan.others) == ([], [])
 
 
@@ -73,7 +73,7 @@ def test_links_that_lead_out_of_the_folder(tmp_path: Path) -> None:
     (root / "round.dcm").symlink_to("../root/a/1.dcm")  # back again
     scan = scan_tree(root)
     names = ("a/file.dcm", "a/nowhere.dcm", "a/relative", "folder", "within.dcm")
-    assert shown(scan.set_aside, root) == {
+    assert reasons_by_path(scan.set_aside, root) == {
         **dict.fromkeys(names, OUT),
         "round.dcm": "duplicate of a/1.dcm: the same SOPInstanceUID and pixels",
     }

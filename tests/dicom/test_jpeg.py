@@ -163,6 +163,6 @@ def test_no_damage_ends_the_process(tmp_path: Path, syntax: str) -> None:
         write_stream(path, baseline(eight), eight, 8, syntax)
     else:
         write_stream(path, SOUND, RANDOM, 12, syntax)
-    told = tmp_path / "refused"
-    assert in_child(lambda: told.write_text(str(n_refused(path)))) == 0
-    assert 0 < int(told.read_text()) < 200
+    flag = tmp_path / "refused"
+    assert in_child(lambda: flag.write_text(str(n_refused(path)))) == 0
+    assert 0 < int(flag.read_text()) < 200

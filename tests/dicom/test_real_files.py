@@ -32,7 +32,7 @@ def shown_by_pydicom(path: Path) -> np.ndarray:
         from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
         ds = pydicom.dcmread(path)
-        shown = apply_voi_lut(apply_modality_lut(ds.pixel_array, ds), ds, index=0).astype(float)
+        values = apply_voi_lut(apply_modality_lut(ds.pixel_array, ds), ds, index=0).astype(float)
         if "VOILUTSequence" in ds:
             low, high = 0, 2 ** ds.VOILUTSequence[0].LUTDescriptor[2] - 1
         elif "ModalityLUTSequence" in ds:
@@ -42,7 +42,7 @@ def shown_by_pydicom(path: Path) -> np.ndarray:
             low, high = -half, 2**ds.BitsStored - 1 - half
             slope, intercept = float(ds.get("RescaleSlope", 1)), float(ds.get("RescaleIntercept", 0))
             low, high = slope * low + intercept, slope * high + intercept
-    share = (shown - low) / (high - low)
+    share = (values - low) / (high - low)
     return np.rint(255 * (1 - share if ds.PhotometricInterpretation == "MONOCHROME1" else share)).astype(np.uint8)
 
 

@@ -49,25 +49,29 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def shown(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
-    return {file.shown(root): reason for file, reason in entries}
+def reasons_by_path(entries: list[tuple[DicomFile, str]], root: Path) -> dict[str, str]:
+    return {file.path_text(root): reason for file, reason in entries}
 
 
 def check(scan: Scan, root: Path) -> None:
-    assert [file.shown(root) for file, _ in scan.headers] == [
+    assert [file.path_text(root) for file, _ in scan.headers] == [
         "a/IM0001", "b/1 (copy).dcm", "b/2.dicom", "c/series.zip!inner/one", "c/series.zip!inner/two.dcm",
     ]  # fmt: skip
-    assert shown(scan.set_aside, root) == {
+    assert reasons_by_path(scan.set_aside, root) == {
         "b/1.dcm": "duplicate of b/1 (copy).dcm: the same SOPInstanceUID and pixels",
         "c/capture.dcm": "a secondary capture (SOP class)",
     }
-    assert shown(scan.unreadable, root) == {
+    assert reasons_by_path(scan.unreadable, root) == {
         "c/broken.dcm": "not DICOM",
         "c/broken.zip": "not a readable archive: BadZipFile",
         "c/conflict.dcm": "duplicate of b/2.dicom: the same SOPInstanceUID but other pixels: one is mislabelled",
         "c/empty.dcm": "an empty file",
     }
-    assert [file.shown(root) for file in scan.others] == ["c/series.zip!inner/readme.txt", "c/thumb.png", "labels.csv"]
+    assert [file.path_text(root) for file in scan.others] == [
+        "c/series.zip!inner/readme.txt",
+        "c/thumb.png",
+        "labels.csv",
+    ]
 
 
 def test_every_file_is_accounted_for(root: Path) -> None:
@@ -101,8 +105,8 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     (root / "itself.dcm").symlink_to(root / "itself.dcm")
     (tmp_path / "linked").symlink_to(root)
     scan = scan_tree(tmp_path / "linked")  # that the root is a link does not matter
-    assert [file.shown(scan.root) for file, _ in scan.headers] == ["data/2", "one.dcm"]
-    assert shown(scan.unreadable, scan.root) == {
+    assert [file.path_text(scan.root) for file, _ in scan.headers] == ["data/2", "one.dcm"]
+    assert reasons_by_path(scan.unreadable, scan.root) == {
         "gone.dcm": "no such file",
         "itself.dcm": "Too many levels of symbolic links",
     }
@@ -124,7 +128,7 @@ def test_members_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         read_header(DicomFile(path, "other.dcm"))
     monkeypatch.setattr(dicom_files, "MAX_BYTES", 1_000_000)
     assert path.stat().st_size < 10_000
-    assert shown(scan_tree(tmp_path).unreadable, tmp_path) == {
+    assert reasons_by_path(scan_tree(tmp_path).unreadable, tmp_path) == {
         "x.zip!bomb.dcm": "2,000,000 bytes; at most 1,000,000 are read"
     }
 
@@ -137,7 +141,7 @@ def test_an_encrypted_member(tmp_path: Path) -> None:
     data[6] |= 1  # the flag in the local header, and in the directory
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
-    assert shown(scan_tree(tmp_path).unreadable, tmp_path) == {"x.zip!a.dcm": "encrypted in its archive"}
+    assert reasons_by_path(scan_tree(tmp_path).unreadable, tmp_path) == {"x.zip!a.dcm": "encrypted in its archive"}
 
 
 def test_a_damaged_member(tmp_path: Path) -> None:

@@ -107,12 +107,12 @@ def test_absent_uids_are_not_the_same(header: Header) -> None:
 
 def test_same_pixels_within_a_study_only(header: Header) -> None:
     a, b, c = files("a", "b", "c")
-    found = [
+    texts = [
         (a, header),
         (b, replace(header, sop_uid="1.2")),
         (c, replace(header, sop_uid="2.1", study_uid="2")),
     ]
-    (double,) = find_duplicates(found, dict.fromkeys((a, b, c), "same"))
+    (double,) = find_duplicates(texts, dict.fromkeys((a, b, c), "same"))
     assert (double.file, double.of, double.reason) == (b, a, "the same pixels in the same study")
 
 
@@ -131,15 +131,15 @@ def test_same_pixels_within_a_study_only(header: Header) -> None:
     ],
 )  # fmt: skip
 def test_the_picture_for_presentation_stays(
-    header: Header, raw: dict[str, Any], shown: dict[str, Any], why: str | None
+    header: Header, raw: dict[str, Any], processed: dict[str, Any], why: str | None
 ) -> None:
     a, b = files("a", "b")
     pair = [
         (a, replace(header, sop_uid="1.9", intent="PROCESSING", **raw)),
-        (b, replace(header, intent="PRESENTATION", **shown)),
+        (b, replace(header, intent="PRESENTATION", **processed)),
     ]
-    for found in (pair, pair[::-1]):
-        doubles = find_duplicates(found)
+    for headers in (pair, pair[::-1]):
+        doubles = find_duplicates(headers)
         if why is None:
             assert doubles == []
         else:
@@ -170,8 +170,8 @@ def test_a_raw_picture_alone_stays(header: Header) -> None:
         ),
     ],
 )
-def test_deidentification_markers(header: Header, facts: dict[str, Any], said: list[str]) -> None:
+def test_deidentification_markers(header: Header, facts: dict[str, Any], expected: list[str]) -> None:
     warnings = deid_warnings(replace(header, **facts))
-    assert len(warnings) == len(said)
-    for warning, part in zip(warnings, said, strict=True):
+    assert len(warnings) == len(expected)
+    for warning, part in zip(warnings, expected, strict=True):
         assert part in warning

@@ -24,7 +24,7 @@ class Deadly(PictureFile):
         return "deadly"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Deadly, (self.path, self.name, self.shown)
+        return Deadly, (self.path, self.name, self.source_path)
 
 
 def square(place: TaskPlace, number: int) -> dict[str, int]:

@@ -125,7 +125,7 @@ def test_a_picture_that_ends_its_decoder_is_a_problem_as_any_other(tmp_path: Pat
     records = studies(write_pictures(tmp_path / "pictures", 12))
     image = records[5].images[0]
     assert image.picture is not None
-    deadly = Deadly(image.picture.path, image.picture.name, image.picture.shown)
+    deadly = Deadly(image.picture.path, image.picture.name, image.picture.source_path)
     records[5] = replace(records[5], images=(replace(image, picture=deadly),))
 
     def made(out: Path, engine: TaskBuild | None) -> list[Problem]:

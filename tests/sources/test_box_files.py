@@ -159,13 +159,13 @@ def gallery_of(
     ],
 )
 def test_a_missing_picture_is_a_problem_only_if_embedded(
-    tmp_path: Path, pixels: Pixels, given: bool, problems: list[str], warnings: list[str]
+    tmp_path: Path, pixels: Pixels, is_named: bool, problems: list[str], warnings: list[str]
 ) -> None:
     (tmp_path / "x.png").touch()
-    films = gallery_of(tmp_path, tmp_path if given else None, [".png"], pixels=pixels)
+    films = gallery_of(tmp_path, tmp_path if is_named else None, [".png"], pixels=pixels)
     faults = Faults()
-    found = [films.picture(image_id, faults) for image_id in ("x", "z")]
-    assert found == [PictureFile(tmp_path / "x.png", "x.png", "x.png"), None]
+    pictures = [films.picture(image_id, faults) for image_id in ("x", "z")]
+    assert pictures == [PictureFile(tmp_path / "x.png", "x.png", "x.png"), None]
     assert [str(problem) for problem in faults.problems] == problems
     assert films.warnings(["x", "z"]) == warnings
 

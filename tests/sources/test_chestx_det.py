@@ -58,9 +58,9 @@ def real_reading():
 
 @needs_real
 def test_the_published_file_has_the_published_counts():
-    found = chestx_det.inspect(REAL)
-    assert dict(found.counts) == chestx_det.PUBLISHED
-    assert (list(found.problems), list(found.warnings), found.synthetic) == ([], [], False)
+    inspection = chestx_det.inspect(REAL)
+    assert dict(inspection.counts) == chestx_det.PUBLISHED
+    assert (list(inspection.problems), list(inspection.warnings), inspection.synthetic) == ([], [], False)
     assert detect_source(REAL).name == "chestx-det"
 
 
@@ -205,7 +205,7 @@ def test_pictures_pass_unchanged_and_must_fit(tmp_path):
     Image.new("L", (1024, 1024), 3).save(pictures / "1.png")
     Image.new("L", (512, 512), 3).save(pictures / "2.png")
     source_data = chestx_det.read(root, pixels="embed", pictures=pictures)
-    assert [record.picture.shown for record in source_data.splits["test"]] == ["1.png", "2.png"]
+    assert [record.picture.source_path for record in source_data.splits["test"]] == ["1.png", "2.png"]
     log = BuildLog()
     build_folder(source_data.splits, tmp_path / "out", BENCHMARKS["chestx-det"], keep_going=True, log=log)
     (problem,) = log.left_out

@@ -24,7 +24,9 @@ INNER = "chexlocalize/chexlocalize"
 @pytest.fixture(scope="module")
 def everything(download):
     source_data = chexlocalize.read(download)
-    return {split: {r.image_id: r for r in found} for split, found in source_data.splits.items()}, source_data.warnings
+    return {
+        split: {r.image_id: r for r in records} for split, records in source_data.splits.items()
+    }, source_data.warnings
 
 
 def labels(root, split):
@@ -189,7 +191,7 @@ def test_points_are_the_readers(download, everything):
     by_split, _ = everything
     points = load(download / INNER, "hb_salient_pt_test")
     for image_id, record in by_split["test"].items():
-        expected = [[f, *xy] for f, found in points.get(image_id, {}).items() for xy in found]
+        expected = [[f, *xy] for f, clicks in points.get(image_id, {}).items() for xy in clicks]
         assert [[p.finding, p.x, p.y] for p in record.points] == expected
         assert {p.reader for p in record.points} <= {"human_benchmark"}
 
@@ -203,7 +205,7 @@ def test_pictures_are_the_files_bytes(download, everything):
             assert (record.width, record.height) == image.size
         assert record.picture.path == path
         assert record.picture.name == f"{image_id}.jpg"
-        assert record.picture.shown == f"CheXpert/test/{patient}/{study}/{name}.jpg"
+        assert record.picture.source_path == f"CheXpert/test/{patient}/{study}/{name}.jpg"
         assert (record.image, record.source_sha256) == (None, None)  # the folder writer reads pictures
         assert (record.patient_id, record.study_id) == (patient, f"{patient}_{study}")
 
@@ -212,23 +214,23 @@ def test_partial_downloads_are_passed_over_and_pickles_never_opened(download, co
     (pickled,) = copy.rglob("*.pkl")
     pickled.unlink()
     pickled.mkdir()  # opening a folder fails on every system
-    found = chexlocalize.inspect(copy)
-    assert "3 interrupted downloads (.azDownload-*) are ignored" in found.warnings
-    assert "1 pickled heat maps are never opened (a pickle can run code)" in found.warnings
-    assert found.problems == []
+    inspection = chexlocalize.inspect(copy)
+    assert "3 interrupted downloads (.azDownload-*) are ignored" in inspection.warnings
+    assert "1 pickled heat maps are never opened (a pickle can run code)" in inspection.warnings
+    assert inspection.problems == []
     assert [r.image_id for r in chexlocalize.read(copy).splits["test"]]
 
 
 def test_inspection_counts(download):
-    found = chexlocalize.inspect(download)
+    inspection = chexlocalize.inspect(download)
     root = download / INNER
-    assert found.synthetic
-    assert found.counts["test images"] == 24
-    assert found.counts["test pictures"] == 24
-    assert found.counts["validation images"] == 6
-    assert found.counts["test images with masks"] == len(load(root, "gt_segmentations_test"))
-    assert found.files["gt_annotations_val"] == f"{INNER}/CheXlocalize/gt_annotations_val.json"
-    assert not [warning for warning in found.warnings if "published" in warning]
+    assert inspection.synthetic
+    assert inspection.counts["test images"] == 24
+    assert inspection.counts["test pictures"] == 24
+    assert inspection.counts["validation images"] == 6
+    assert inspection.counts["test images with masks"] == len(load(root, "gt_segmentations_test"))
+    assert inspection.files["gt_annotations_val"] == f"{INNER}/CheXlocalize/gt_annotations_val.json"
+    assert not [warning for warning in inspection.warnings if "published" in warning]
 
 
 def test_a_whole_build_is_valid_and_says_synthetic(download, tmp_path):

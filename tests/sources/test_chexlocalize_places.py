@@ -69,7 +69,7 @@ def test_pictures_in_a_folder_of_ones_own(copy: Path, tmp_path: Path, named: str
     assert ids(copy, "validation", pictures=own / named) == before
     first = next(iter(chexlocalize.read(copy, pictures=own).splits["validation"]))
     assert first.picture is not None
-    assert first.picture.shown == f"CheXpert-v1.0/valid/{'/'.join(first.image_id.split('_', 2))}.jpg"
+    assert first.picture.source_path == f"CheXpert-v1.0/valid/{'/'.join(first.image_id.split('_', 2))}.jpg"
 
 
 def test_annotations_directly_in_the_folder(copy: Path) -> None:
@@ -91,10 +91,10 @@ def test_everything_in_one_folder_as_in_the_sample_of_its_repository(copy: Path,
     for path in (copy / "CheXlocalize").glob("gt_*_val.json"):
         move(path, sample / path.name)
     assert ids(sample, "validation") == before
-    found = chexlocalize.inspect(sample)
-    assert found.problems == []
-    assert found.files["gt_annotations_val"] == "gt_annotations_val.json"
-    assert "1 pickled heat maps are never opened (a pickle can run code)" in found.warnings
+    inspection = chexlocalize.inspect(sample)
+    assert inspection.problems == []
+    assert inspection.files["gt_annotations_val"] == "gt_annotations_val.json"
+    assert "1 pickled heat maps are never opened (a pickle can run code)" in inspection.warnings
 
 
 def test_the_small_pictures_are_refused(copy: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_small_pictures_are_refused(copy: Path) -> None:
     shutil.copytree(copy / "CheXpert-v1.0-small" / "valid", copy / "CheXpert-v1.0" / "valid")
     for record in chexlocalize.read(copy).splits["validation"]:
         assert record.picture is not None
-        assert record.picture.shown.startswith("CheXpert-v1.0/valid/")
+        assert record.picture.source_path.startswith("CheXpert-v1.0/valid/")
 
 
 def test_a_folder_that_only_sounds_small(copy: Path, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_what_lies_in_two_places_is_taken_from_the_first(copy: Path) -> None:
     only = sorted((copy / "CheXpert" / "val").rglob("view*.jpg"))[0]
     only.unlink()
     source_data = chexlocalize.read(copy)
-    shown = [record.picture.shown for record in source_data.splits["validation"] if record.picture is not None]
-    assert sorted(path.split("/")[0] for path in shown) == ["CheXpert"] * 5 + ["CheXpert-v1.0"]
+    names = [record.picture.source_path for record in source_data.splits["validation"] if record.picture is not None]
+    assert sorted(path.split("/")[0] for path in names) == ["CheXpert"] * 5 + ["CheXpert-v1.0"]
     assert "split 'validation': 5 pictures in CheXpert-v1.0/valid are used from another folder" in source_data.warnings
 
 
@@ -153,7 +153,7 @@ def n_different(root: Path, studies: list[dict[str, str]]) -> int:
     return sum(float(row[name]) != float(study[name]) for row, study in pairs if study for name in FINDINGS)
 
 
-def told(root: Path) -> list[str]:
+def messages_of(root: Path) -> list[str]:
     return [warning for warning in chexlocalize.read(root).warnings if "groundtruth.csv" in warning]
 
 
@@ -172,7 +172,7 @@ def test_study_labels_that_agree_say_nothing(copy: Path, place: str) -> None:
         writer.writeheader()
         writer.writerows(rows)
     assert n_different(copy, studies) == 0
-    assert told(copy) == []
+    assert messages_of(copy) == []
     assert chexlocalize.inspect(copy).files["groundtruth"] == place
 
 
@@ -181,7 +181,7 @@ def test_study_labels_that_differ_are_counted(copy: Path) -> None:
     studies[0]["Edema"] = "1" if studies[0]["Edema"] == "0" else "0"
     studies[-1]["Study"] = "CheXpert-v1.0/test/patient99999/study1"
     write_groundtruth(copy / "groundtruth.csv", studies)
-    differ, missing, extra = told(copy)
+    differ, missing, extra = messages_of(copy)
     assert differ.startswith(f"split 'test': {n_different(copy, studies)} labels differ from groundtruth.csv (kept), ")
     assert "first Edema of patient64741_study1_view1_frontal" in differ
     assert missing == "split 'test': 1 studies have no row in groundtruth.csv"

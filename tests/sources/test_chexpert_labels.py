@@ -52,13 +52,15 @@ def test_references_and_readers_are_those_of_the_tables(built: tuple[Path, Path]
     raw, data = built
     names = load_dataset(str(data), split="test").features["labels"].feature
     rows = {row["study_id"]: names.int2str(row["labels"]) for row in load_dataset(str(data), split="test")}
-    said = {(row["reader"], row["study_id"]): row["labels"] for row in load_dataset(str(data), "readers", split="test")}
-    assert len(said) == 3 * len(rows) == 120
+    labels = {
+        (row["reader"], row["study_id"]): row["labels"] for row in load_dataset(str(data), "readers", split="test")
+    }
+    assert len(labels) == 3 * len(rows) == 120
     for stem in ("groundtruth", *LABEL_READERS):
         for row in csv.DictReader((raw / f"{stem}.csv").open(encoding="utf-8")):
             study_id = "_".join(row["Study"].split("/")[-2:])
             present = [name for name in CHEXPERT_LABELS if row[name] == "1.0"]
-            assert (rows[study_id] if stem == "groundtruth" else said[stem, study_id]) == present
+            assert (rows[study_id] if stem == "groundtruth" else labels[stem, study_id]) == present
 
 
 def test_the_folder_is_valid_and_knows_sex_and_age_where_the_table_does(built: tuple[Path, Path]) -> None:
@@ -77,11 +79,11 @@ def test_a_reader_is_scored_as_a_system(built: tuple[Path, Path]) -> None:
     raw, data = built
     predictions = rb.convert(raw / "bc6.csv", data, split="test").predictions
     table = rb.score(predictions, data, split="test").to_pandas()
-    truth, said = (
+    truth, by_reader = (
         list(csv.DictReader((raw / f"{name}.csv").open(encoding="utf-8"))) for name in ("groundtruth", "bc6")
     )
     for label in ("Edema", "Support Devices"):
-        pair = [row[label] == "1.0" for row in truth], [row[label] == "1.0" for row in said]
+        pair = [row[label] == "1.0" for row in truth], [row[label] == "1.0" for row in by_reader]
         for metric, oracle in (("f1", f1_score), ("cohen_kappa", cohen_kappa_score)):
             (value,) = table[(table["metric"] == metric) & (table["finding"] == label)]["value"]
             assert value == pytest.approx(oracle(*pair))
@@ -116,7 +118,7 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
     lines[5] = lines[5].replace(place(5), place(4)).replace("1.0", "0.0")
     good.write_text("\n".join(lines), encoding="utf-8")
     table(tmp_path / "bc4.csv", [(place(4), set()), (place(9), set())])
-    told = [
+    messages = [
         "bc4.csv:patient4_study1: `study` must be of a study that has references, got none",
         "bc4.csv:patient9_study1: `study` must be of a study that has references, got none",
         "groundtruth.csv:2: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got '-1.0'",
@@ -124,7 +126,7 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
         "groundtruth.csv:4: `Study` must end like test/patient64741/study1, got 'patient3'",
         "groundtruth.csv:6: `labels` must say the same of a study in every row, got others of patient4_study1",
     ]
-    assert sorted(map(str, inspect(tmp_path).problems)) == told
+    assert sorted(map(str, inspect(tmp_path).problems)) == messages
     with pytest.raises(BuildError, match="6 problems"):
         read(tmp_path)
     kept = read(tmp_path, keep_going=True)
@@ -133,7 +135,7 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
 
 def test_a_phantom_of_many_studies_has_each_once(tmp_path: Path) -> None:
     write_chexpert_labels(tmp_path, 600)
-    assert {split: len(found) for split, found in read(tmp_path).splits.items()} == {"test": 600, "validation": 240}
+    assert {split: len(records) for split, records in read(tmp_path).splits.items()} == {"test": 600, "validation": 240}
 
 
 def test_readers_alone_are_no_references(tmp_path: Path) -> None:

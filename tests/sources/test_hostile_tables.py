@@ -121,8 +121,8 @@ def cut_in_half(part):
     ],
 )
 def test_a_workbook_that_is_damaged(tmp_path, changed, message):
-    (said,) = messages(workbook(tmp_path / "t.xlsx", changed), limits=TableLimits(rows=1000))
-    assert said.startswith(f"t.xlsx: `file` must be readable as xlsx, got {message}")
+    (text,) = messages(workbook(tmp_path / "t.xlsx", changed), limits=TableLimits(rows=1000))
+    assert text.startswith(f"t.xlsx: `file` must be readable as xlsx, got {message}")
 
 
 def test_a_workbook_with_too_many_rows(tmp_path):
@@ -139,8 +139,8 @@ def test_an_archive_that_is_damaged(tmp_path):
     data[at + 80 : at + 90] = bytes(10)
     for damaged in (data, whole[:-30], whole[: len(whole) // 2], b"", b"PK\x05\x06" + bytes(18)):
         path.write_bytes(damaged)
-        (said,) = messages(path)
-        assert "must be readable as xlsx, got not an xlsx file: " in said
+        (message,) = messages(path)
+        assert "must be readable as xlsx, got not an xlsx file: " in message
 
 
 def test_a_workbook_without_enough_memory(tmp_path, monkeypatch):
@@ -158,8 +158,8 @@ def test_a_workbook_that_unpacks_to_too_much(tmp_path):
     assert TableLimits().document_bytes == 256 << 20
     path = workbook(tmp_path / "t.xlsx", {"xl/theme/theme1.xml": lambda part: part + b" " * (3 << 20)})
     assert path.stat().st_size < 1 << 20
-    (said,) = messages(path, limits=TableLimits(document_bytes=2 << 20))
-    assert "bytes unpacked; at most 2,097,152 are read" in said
+    (message,) = messages(path, limits=TableLimits(document_bytes=2 << 20))
+    assert "bytes unpacked; at most 2,097,152 are read" in message
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_parts_count_together(tmp_path):
     with zipfile.ZipFile(path) as archive:
         sizes = [info.file_size for info in archive.infolist()]
     assert messages(path, limits=TableLimits(document_bytes=sum(sizes))) == []
-    (said,) = messages(path, limits=TableLimits(document_bytes=sum(sizes) - 1))
-    assert f"{sum(sizes):,} bytes unpacked" in said
+    (message,) = messages(path, limits=TableLimits(document_bytes=sum(sizes) - 1))
+    assert f"{sum(sizes):,} bytes unpacked" in message
 
 
 def test_a_sheet_whose_head_claims_more_than_it_has(tmp_path):

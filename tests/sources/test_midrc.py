@@ -85,18 +85,18 @@ def test_folder_with_scores(twin, tmp_path):
 
 
 def test_inspect_counts(twin):
-    found = inspect(twin)
-    assert list(found.problems) == []
-    assert found.files["manifest"] == "manifest.json"
-    assert {found.counts[name] for name in ("cases", "listed studies", "studies")} == {N}
-    assert found.counts["mRALE scores"] == 3
-    assert any("entries of the manifest name no file" in text for text in found.warnings)
+    inspection = inspect(twin)
+    assert list(inspection.problems) == []
+    assert inspection.files["manifest"] == "manifest.json"
+    assert {inspection.counts[name] for name in ("cases", "listed studies", "studies")} == {N}
+    assert inspection.counts["mRALE scores"] == 3
+    assert any("entries of the manifest name no file" in text for text in inspection.warnings)
 
 
 def test_without_labels(download):
     (download / "mapping.yaml").unlink()
-    found = inspect(download)
-    assert any(text.startswith("no mapping: MIDRC gives none of the twelve labels") for text in found.warnings)
+    inspection = inspect(download)
+    assert any(text.startswith("no mapping: MIDRC gives none of the twelve labels") for text in inspection.warnings)
     with pytest.raises(ValueError, match="`mapping` must say where the labels are: MIDRC gives none of the twelve"):
         read(download, id_key=KEY)
 

@@ -56,13 +56,13 @@ def test_a_study_is_found_by_its_id_alone(tmp_path: Path) -> None:
     assert (study.subject_id, [image.dicom_id for image in study.images]) == ("10000032", [A, B])
     images, faults = study_images(study, need_pictures=True)
     assert faults == []
-    shown = f"files/p10/p10000032/s50414267/{A}.jpg"
+    name = f"files/p10/p10000032/s50414267/{A}.jpg"
     assert [(image.image_id, image.view, image.width, image.height) for image in images] == [
         (A, "PA", 20, 30), (B, "LATERAL", 20, 30),
     ]  # fmt: skip
     assert images[0].picture is not None
-    assert (images[0].picture.path, images[0].picture.name, images[0].picture.shown) == (
-        tree / shown, f"{A}.jpg", shown,
+    assert (images[0].picture.path, images[0].picture.name, images[0].picture.source_path) == (
+        tree / name, f"{A}.jpg", name,
     )  # fmt: skip
 
 

@@ -118,8 +118,8 @@ def test_version_1_0_0_has_no_splits(tmp_path: Path) -> None:
     rows = (HEADS + line()).replace(",split", "").replace(",test", "")
     source_data = ms_cxr.read(write(tmp_path, rows, "MS_CXR_Local_Alignment_v1.0.0.csv"), pixels="withhold")
     assert list(source_data.splits) == ["test"]
-    told = "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), all images are of the split 'test'"
-    assert told in source_data.warnings
+    warning = "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), all images are of the split 'test'"
+    assert warning in source_data.warnings
 
 
 @pytest.mark.parametrize(
@@ -167,18 +167,18 @@ def test_what_can_be_wrong_with_a_row(tmp_path: Path, rows: str, problem: str) -
 def test_what_can_be_wrong_with_the_json_file(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(BuildError) as caught:
         ms_cxr.read(write(tmp_path, text, "MS_CXR_Local_Alignment_v1.1.0.json"), pixels="withhold")
-    found = str(caught.value.problems[0]).removeprefix("MS_CXR_Local_Alignment_v1.1.0.json:").lstrip()
-    assert found.startswith(problem)
+    message = str(caught.value.problems[0]).removeprefix("MS_CXR_Local_Alignment_v1.1.0.json:").lstrip()
+    assert message.startswith(problem)
 
 
 def test_the_twin_has_pictures_views_and_phrases(twin: Path) -> None:
-    found = ms_cxr.inspect(twin)
-    assert found.synthetic
-    assert (list(found.problems), list(found.warnings)) == ([], [])
-    assert set(found.files) == {"boxes", "coco"}
+    inspection = ms_cxr.inspect(twin)
+    assert inspection.synthetic
+    assert (list(inspection.problems), list(inspection.warnings)) == ([], [])
+    assert set(inspection.files) == {"boxes", "coco"}
     source_data = ms_cxr.read(twin, pictures=twin / "pictures")
     records = [record for split in source_data.splits.values() for record in split]
-    assert len(records) == found.counts["images"]
+    assert len(records) == inspection.counts["images"]
     assert {record.view for record in records} <= {"AP", "PA"}  # from the metadata
     assert all(record.picture.path.is_file() and record.picture.kind == "picture" for record in records)
     inner = ms_cxr.read(twin, pictures=twin / "pictures" / "files")  # the folder `files` itself will do
@@ -202,14 +202,14 @@ def test_views_of_the_metadata(tmp_path: Path, raw: str | None, view: str) -> No
     source_data = ms_cxr.read(tmp_path, pixels="withhold")
     (record,) = source_data.splits["test"]
     assert (record.view, record.view_raw) == (view, raw or None)
-    told = [warning for warning in source_data.warnings if "metadata.csv" in warning]
+    warnings = [warning for warning in source_data.warnings if "metadata.csv" in warning]
     if raw is None:
         expected = ["mimic-cxr-2.0.0-metadata.csv: 1 image without a row, whose view is FRONTAL"]
     elif view in ("LATERAL", "UNKNOWN"):
         expected = [f"mimic-cxr-2.0.0-metadata.csv: 1 image with a view that is not frontal, kept: {raw!r} 1"]
     else:
         expected = []
-    assert told == expected
+    assert warnings == expected
 
 
 def test_pictures_are_hashed_although_withheld(twin: Path) -> None:

@@ -39,10 +39,10 @@ def twin(twin_of: Callable[[str], Path]) -> Path:
 
 @needs_real
 def test_the_published_list_has_the_published_counts() -> None:
-    found = nih_boxes.inspect(REAL)
+    inspection = nih_boxes.inspect(REAL)
     # 726 patients: distinct first parts of the names, counted with cut, sort and uniq
-    assert dict(found.counts) == {"boxes": 984, "images": 880, "patients": 726}
-    assert (list(found.problems), list(found.warnings), found.synthetic) == ([], [], False)
+    assert dict(inspection.counts) == {"boxes": 984, "images": 880, "patients": 726}
+    assert (list(inspection.problems), list(inspection.warnings), inspection.synthetic) == ([], [], False)
     source_data = nih_boxes.read(REAL, pixels="withhold")
     assert [warning.split(":")[0] for warning in source_data.warnings] == [
         "2 pictures have no label here and are not part of the dataset",
@@ -148,8 +148,8 @@ def test_a_list_is_found_plain_or_zipped_and_below_a_folder(tmp_path: Path, zipp
 def test_what_can_be_wrong(tmp_path: Path, text: str, problems: list[str]) -> None:
     with pytest.raises(BuildError) as caught:
         nih_boxes.read(write(tmp_path, text), pixels="withhold")
-    found = [str(problem).removeprefix("BBox_List_2017.csv") for problem in caught.value.problems]
-    assert found[: len(problems)] == problems
+    messages = [str(problem).removeprefix("BBox_List_2017.csv") for problem in caught.value.problems]
+    assert messages[: len(problems)] == problems
     assert nih_boxes.inspect(tmp_path).problems == caught.value.problems
 
 
@@ -181,16 +181,16 @@ def test_an_unknown_column_is_told(tmp_path: Path) -> None:
 
 
 def test_the_twin_has_pictures_and_views(twin: Path) -> None:
-    found = nih_boxes.inspect(twin)
-    assert found.synthetic
-    assert found.warnings == []
+    inspection = nih_boxes.inspect(twin)
+    assert inspection.synthetic
+    assert inspection.warnings == []
     source_data = nih_boxes.read(twin)
     assert source_data.synthetic
     assert nih_boxes.read(twin, pixels="withhold") == source_data  # the pictures are read to be hashed
     views = {record.view for record in source_data.splits["test"]}
     assert views <= {"AP", "PA"}  # from Data_Entry_2017.csv
     n_pictures = len(list(twin.rglob("*.png")))
-    assert n_pictures == found.counts["images"] + 7
+    assert n_pictures == inspection.counts["images"] + 7
     assert source_data.warnings == ["7 pictures have no label here and are not part of the dataset"]
 
 

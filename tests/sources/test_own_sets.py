@@ -65,8 +65,8 @@ def test_own_findings_are_built_and_scored(own, tmp_path):
         ("Lines and tubes",),
         ("No finding",),
     ]
-    said = [["rib-fracture"], ["support devices", "PTX"], ["normal"]]
-    lines = [{"study_id": s.study_id, "labels": labels} for s, labels in zip(studies, said, strict=True)]
+    raw_labels = [["rib-fracture"], ["support devices", "PTX"], ["normal"]]
+    lines = [{"study_id": s.study_id, "labels": labels} for s, labels in zip(studies, raw_labels, strict=True)]
     path = tmp_path / "p.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = lint_findings(path, manifest)
@@ -235,10 +235,10 @@ def test_a_table_of_ids_must_be_private_and_of_use(tmp_path):
         "key": "must be a new file",
         "no/ids.csv": "in a folder that you may write to",
     }
-    for name, told in refused.items():
+    for name, message in refused.items():
         place = tmp_path / name
         done = CliRunner().invoke(app, ["build", str(root), "--out", str(tmp_path / "out"), "--id-table", str(place)])
-        assert told in str(done.exception)
+        assert message in str(done.exception)
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path):
@@ -264,9 +264,9 @@ def test_pictures_that_may_not_be_taken_are_left_or_refused(tmp_path):
 def test_own_findings_and_readers_are_suggested(tmp_path):
     rows = "study,Radiologist,Fracture,Tube\n1.2.1,A,1,0\n1.2.1,B,1,0\n1.2.2,A,0,1\n1.2.3,A,0,0\n"
     write_tree(tmp_path, table=rows, mapping=None, name="labels.csv")
-    with pytest.raises(ValueError, match="must say what the columns") as told:
+    with pytest.raises(ValueError, match="must say what the columns") as caught:
         read(tmp_path, id_key=KEY)
-    (tmp_path / "mapping.yaml").write_text(str(told.value).partition("correct it:\n")[2])
+    (tmp_path / "mapping.yaml").write_text(str(caught.value).partition("correct it:\n")[2])
     assert [study.labels for study in read(tmp_path, id_key=KEY).splits["test"]] == [("Fracture",), ("Tube",), ()]
 
 
@@ -276,8 +276,8 @@ def test_a_reading_that_is_lost_is_never_passed_over(tmp_path):
     with pytest.raises(BuildError, match=r"labels\.csv:8: `row` must have 3 cells"):
         read(root, id_key=KEY, keep_going=True)
     (root / "labels.csv").write_text(READERS.replace("1.2.2,B", "1.2.9,B"))
-    told = "studies have different numbers of readers: 1 has 1, 1 has 2, 1 has 3"
-    assert told in read(root, id_key=KEY, keep_going=True).warnings
+    warning = "studies have different numbers of readers: 1 has 1, 1 has 2, 1 has 3"
+    assert warning in read(root, id_key=KEY, keep_going=True).warnings
 
 
 def test_a_vocabulary_keeps_its_terms_only_where_it_has_any(own):
@@ -333,8 +333,8 @@ AS_FRACTIONS = BOX_MAPPING.replace("xyxy: [x1, y1, x2, y2]", "xywh: [x, y, w, h]
 
 
 def test_boxes_of_a_table_of_fractions_of_parquet_and_of_coco_are_the_same(tmp_path):
-    given = {"a": (BOXES, BOX_MAPPING, ".png"), "b": (FRACTIONS, AS_FRACTIONS, ".dcm")}
-    for name, one in given.items():
+    sets = {"a": (BOXES, BOX_MAPPING, ".png"), "b": (FRACTIONS, AS_FRACTIONS, ".dcm")}
+    for name, one in sets.items():
         assert drawn(own_boxes.read(write_boxes(tmp_path / name, *one)).splits["test"]) == DRAWN
     coco = write_boxes(
         tmp_path / "coco", None, "boxes: boxes.json\nids: public\n" + BOX_MAPPING.splitlines()[-2] + "\n"
@@ -370,8 +370,8 @@ def test_own_boxes_become_localization_and_detection(tmp_path):
     boxes = [("film1", "PTX", [2, 2, 10, 28]), ("film3", "nodule", [0, 0, 5, 5])]
     lines = [json.dumps({"image_id": i, "finding": f, "box": b, "score": 0.5}) + "\n" for i, f, b in boxes]
     path.write_text("".join(lines))
-    found = score_file(path, tmp_path / "detection", "test", ScoringOptions(allow_missing=True)).estimates
-    ap = {e.finding: e.value for e in found if e.metric == "ap_50"}
+    estimates = score_file(path, tmp_path / "detection", "test", ScoringOptions(allow_missing=True)).estimates
+    ap = {e.finding: e.value for e in estimates if e.metric == "ap_50"}
     assert ap == {"Nodule": 0, "Pneumothorax": 1, "macro": 0.5}
 
 
@@ -548,10 +548,10 @@ def test_readers_count_where_they_read_and_drew_nothing(tmp_path):
         json.dumps({"image_id": i, "finding": "Nodule", "box": box, "score": score}) + "\n" for i, box, score in lines
     ))  # fmt: skip
     scores = api.score(path, tmp_path / "out", readers=True, allow_missing=True)
-    found = {row.reference: (row.n, row.value) for row in scores.readers.references}
+    values = {row.reference: (row.n, row.estimate.value) for row in scores.readers.references}
     # Ada: nodules in 1 and 3, by score wrong, right, right: precision 2/3 at both, and a pneumothorax that was missed
     # Bea: a nodule in 1; by score wrong, right: 1/2
-    assert found == {
+    assert values == {
         "reader Ada": (3, pytest.approx((2 / 3 + 0) / 2)),
         "reader Bea": (2, pytest.approx(1 / 2)),
         "at least one": (3, pytest.approx((2 / 3 + 0) / 2)),
@@ -570,5 +570,5 @@ def test_a_reader_who_drew_nothing_of_what_others_drew_missed_it(tmp_path):
     lines = [("film1", [10, 20, 20, 24]), ("film3", [40, 40, 10, 20])]
     path.write_text("".join(json.dumps({"image_id": i, "finding": "Nodule", "box": box}) + "\n" for i, box in lines))
     scores = api.score(path, tmp_path / "out", readers=True, allow_missing=True, metric="box_iou")
-    found = {row.reference: (row.n, row.value, row.reader_value) for row in scores.readers.references}
-    assert found["others than Bea"] == (2, 1, 0.5)  # Cy drew both nodules, Bea one of them
+    values = {row.reference: (row.n, row.estimate.value, row.reader_value) for row in scores.readers.references}
+    assert values["others than Bea"] == (2, 1, 0.5)  # Cy drew both nodules, Bea one of them

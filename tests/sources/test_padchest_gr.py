@@ -131,7 +131,7 @@ def test_pictures_may_lie_in_an_archive_but_not_in_parts_of_one(tmp_path: Path) 
     (record,) = padchest_gr.read(tmp_path).splits["validation"]
     assert record.picture is not None
     assert (record.size, record.picture.member) == ((60, 40), f"PadChest_GR/{IMAGE}.png")
-    assert record.picture.shown == f"Padchest_GR_files/PadChest_GR.zip!PadChest_GR/{IMAGE}.png"
+    assert record.picture.source_path == f"Padchest_GR_files/PadChest_GR.zip!PadChest_GR/{IMAGE}.png"
     (folder / "PadChest_GR.zip").rename(folder / "PadChest_GR.zip.001")
     with pytest.raises(ValueError, match=r"got parts of one below .*; join the parts first: cat PadChest_GR.zip"):
         padchest_gr.read(tmp_path)
@@ -220,14 +220,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_twin_has_splits_sentences_and_a_second_reader(twin: Path) -> None:
-    found = padchest_gr.inspect(twin)
-    assert found.synthetic
-    assert (list(found.problems), list(found.warnings)) == ([], [])
+    inspection = padchest_gr.inspect(twin)
+    assert inspection.synthetic
+    assert (list(inspection.problems), list(inspection.warnings)) == ([], [])
     source_data = padchest_gr.read(twin)
     records = [record for split in source_data.splits.values() for record in split]
-    assert len(records) == found.counts["images"] == 6
+    assert len(records) == inspection.counts["images"] == 6
     assert {a.reader for record in records for a in record.annotations} == {"ground_truth", "individual"}
-    n_sentences = found.counts["abnormal sentences"] + found.counts["other sentences"]
+    n_sentences = inspection.counts["abnormal sentences"] + inspection.counts["other sentences"]
     assert len(source_data.extras[0].rows) == n_sentences
     assert any("Scoliosis" in record.missing for record in records)
     assert set(records[0].label_status) == set(PADCHEST_GR_FINDINGS)

@@ -101,8 +101,10 @@ def test_what_is_no_film_is_set_aside_with_its_reason(reveal_download):
     assert len(reasons) == 4
     warnings = read(reveal_download, id_key=KEY).warnings
     assert "1 file set aside: a secondary capture (SOP class)" in warnings
-    (told,) = (text for text in warnings if text.startswith("maker and model are published as the headers have them"))
-    assert "Carestream Health" in told
+    (warning,) = (
+        text for text in warnings if text.startswith("maker and model are published as the headers have them")
+    )
+    assert "Carestream Health" in warning
 
 
 def test_secondary_captures_are_taken_if_asked(tmp_path):
@@ -130,7 +132,7 @@ def test_frontal_images_come_first(tmp_path):
     write_film(tmp_path / "9.dcm", "1.2.2", 9, view="PA")
     record = read(tmp_path, id_key=KEY).splits["test"][1]
     assert record.views == ("AP", "PA", "LATERAL", "LATERAL")
-    assert [image.picture.shown for image in record.images] == ["a/2.dcm", "9.dcm", "0.dcm", "b/3"]
+    assert [image.picture.source_path for image in record.images] == ["a/2.dcm", "9.dcm", "0.dcm", "b/3"]
 
 
 def test_what_is_no_view_and_no_detector_is_not_passed_on(tmp_path):
@@ -154,8 +156,8 @@ def test_the_folder_holds_films_that_look_as_they_were_rendered(built):
     for study in islice(studies(seed=SEED), N):
         for image in study.images:
             picture, facts = by_id[keyed_id(KEY, "image", study.uid("image", image.number))]
-            shown = np.asarray(Image.open(io.BytesIO(picture["bytes"])))
-            assert np.abs(shown.astype(int) - reveal_film(study, image, SIDE)).max() <= 1
+            pixels = np.asarray(Image.open(io.BytesIO(picture["bytes"])))
+            assert np.abs(pixels.astype(int) - reveal_film(study, image, SIDE)).max() <= 1
             assert picture["path"] == f"{facts['image_id']}.png"
             assert facts["pixel_pipeline"].startswith("dicom-v1: ")
 
@@ -199,9 +201,9 @@ def test_nothing_of_a_header_leaks(reveal_download, built):
     for path in built.rglob("*.parquet"):
         table = pq.read_table(path)
         contents += [*everything(table.to_pylist()), str(table.schema.metadata).encode()]
-    found = {text for text in forbidden for content in contents if text.encode() in content}
+    leaks = {text for text in forbidden for content in contents if text.encode() in content}
     # the name of the source in the published card is not a leak, nor are digits of a time inside a hash
-    assert found == set()
+    assert leaks == set()
 
 
 def test_a_holdout_keeps_labels_and_patients_apart(reveal_download, tmp_path):
@@ -237,11 +239,11 @@ def test_a_collision_of_ids_is_a_problem(reveal_download, monkeypatch):
 
 
 def test_inspect_counts_and_suggests(reveal_download, tmp_path):
-    found = inspect(reveal_download)
-    assert (found.source, found.synthetic, list(found.problems)) == ("reveal-cxr", True, [])
-    assert found.files == {"mapping": "mapping.yaml", "table": "labels.csv"}
+    inspection = inspect(reveal_download)
+    assert (inspection.source, inspection.synthetic, list(inspection.problems)) == ("reveal-cxr", True, [])
+    assert inspection.files == {"mapping": "mapping.yaml", "table": "labels.csv"}
     n_images = sum(len(study.images) for study in islice(studies(seed=SEED), N))
-    assert found.counts == {
+    assert inspection.counts == {
         "studies": N, "images": n_images, "files set aside": 4, "rows of the table": N, "rows with a study": N,
     }  # fmt: skip
     shutil.copytree(reveal_download, tmp_path / "copy")

@@ -52,12 +52,12 @@ def rows(folder):
 def test_facts_and_labels(folder):
     import pydicom
 
-    found = rows(folder)
-    assert [row["label_vector"].count(1) for row in found] == [0, 2, 0]
-    assert [row["manufacturer"] for row in found] == ["CANON", "PHILIPS", "FUJIFILM"]
-    spacings = [row["image_facts"][0]["spacing_mm"] for row in found]
+    table = rows(folder)
+    assert [row["label_vector"].count(1) for row in table] == [0, 2, 0]
+    assert [row["manufacturer"] for row in table] == ["CANON", "PHILIPS", "FUJIFILM"]
+    spacings = [row["image_facts"][0]["spacing_mm"] for row in table]
     assert spacings == [[0.16, 0.16], None, None]  # RG1 writes 0.000\0.000, RG3 none
-    for row, name in zip(found, FILMS, strict=True):
+    for row, name in zip(table, FILMS, strict=True):
         dataset = pydicom.dcmread(folder / "films" / name)
         assert row["study_id"] == keyed_id(KEY, "study", dataset.StudyInstanceUID)
         picture = np.asarray(Image.open(io.BytesIO(row["images"][0]["bytes"])))

@@ -97,9 +97,9 @@ labels:
         (),
         ("Airspace opacity", "COPD"),
     ]
-    (told,) = (text for text in read(tmp_path, id_key=KEY).warnings if "absent in every study" in text)
-    assert told.startswith("Aneurysm, Cardiomegaly, Hiatal hernia, ")
-    assert "COPD" not in told
+    (warning,) = (text for text in read(tmp_path, id_key=KEY).warnings if "absent in every study" in text)
+    assert warning.startswith("Aneurysm, Cardiomegaly, Hiatal hernia, ")
+    assert "COPD" not in warning
 
 
 def test_json_in_a_cell_of_a_csv(tmp_path):

@@ -69,11 +69,11 @@ def refused(root: Path, **options: Any) -> list[str]:
 
 
 def test_every_row_is_a_task_with_all_images_of_its_study(twin: Path) -> None:
-    found = records(twin)
+    tasks = records(twin)
     rows = table(twin / "tasks.csv")
-    assert [task.task_id for task in found] == [row["task_id"] for row in rows]
+    assert [task.task_id for task in tasks] == [row["task_id"] for row in rows]
     images = metadata(twin)
-    for task, row in zip(found, rows, strict=True):
+    for task, row in zip(tasks, rows, strict=True):
         study = row["study_id"].removeprefix("s")
         of_study = [image for image in images if image["study_id"] == study]
         assert (task.study_id, task.patient_id) == (study, of_study[0]["subject_id"])
@@ -86,8 +86,8 @@ def test_every_row_is_a_task_with_all_images_of_its_study(twin: Path) -> None:
         assert task.reference_answer == row["reference_answer"]
         boxes = [[box.label, list(box.bbox_xywh), box.image_id] for box in task.reference_boxes]
         assert boxes == [list(box.values()) for box in json.loads(row["reference_boxes"])]
-    assert sum(task.temporal for task in found) == 2
-    assert sum(len(task.images) > 1 for task in found) > 3
+    assert sum(task.temporal for task in tasks) == 2
+    assert sum(len(task.images) > 1 for task in tasks) > 3
 
 
 def test_pictures_are_those_of_the_tree(twin: Path) -> None:
@@ -96,7 +96,7 @@ def test_pictures_are_those_of_the_tree(twin: Path) -> None:
             assert image.picture is not None
             with Image.open(image.picture.path) as picture:
                 assert picture.size == (image.width, image.height)
-            assert image.picture.path == twin / TREE_OF_WGET / image.picture.shown
+            assert image.picture.path == twin / TREE_OF_WGET / image.picture.source_path
         assert pickle.loads(pickle.dumps(task)) == task
 
 
@@ -132,21 +132,21 @@ def test_ratings_and_rubric_are_extras(twin: Path) -> None:
 
 
 def test_inspection_counts(twin: Path) -> None:
-    found = rexecution.inspect(twin)
+    inspection = rexecution.inspect(twin)
     rows, of_tree, ratings = table(twin / "tasks.csv"), metadata(twin), table(twin / "ratings.csv")
     used = {row["study_id"].removeprefix("s") for row in rows} | {row["prior_study_id"] for row in rows} - {""}
-    assert found.problems == []
-    assert found.synthetic
-    assert found.counts["tasks"] == 20
-    assert found.counts["studies"] == len(used)
-    assert found.counts["images"] == sum(image["study_id"] in used for image in of_tree) < len(of_tree)
-    assert found.counts["pictures"] == found.counts["images"]
-    assert found.counts["ratings"] == len(ratings)
-    assert (found.counts["models"], found.counts["readers"]) == (3, 2)
-    assert found.counts["tasks that require boxes"] == sum(row["requires_boxes"] == "Yes" for row in rows)
-    assert found.files["tasks"] == "tasks.csv"
-    assert found.files["mimic metadata"] == f"{TREE_OF_WGET}/mimic-cxr-2.0.0-metadata.csv.gz"
-    (total,) = [warning for warning in found.warnings if "`total`" in warning]
+    assert inspection.problems == []
+    assert inspection.synthetic
+    assert inspection.counts["tasks"] == 20
+    assert inspection.counts["studies"] == len(used)
+    assert inspection.counts["images"] == sum(image["study_id"] in used for image in of_tree) < len(of_tree)
+    assert inspection.counts["pictures"] == inspection.counts["images"]
+    assert inspection.counts["ratings"] == len(ratings)
+    assert (inspection.counts["models"], inspection.counts["readers"]) == (3, 2)
+    assert inspection.counts["tasks that require boxes"] == sum(row["requires_boxes"] == "Yes" for row in rows)
+    assert inspection.files["tasks"] == "tasks.csv"
+    assert inspection.files["mimic metadata"] == f"{TREE_OF_WGET}/mimic-cxr-2.0.0-metadata.csv.gz"
+    (total,) = [warning for warning in inspection.warnings if "`total`" in warning]
     assert "in 1 of 20 rows" in total
     assert ": 13 beside " in total
 

@@ -98,9 +98,9 @@ def test_every_form_gives_the_same_task(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".xlsx", ".json", ".jsonl"])
 def test_every_form_gives_the_same_rating(tmp_path: Path, suffix: str) -> None:
     rows = [{**RATING, "content": 2, "language": None}, {**RATING, "reader": "r2", "language": 1, "execution": None}]
-    found, problems, warnings = ratings_of(write(tmp_path / f"ratings{suffix}", rows))
+    ratings, problems, warnings = ratings_of(write(tmp_path / f"ratings{suffix}", rows))
     assert problems == []
-    assert [line.rating for line in found] == [
+    assert [line.rating for line in ratings] == [
         Rating("t1", "m", "r", 4, 2, 5), Rating("t1", "m", "r2", 4, None, 5, 1),
     ]  # fmt: skip
     assert warnings == [f"ratings{suffix}: there is no column image_content, image_style: these scores are null"]
@@ -266,8 +266,8 @@ def test_totals_are_compared_and_not_stored(tmp_path: Path) -> None:
 
 def test_ratings_without_a_score_are_kept_and_told(tmp_path: Path) -> None:
     row = {"task_id": "t1", "model": "m", "reader": "r", "process": None, "language": None}
-    found, problems, warnings = ratings_of(write(tmp_path / "ratings.csv", [row]))
-    assert ([line.rating for line in found], problems) == ([Rating("t1", "m", "r")], [])
+    ratings, problems, warnings = ratings_of(write(tmp_path / "ratings.csv", [row]))
+    assert ([line.rating for line in ratings], problems) == ([Rating("t1", "m", "r")], [])
     assert "ratings.csv: 1 ratings have no score at all (kept)" in warnings
 
 

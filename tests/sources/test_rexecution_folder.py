@@ -59,10 +59,10 @@ def test_folders_are_valid(built: Built) -> None:
 
 
 def test_tasks_come_back_as_they_were_read(built: Built) -> None:
-    given = list(rexecution.read(built.download).splits["test"])
+    records = list(rexecution.read(built.download).splits["test"])
     back = read_tasks(built.whole, "test")
     assert len(back) == 30
-    for before, after in zip(given, back, strict=True):
+    for before, after in zip(records, back, strict=True):
         same = ("task_id", "study_id", "patient_id", "prompt", "indication", "category", "temporal", "tags",
                 "question_scores", "risk_flag", "requires_boxes", "reference_answer", "reference_boxes")  # fmt: skip
         assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]

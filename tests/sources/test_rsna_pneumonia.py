@@ -117,9 +117,9 @@ def test_the_view_is_read_from_the_header_but_not_the_spacing(tmp_path: Path) ->
 
 
 def test_the_twin_has_a_patient_with_two_images_and_a_test_image(twin: Path) -> None:
-    found = rsna_pneumonia.inspect(twin)
-    assert found.synthetic
-    assert (list(found.problems), list(found.warnings)) == ([], [])
+    inspection = rsna_pneumonia.inspect(twin)
+    assert inspection.synthetic
+    assert (list(inspection.problems), list(inspection.warnings)) == ([], [])
     source_data = rsna_pneumonia.read(twin)
     assert source_data.warnings == ["1 picture has no label here and is not part of the dataset"]
     records = source_data.splits["train"]

@@ -136,15 +136,15 @@ def test_images_of_one_patient_id_share_the_first_one_s_name(tmp_path: Path) -> 
     assert "1 image without a patient: each counts as a separate patient" in source_data.warnings
     assert [record.patient_id for record in records] == ["a", "b", "a", "d"]
     assert {record.view for record in records} == {"PA"}
-    assert records[0].picture.shown == "dicom-images-train/a/a/a.dcm"
+    assert records[0].picture.source_path == "dicom-images-train/a/a/a.dcm"
     assert records[0].picture.name == "a.png"
 
 
 def test_the_twin_has_a_mask_in_two_rows(twin: Path) -> None:
-    found = siim_acr.inspect(twin)
-    assert found.synthetic
-    assert (list(found.problems), list(found.warnings)) == ([], [])
-    assert found.counts["rows"] > found.counts["images"] == 6
+    inspection = siim_acr.inspect(twin)
+    assert inspection.synthetic
+    assert (list(inspection.problems), list(inspection.warnings)) == ([], [])
+    assert inspection.counts["rows"] > inspection.counts["images"] == 6
     records = siim_acr.read(twin).splits["train"]
     assert max(a.n_instances for record in records for a in record.annotations) == 2
     (twin / "extra.dcm").touch()

@@ -36,8 +36,8 @@ def labels(*rows: tuple[str, str, set[str]], other: str = "Other diseases") -> s
     has_readers = any(reader for _, reader, _ in rows)
     heads = ["image_id", *(["rad_id"] if has_readers else []), *names]
     lines = [
-        [image, *([reader] if has_readers else []), *(str(int(name in found)) for name in names)]
-        for image, reader, found in rows
+        [image, *([reader] if has_readers else []), *(str(int(name in findings)) for name in names)]
+        for image, reader, findings in rows
     ]
     return "\n".join(",".join(line) for line in [heads, *lines]) + "\n"
 
@@ -182,9 +182,9 @@ def test_what_can_be_wrong(tmp_path: Path, tables: dict[str, str], problems: lis
     picture(tmp_path / "train" / "a.dicom")
     with pytest.raises(BuildError) as caught:
         vindr_cxr.read(write(tmp_path, **tables))
-    found = [str(problem) for problem in caught.value.problems]
-    assert len(found) == len(problems)
-    assert all(one.startswith(start) for one, start in zip(found, problems, strict=True)), found
+    messages = [str(problem) for problem in caught.value.problems]
+    assert len(messages) == len(problems)
+    assert all(one.startswith(start) for one, start in zip(messages, problems, strict=True)), messages
 
 
 def test_pictures_that_cannot_be_used_are_listed_together(tmp_path: Path) -> None:
@@ -197,20 +197,20 @@ def test_pictures_that_cannot_be_used_are_listed_together(tmp_path: Path) -> Non
     with pytest.raises(BuildError) as caught:
         vindr_cxr.read(tmp_path)
     rule = "`picture` must be a readable DICOM file, got"
-    found = [str(problem) for problem in caught.value.problems]
-    assert found[:2] == [
+    messages = [str(problem) for problem in caught.value.problems]
+    assert messages[:2] == [
         f"train/b.dicom:b: {rule} no pixel data",
         f"train/c.dicom:c: {rule} no Rows and Columns",
     ]
-    assert found[2].startswith(f"train/d.dicom:d: {rule} ")
+    assert messages[2].startswith(f"train/d.dicom:d: {rule} ")
     assert [record.image_id for record in vindr_cxr.read(tmp_path, keep_going=True).splits["train"]] == ["a"]
 
 
 def test_the_twin_has_both_splits_and_a_file_without_pixels(twin: Path) -> None:
-    found = vindr_cxr.inspect(twin)
-    assert found.synthetic
-    assert (found.counts["train images"], found.counts["test images"]) == (6, 3)
-    assert (list(found.problems), list(found.warnings)) == ([], [])
+    inspection = vindr_cxr.inspect(twin)
+    assert inspection.synthetic
+    assert (inspection.counts["train images"], inspection.counts["test images"]) == (6, 3)
+    assert (list(inspection.problems), list(inspection.warnings)) == ([], [])
     with pytest.raises(BuildError, match=r"1 problem:\n.*no pixel data"):
         vindr_cxr.read(twin)
     source_data = vindr_cxr.read(twin, keep_going=True)

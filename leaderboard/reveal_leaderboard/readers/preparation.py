@@ -111,7 +111,7 @@ def find_films(root: Path, studies: Collection[str], progress: Progress | None =
         is_raw = header.intent == "PROCESSING" and header.exposure_key is not None
         if file not in doubles and not (is_raw and (header.study_uid, header.exposure_key) in displayed):
             name = file.path.relative_to(root).as_posix()
-            order = (VIEW_ORDER.index(header.view), header.instance_number or 0, file.shown(root))
+            order = (VIEW_ORDER.index(header.view), header.instance_number or 0, file.path_text(root))
             by_study.setdefault(str(header.study_uid), []).append((order, ItemImage(name, file.member, header.view)))
     return {
         study: tuple(film for _, film in sorted(films, key=lambda one: one[0])) for study, films in by_study.items()

@@ -131,10 +131,10 @@ def tree(store: Store, call: Call, repo_id: str, revision: str, folder: str | No
 
 
 def entry(name: str, file: File) -> dict:
-    found: dict = {"type": "file", "path": name, "size": file.size, "oid": file.git_sha1}
+    entry: dict = {"type": "file", "path": name, "size": file.size, "oid": file.git_sha1}
     if file.sha256 is not None:
-        found["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 134}
-    return found
+        entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 134}
+    return entry
 
 
 @route("POST", _REPO + r"/paths-info/(?P<revision>[^/]+)")
@@ -145,13 +145,13 @@ def paths_info(store: Store, call: Call, repo_id: str, revision: str) -> Answer:
         paths = call.json()["paths"]
     except ValueError:
         paths = parse_qs(call.body.decode())["paths"]
-    found = []
+    entries = []
     for path in [paths] if isinstance(paths, str) else paths:
         if path in files:
-            found.append(entry(path, files[path]))
+            entries.append(entry(path, files[path]))
         elif any(name.startswith(f"{path}/") for name in files):
-            found.append({"type": "directory", "path": path, "oid": "0" * 40, "size": 0})
-    return answer(found)
+            entries.append({"type": "directory", "path": path, "oid": "0" * 40, "size": 0})
+    return answer(entries)
 
 
 @route("POST", _REPO + r"/preupload/(?P<revision>[^/]+)")
@@ -230,11 +230,11 @@ def lfs_batch(store: Store, call: Call, repo_id: str) -> Answer:
     store.writable(repo_id, call.account)
     objects = []
     for wanted in call.json()["objects"]:
-        found = {"oid": wanted["oid"], "size": wanted["size"]}
+        entry = {"oid": wanted["oid"], "size": wanted["size"]}
         if wanted["oid"] not in store.objects:
             upload = {"href": f"{call.storage}/store/{wanted['oid']}?{SIGNATURE}"}
-            found["actions"] = {"upload": upload, "verify": {"href": f"{call.endpoint}/api/lfs/verify"}}
-        objects.append(found)
+            entry["actions"] = {"upload": upload, "verify": {"href": f"{call.endpoint}/api/lfs/verify"}}
+        objects.append(entry)
     return answer({"transfer": "basic", "objects": objects})
 
 

@@ -175,6 +175,6 @@ def test_tokens(
     (tmp_path / "empty").write_text("\n")
     named = {"VAULT": str(folders.vault), "EMPTY": str(tmp_path / "empty")}
     before = len(hub.log)
-    given = [named.get(word, word) for word in words]
-    assert error in printed(publisher, folders.public, "org/tokens", *given, "--yes", expect=1, **tokens)
+    arguments = [named.get(word, word) for word in words]
+    assert error in printed(publisher, folders.public, "org/tokens", *arguments, "--yes", expect=1, **tokens)
     assert len(hub.log) == before

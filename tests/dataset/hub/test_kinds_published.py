@@ -65,8 +65,8 @@ def built(kind: str, tmp_path: Path) -> Folders:
 
 
 def test_what_is_built_passes(built: Folders) -> None:
-    found = prepare(built.public, "org/name", private=False, holdout=built.vault)
-    assert "holdout_inputs/holdout-00000-of-00001.parquet" in found.files
+    publication = prepare(built.public, "org/name", private=False, holdout=built.vault)
+    assert "holdout_inputs/holdout-00000-of-00001.parquet" in publication.files
     assert prepare_holdout(built.vault, "vault/name").is_holdout
 
 

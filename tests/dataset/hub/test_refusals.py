@@ -70,11 +70,13 @@ def change_rows(path: Path, **values: object) -> None:
 
 def test_a_good_folder_lists_what_was_checked(folders: Folders) -> None:
     steps: list[tuple[str, int, int | None]] = []
-    found = prepare(folders.public, REPO, private=False, holdout=folders.vault, progress=lambda *s: steps.append(s))
+    publication = prepare(
+        folders.public, REPO, private=False, holdout=folders.vault, progress=lambda *s: steps.append(s)
+    )
     files = files_of(folders.public)
-    assert found.files == {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    assert found.n_bytes == sum(map(len, files.values()))
-    assert (found.tag, found.private, found.is_holdout) == ("v1.0.0", False, False)
+    assert publication.files == {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+    assert publication.n_bytes == sum(map(len, files.values()))
+    assert (publication.tag, publication.private, publication.is_holdout) == ("v1.0.0", False, False)
     assert [step for step in steps if step[0] == "rules"] == [("rules", n, 5) for n in range(1, 6)]
     vault = prepare_holdout(folders.vault, "vault/refs", load=False)
     assert (vault.private, vault.is_holdout) == (True, True)
@@ -224,8 +226,8 @@ def test_pictures_of_a_holdout_are_inputs(tmp_path: Path) -> None:
         return replace(record, **pixels, source_sha256=hashlib.sha256(picture.getvalue()).hexdigest())
 
     folders = build(tmp_path, pixels="embed", change=with_picture)
-    found = prepare(folders.public, REPO, private=False, holdout=folders.vault, load=False)
-    assert "holdout_inputs/holdout-00000-of-00001.parquet" in found.files
+    publication = prepare(folders.public, REPO, private=False, holdout=folders.vault, load=False)
+    assert "holdout_inputs/holdout-00000-of-00001.parquet" in publication.files
 
 
 def test_a_column_nobody_has_heard_of_counts_as_a_reference(copied: Folders) -> None:
