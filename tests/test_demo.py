@@ -66,7 +66,7 @@ def test_the_demo_shows_a_board_is_made_once_and_ctrl_c_ends_everything(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("option", "said"), [("--stay", "use --fresh to replace it"), ("--fresh", "does not look like a demo")]
+    ("option", "text"), [("--stay", "use --fresh to replace it"), ("--fresh", "does not look like a demo")]
 )
 def test_a_folder_that_is_no_demo_is_left_alone(
     option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

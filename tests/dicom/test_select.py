@@ -117,7 +117,7 @@ def test_same_pixels_within_a_study_only(header: Header) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "shown", "why"),
+    ("raw", "processed", "why"),
     [
         ({}, {"source_uids": ("1.9",)}, "named as source"),
         ({"exposure_key": "k"}, {"exposure_key": "k"}, "same exposure key"),
@@ -154,7 +154,7 @@ def test_a_raw_picture_alone_stays(header: Header) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "expected"),
     [
         ({"deidentified": None}, ["PatientIdentityRemoved is absent", "BurnedInAnnotation absent is not proof"]),
         ({"deidentified": False}, ["was not de-identified", "BurnedInAnnotation absent is not proof"]),

@@ -150,7 +150,7 @@ def gallery_of(
 
 
 @pytest.mark.parametrize(
-    ("pixels", "given", "problems", "warnings"),
+    ("pixels", "is_named", "problems", "warnings"),
     [
         ("embed", True, ["pictures:z: `picture` must exist for z, got no such file"], []),
         ("embed", False, ["pictures:z: `picture` must exist for z, got no such file"], []),
