@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class ArgumentError(ValueError):
-    """An argument breaks its rule.
+    """The error of an argument that breaks its rule.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ArgumentError(ValueError):
         return f"{type(self).__name__}({str(self)!r})"
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """The message with every argument named as `spell` says, such as a command line by its options."""
+        """Return the message with every argument named as `spell` says, such as a command line by its options."""
         rule = self.rule
         for name in self.others:
             rule = rule.replace(f"`{name}`", spell(name))
@@ -47,13 +47,13 @@ class ArgumentError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong at one place of one file.
+    """A problem at one place of one file, with the rule and the value.
 
     Attributes
     ----------
     file : path relative to the root
     row : 1-based row, line or entry number, the id of an entry, or None for the whole file
-    field, rule, value : what is concerned, what must hold, and what was found instead
+    field, rule, value : name of the field, the rule that it breaks, and its value
     """
 
     file: str

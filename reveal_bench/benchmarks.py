@@ -1,4 +1,4 @@
-"""What each benchmark asks and which downloads it is built of, in one table.
+"""The benchmarks in one table: their questions, and the downloads that they are built from.
 
 A benchmark's *protocol* is everything that a number depends on besides the data: the findings asked, whether only
 findings known to be present are asked (paper 000, section 3.2, and the true-positive slice of paper 002) or all of
@@ -34,8 +34,8 @@ Asks = Literal["present", "all"]
 class Source:
     """A download that a benchmark is built of: all that has to be said of it outside its own module.
 
-    The module is ``reveal_bench.sources.<name>``, with underscores; what stands here is text, so that help and tables
-    need not import it.
+    The module is ``reveal_bench.sources.<name>``, with underscores; this row is text, so that help and tables need not
+    import it.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One row of BENCHMARKS.
+    """One row of BENCHMARKS: a benchmark with its sources.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Benchmark:
     metrics : tuple of str
         Reported metrics, the primary one first; none for tasks, which readers rate.
     grid : int
-        Cells per side for `grid_hit`; of no meaning but for localization.
+        Cells per side for `grid_hit`; only localization uses it.
     licence : {"restricted", "open"}
         Whether the source forbids redistribution of its labels or pixels.
     sources : tuple of Source
@@ -88,7 +88,7 @@ class Benchmark:
     card : str
         The benchmark whose card in dataset_cards/ it shares, or the path of a card (.md); its own if empty.
     note : str
-        What its card says beside that of how its references were made.
+        A further sentence of its card on how its references were made.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Benchmark:
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
-"""Where the references are boxes: a mask is not compared with a box."""
+"""Sentence of datasets whose references are boxes: a mask is not compared with a box."""
 DETECTION_METRICS = ("ap_50", "cpm", "wafroc", "lesion_sensitivity", "false_alarms", "ap")
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
@@ -345,7 +345,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def detection_of(benchmark: Benchmark) -> Benchmark:
-    """The benchmark of detection on the images of one of localization: every finding is asked of every image."""
+    """Return the benchmark of detection on the images of one of localization: every finding is asked of every image."""
     return replace(
         benchmark,
         name=f"{benchmark.name}-detection",
@@ -374,17 +374,17 @@ BENCHMARKS |= {entry.name: entry for entry in map(detection_of, map(BENCHMARKS._
 
 
 def own_benchmark(name: str, findings: tuple[str, ...]) -> Benchmark:
-    """The benchmark of a set of one's own, with the findings that it names."""
+    """Return the benchmark of a set of one's own, with the findings that it names."""
     return replace(BENCHMARKS[name], findings=findings)
 
 
 def of_task(benchmark: Benchmark, task: str | None) -> Benchmark:
-    """The benchmark that asks for `task` on the same images, and findings; `benchmark` itself by default.
+    """Return the benchmark that asks for `task` on the same images, and findings; `benchmark` itself by default.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If the benchmark has no such task.
     """
     if task in (None, benchmark.kind):
         return benchmark
@@ -404,7 +404,7 @@ SOURCES: dict[str, tuple[Source, Benchmark]] = {
 def bundled(name: str) -> Path:
     """Folder of the project's data files: "dataset_cards" or "submissions".
 
-    They lie beside the package in a checkout and inside it in an installed wheel.
+    They are beside the package in a checkout and inside it in an installed wheel.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""Files that are whole or not there, and JSON that loses nothing.
+"""Writing of files that are either complete or absent, and JSON that loses nothing.
 
-A file is written beside its name, brought to disk and renamed: whoever looks, and whatever ends the program, there is
-the old file or the new one. What a killed program leaves is called ``.writing-*``.
+A file is written under another name, flushed to disk and renamed: at any moment, even after a crash, the old file or
+the new one is there. A killed program leaves files called ``.writing-*``.
 
-Not for what must never have a name while it is incomplete, or is too large to hold: the vault copies a nameless file
-(``custody``), uploads stream into a locked file under their own hash (``blobs``), a key is made with ``O_EXCL``
-(:mod:`reveal_bench.sources.ids`).
+Not for files that must not have a name while they are incomplete, or do not fit into memory: the vault copies a
+nameless file (``custody``), uploads stream into a locked file under their own hash (``blobs``), a key is made with
+``O_EXCL`` (:mod:`reveal_bench.sources.ids`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER_INFO = "manifest/benchmark.json"
 
 
 def file_sha256(path: Path) -> str:
-    """Hexadecimal sha256 of a file."""
+    """Return hexadecimal sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -108,11 +108,11 @@ def where_not_utf8(data: bytes) -> tuple[int, str]:
 
 
 def parse_json(text: str, repeated: list[str] | None = None) -> Any:
-    """The value of a JSON text, where most readers silently keep the last value of a key that is repeated.
+    """Return the value of a JSON text, where most readers silently keep the last value of a key that is repeated.
 
     Parameters
     ----------
-    repeated : takes up the keys that stand more than once in one object, instead of an error
+    repeated : gets the keys that occur more than once in one object, instead of an error
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Vocabularies of the benchmarks, as data.
+"""Vocabularies of the benchmarks: findings, synonyms and codes.
 
 Conventions
 -----------
@@ -9,8 +9,8 @@ Sources
 -------
 * CheXlocalize: Saporta et al. 2022 (paper 002), Table 1; spelling of the released JSON files.
 * CheXpert: the fourteen observations of its tables of labels (Irvin et al. 2019), in their order.
-* REVEAL-CXR: arXiv 2601.15129 (paper 004), Table S1: definitions and RadLex / SNOMED CT / LOINC codes. Where the
-  table prints no code (pleural effusion, pleural thickening, pneumothorax are missing from it), there is none here.
+* REVEAL-CXR: arXiv 2601.15129 (paper 004), Table S1: definitions and RadLex / SNOMED CT / LOINC codes. Findings without
+  a code in the table (pleural effusion, pleural thickening, pneumothorax) have none here.
 * ChestX-Det: labels of the annotation file of Deepwise-AILab/ChestX-Det-Dataset.
 * NIH boxes: labels of ``BBox_List_2017.csv``, with "Infiltrate" spelt as in the collection's own list of 14 labels.
 * MS-CXR, RSNA Pneumonia, SIIM-ACR: categories of the annotation files.
@@ -88,7 +88,7 @@ MS_CXR_FINDINGS: tuple[str, ...] = (
 """The eight categories of MS-CXR."""
 
 RSNA_FINDINGS: tuple[str, ...] = ("Lung Opacity",)
-"""What the RSNA pneumonia challenge boxed: opacities suspicious of pneumonia."""
+"""The finding of the RSNA pneumonia challenge: opacities suspicious of pneumonia."""
 
 SIIM_FINDINGS: tuple[str, ...] = ("Pneumothorax",)
 
@@ -337,7 +337,7 @@ CHEXPERT_LABELS: tuple[str, ...] = (
     "Fracture",
     "Support Devices",
 )
-"""What CheXpert's tables of labels have a column for."""
+"""Labels with a column in CheXpert's tables."""
 
 REVEAL_LABELS: tuple[str, ...] = tuple(term.name for term in REVEAL_TERMS)
 """The twelve labels of paper 004, alphabetical."""
@@ -368,10 +368,10 @@ class Vocabulary(tuple[str, ...]):
 
     Attributes
     ----------
-    terms : dict from a finding to ``{"synonyms": [other names], "stands_alone": True}``, of which either may be left
-        out; a finding that stands alone, such as "No finding", is never given beside another
+    terms : dict from a finding to ``{"synonyms": [other names], "stands_alone": True}``, either of them optional; a
+        finding that stands alone, such as "No finding", excludes all others
     synonyms : dict from a folded synonym to its finding
-    alone : findings that stand alone
+    alone : findings that exclude all others
 
     Examples
     --------
@@ -386,12 +386,12 @@ class Vocabulary(tuple[str, ...]):
 
     @classmethod
     def of(cls, findings: Iterable[str], terms: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Findings with their terms.
+        """Return a vocabulary: findings with their terms.
 
         Raises
         ------
         ValueError
-            If a term is of no finding or a name stands twice.
+            If a term belongs to no finding, or a name is repeated.
         """
         made = cls(findings)
         if unknown := [name for name in terms if name not in made]:
@@ -412,18 +412,18 @@ def terms_of(vocabulary: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, A
 
 
 def alone_in(vocabulary: Iterable[str]) -> frozenset[str]:
-    """The findings of `vocabulary` that stand alone; none of one without terms."""
+    """Return the findings of `vocabulary` that exclude all others; empty without terms."""
     return vocabulary.alone if isinstance(vocabulary, Vocabulary) else frozenset()
 
 
 def conflict(findings: Iterable[str], vocabulary: Iterable[str]) -> str | None:
-    """A finding that stands alone in `vocabulary` and is among others in `findings`, or None."""
+    """Return a finding that excludes others by `vocabulary` but is among others in `findings`, or None."""
     names = set(findings)
     return min(names & alone_in(vocabulary), default=None) if len(names) > 1 else None
 
 
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
-    """The canonical spelling of `name` in `vocabulary`, or None when it is not one of its findings.
+    """Return the canonical spelling of `name` in `vocabulary`, or None when it is not one of its findings.
 
     Case, spaces, underscores and hyphens do not matter. When the name itself is unknown, the synonyms of a
     :class:`Vocabulary` apply, and the alias table (such as "Lung Opacity" for "Airspace Opacity").

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-Pixel (x, y) has its origin at the top-left corner of the full-size image; pixel (i, j) covers the square
-[i, i+1) x [j, j+1). A point is ``(x, y)`` with 0 <= x < width and 0 <= y < height; it lies in pixel
-``(floor(x), floor(y))``. A box is ``[x, y, width, height]``. Sizes are ``(height, width)``, as in COCO.
+Pixel (x, y) has its origin at the top-left corner of the full-size image; pixel (i, j) covers the square [i, i+1) x [j,
+j+1). A point is ``(x, y)`` with 0 <= x < width and 0 <= y < height; it is in pixel ``(floor(x), floor(y))``. A box is
+``[x, y, width, height]``. Sizes are ``(height, width)``, as in COCO.
 
 A :class:`Grid` of n x n equal cells covers the central square of the image whose side is the short side of the image
 (paper 000, section 3.2). Columns are letters from the left, rows are numbers from the top: "A1" is top left. Cell edges
@@ -28,13 +28,13 @@ _CELL = re.compile(r"([A-Z])([1-9][0-9]?)", re.ASCII)
 
 
 def is_inside(x: float, y: float, *, size: tuple[int, int]) -> bool:
-    """Whether the point (x, y) lies in the image of `size` (height, width). False for NaN and infinities."""
+    """Return True if the point (x, y) is in the image of `size` (height, width). False for NaN and infinities."""
     height, width = size
     return 0 <= x < width and 0 <= y < height
 
 
 def box_centre(box: Sequence[float]) -> tuple[float, float]:
-    """Centre (x, y) of a box [x, y, width, height].
+    """Return the centre (x, y) of a box [x, y, width, height].
 
     Examples
     --------
@@ -74,7 +74,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not 1 <= self.n <= MAX_CELLS:
-            raise ArgumentError("n", f"must lie in [1, {MAX_CELLS}]", self.n)
+            raise ArgumentError("n", f"must be in [1, {MAX_CELLS}]", self.n)
 
     @property
     def cells(self) -> list[str]:
@@ -82,9 +82,9 @@ class Grid:
         return [self.name(column, row) for row in range(self.n) for column in range(self.n)]
 
     def name(self, column: int, row: int) -> str:
-        """Name of the cell at 0-based `column` (from the left) and `row` (from the top)."""
+        """Return name of the cell at 0-based `column` (from the left) and `row` (from the top)."""
         if not (0 <= column < self.n and 0 <= row < self.n):
-            raise ValueError(f"`column` and `row` must lie in [0, {self.n}), got ({column}, {row})")
+            raise ValueError(f"`column` and `row` must be in [0, {self.n}), got ({column}, {row})")
         return f"{chr(ord('A') + column)}{row + 1}"
 
     def parse(self, cell: str) -> tuple[int, int]:
@@ -93,16 +93,14 @@ class Grid:
         Raises
         ------
         ValueError
-            If `cell` is not a letter and a number, or lies outside the grid.
+            If `cell` is not a letter and a number, or is outside the grid.
         """
         match = _CELL.fullmatch(cell)
         if match is None:
             raise ArgumentError("cell", "must be a capital letter and a number such as 'D5'", repr(cell))
         column, row = ord(match[1]) - ord("A"), int(match[2]) - 1
         if column >= self.n or row >= self.n:
-            raise ArgumentError(
-                "cell", f"must lie in the {self.n} x {self.n} grid (A1 to {self.cells[-1]})", repr(cell)
-            )
+            raise ArgumentError("cell", f"must be in the {self.n} x {self.n} grid (A1 to {self.cells[-1]})", repr(cell))
         return column, row
 
     def square(self, size: tuple[int, int]) -> tuple[float, float, float]:
@@ -122,7 +120,7 @@ class Grid:
         return box_centre(self.box(cell, size=size))
 
     def cell_at(self, x: float, y: float, *, size: tuple[int, int]) -> str | None:
-        """Name of the cell that holds the point (x, y), or None when the point is outside the central square."""
+        """Return name of the cell that holds the point (x, y), or None when the point is outside the central square."""
         left, top, side = self.square(size)
         column = math.floor((x - left) * self.n / side)
         row = math.floor((y - top) * self.n / side)
@@ -131,12 +129,12 @@ class Grid:
         return self.name(column, row)
 
     def edges_x(self, size: tuple[int, int]) -> list[int]:
-        """The n + 1 vertical cell edges, exact, in units of 1/(2n) pixel; a cell is 2 * side units wide."""
+        """Return the n + 1 vertical cell edges, exact, in units of 1/(2n) pixel; a cell is 2 * side units wide."""
         height, width = size
         side = min(height, width)
         return [self.n * (width - side) + 2 * side * k for k in range(self.n + 1)]
 
     def edges_y(self, size: tuple[int, int]) -> list[int]:
-        """The n + 1 horizontal cell edges, exact, in units of 1/(2n) pixel."""
+        """Return the n + 1 horizontal cell edges, exact, in units of 1/(2n) pixel."""
         height, width = size
         return self.edges_x((width, height))

@@ -41,7 +41,7 @@ Numbered = Iterator[tuple[int, Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class TableLimits:
-    """How large a table may be.
+    """Limits on the size of a table.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class TableNotes:
         self._problems.append(error.problem)
 
     def error(self, field: str, rule: str, value: object, number: int | None = None) -> TableError:
-        """The exception of a problem after which nothing more can be read."""
+        """Return the exception of a problem after which nothing more can be read."""
         return TableError(Problem(self.file, number, field, rule, str(value)))
 
     @contextmanager
@@ -164,7 +164,7 @@ def numbered_rows(
 def _file_size(path: Path, within: Path | None, notes: TableNotes) -> int:
     status = path.stat()
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        raise notes.error("file", "must lie within the download", "a place outside of it")
+        raise notes.error("file", "must be within the download", "a place outside of it")
     if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
         raise notes.error("file", "must be a regular file", "something else")
     if status.st_size > notes.limits.file_bytes:
@@ -220,7 +220,7 @@ def _separator(head: str) -> str:
 
 
 def _records(lines: Iterable[str], first: int, notes: TableNotes) -> Numbered:
-    """The cells of each row with the number of the line that it begins in."""
+    """Yield the cells of each row with the number of the line that it begins in."""
     records = csv.reader(lines, delimiter=notes.separator, strict=True)
     number = first
     try:
@@ -317,7 +317,7 @@ def _damage_refused() -> Iterator[None]:
 
 
 def _parquet_rows(path: Path, notes: TableNotes, opened: ExitStack, only: Collection[str] | None) -> Numbered:
-    """The names of the columns with the number 0, then the rows, counted from 1."""
+    """Yield the names of the columns with the number 0, then the rows, counted from 1."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -359,7 +359,7 @@ def _check_footer(file: Any, notes: TableNotes) -> None:
 
 
 def expanded_bytes(column: Any) -> int:
-    """Bytes of a column of Parquet when every repetition of a text is written out."""
+    """Return bytes of a column of Parquet when every repetition of a text is written out."""
     import pyarrow.compute as pc
     import pyarrow.types as types
 

@@ -7,7 +7,7 @@ Rules
   first line ``sep=;``, as Excel writes it, names the separator.
 * The first row that is not blank names the columns. Names are stripped, and found whatever their case. A name that
   occurs twice refuses the table.
-* Blank rows are skipped. A row with too few or too many cells is a problem; blank cells at its end are none.
+* Blank rows are skipped. A row with too few or too many cells is a problem, blank cells at its end are not.
 * Cells are stripped. A decimal comma is a problem wherever commas do not separate cells. Tables of free text are read
   `verbatim` instead: their cells keep their spaces and commas.
 * Identifiers never pass through a number: ``row["id"]`` is text, with the digits that the file has.
@@ -63,7 +63,7 @@ class _Header:
         self._positions |= {name: i for i, name in enumerate(columns)}
 
     def position(self, column: str) -> int | None:
-        """The index of a column, whatever the case of its name."""
+        """Return the index of a column, whatever the case of its name."""
         position = self._positions.get(column)
         return self._positions.get(column.casefold()) if position is None else position
 
@@ -82,14 +82,14 @@ class TableRow(Mapping[str, str]):
         return self._header.file
 
     def value(self, column: str) -> Any:
-        """The cell as the file has it: text, or a number, list, truth value or None of a typed format."""
+        """Return the cell as the file has it: text, or a number, list, truth value or None of a typed format."""
         position = self._header.position(column)
         if position is None:
             raise KeyError(column)
         return self._values[position]
 
     def cell(self, column: str) -> str | list[Any]:
-        """The cell as text, but lists as lists."""
+        """Return the cell as text, but lists as lists."""
         value = self.value(column)
         return value if isinstance(value, list) else plain_text(value)
 
@@ -109,7 +109,7 @@ class TableRow(Mapping[str, str]):
         return len(self._header.columns)
 
     def problem(self, column: str, rule: str, value: object) -> Problem:
-        """A problem of this row."""
+        """Return a problem of this row."""
         return Problem(self.file, self.number, column, rule, str(value))
 
 
@@ -125,7 +125,7 @@ class InputTable:
         return column.casefold() in {name.casefold() for name in self.columns}
 
     def renamed(self, rename: Callable[[str], str]) -> InputTable:
-        """The same rows with other names of their columns."""
+        """Return the same rows with other names of their columns."""
         header = _Header(self.file, [rename(name) for name in self.columns])
         rows = tuple(TableRow(header, row.number, row._values) for row in self.rows)
         return InputTable(self.file, header.columns, rows)
@@ -152,7 +152,7 @@ def missing_columns(table: InputTable, columns: Iterable[str], *, named_in: str 
 
 
 def plain_text(value: Any) -> str:
-    """A cell as text: whole numbers without a point, True as "true", nothing as "", a list as JSON."""
+    """Return a cell as text: whole numbers without a point, True as "true", nothing as "", a list as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -163,7 +163,7 @@ def plain_text(value: Any) -> str:
 
 
 def columns_of(path: Path) -> tuple[str, ...]:
-    """The names of a table's columns; none if it cannot be read."""
+    """Return the names of a table's columns; none if it cannot be read."""
     with open_table(path, problems=[]) as reader:
         return reader.columns
 
@@ -207,18 +207,18 @@ def open_table(
     objects: bool = False,
     only: Collection[str] | None = None,
 ) -> Iterator[TableReader]:
-    """Open a table to read its rows one by one.
+    """Open a table, whose rows are read one by one.
 
     Parameters
     ----------
     source : a file, whose content and suffix say its format; or the content of a text table
     name : the file's name for messages; its own unless given
-    problems : takes up what is wrong, and rows with a problem are left out; without it the first problem raises
-    columns : those that the table must have, in any order, and no others
+    problems : gets all problems, and rows with a problem are left out; without it the first problem raises
+    columns : the columns that the table must have, in any order, and no others
     limits : how large the table may be
     sheet : name of a workbook's sheet; needed if it has several
     within : a folder that must contain the file, also where links lead
-    verbatim : whether cells keep their spaces, and commas in them are no decimal commas
+    verbatim : cells keep their spaces, and commas in them are not decimal commas
     objects : whether cells of JSON and Parquet may be objects
     only : columns of a Parquet file that are read; all by default
 
@@ -303,7 +303,7 @@ class TableReader(TableNotes):
         self.columns = tuple(columns)
 
     def _not_blank(self, numbered: Numbered) -> Numbered:
-        """The rows that hold something; blank ones count towards the limit."""
+        """Yield the rows that hold something; blank ones count towards the limit."""
         strip = str.strip if self.format == "csv" else plain_text
         for n_rows, (number, cells) in enumerate(numbered):
             if n_rows > self.limits.rows:
@@ -312,7 +312,7 @@ class TableReader(TableNotes):
                 yield number, cells
 
     def _cells(self, rows: Numbered, n_columns: int) -> Numbered:
-        """The rows that have a cell for every column."""
+        """Yield the rows that have a cell for every column."""
         is_stripped = self.format == "csv" and not self._verbatim
         for number, cells in rows:
             values = list(map(str.strip, cells)) if is_stripped else cells

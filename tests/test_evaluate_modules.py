@@ -241,7 +241,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
         {"predictions": ["A1", [1, 1]], "references": [FULL] * 2},
         "must be all points or all cells, got both",
     ),
-    ("hit_rate", {"predictions": ["Z9"], "references": [FULL]}, "`cell` must lie in the 8 x 8 grid (A1 to H8)"),
+    ("hit_rate", {"predictions": ["Z9"], "references": [FULL]}, "`cell` must be in the 8 x 8 grid (A1 to H8)"),
     ("hit_rate", {"predictions": "A1", "references": [FULL]}, "`predictions` must be a list with one entry per case"),
     (
         "mask_iou",

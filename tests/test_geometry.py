@@ -50,7 +50,7 @@ def test_what_is_no_cell_is_refused(cell: str) -> None:
 
 @pytest.mark.parametrize("n", [0, -1, 27])
 def test_grids_out_of_range_are_refused(n: int) -> None:
-    with pytest.raises(ValueError, match=rf"`n` must lie in \[1, 26\], got {n}"):
+    with pytest.raises(ValueError, match=rf"`n` must be in \[1, 26\], got {n}"):
         Grid(n)
 
 

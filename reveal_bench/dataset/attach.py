@@ -5,8 +5,8 @@ names say nothing, by the sha256 of its bytes, which the dataset knows. It count
 the `source_sha256` of the row, or if the pixels that are made of it have the row's `pixel_sha256`. JPEG and 8-bit PNG
 are taken as they are, DICOM and 16-bit PNG go through the same pipeline as in the build.
 
-Images of a holdout have no published hash, for it would tell who holds the file, and those of a folder that was built
-without its pictures have none either. They are matched by name alone and named in :attr:`AttachLog.unverified`.
+Images of a holdout have no published hash, because anyone with the file could recognise it; nor have images of a folder
+that was built without its pictures. They are matched by name alone and named in :attr:`AttachLog.unverified`.
 
 Finding an image among the files of a download: by name, or by the sha256 of its bytes.
 
@@ -61,7 +61,7 @@ class Found:
 
 
 class SourceFiles:
-    """All files under `root` that may be pictures; `progress` is told of each file that is hashed."""
+    """All files under `root` that may be pictures; `progress` is called for each file that is hashed."""
 
     def __init__(self, root: Path, progress: Callable[[str, int, int | None], None] | None = None) -> None:
         self.root, self._progress = root, progress
@@ -75,7 +75,7 @@ class SourceFiles:
                 self._named.setdefault(name, []).append(file)
 
     def find(self, facts: Row) -> Found | Problem:
-        """The picture of an image; `facts` has image_id, width, height and, where they are known, the hashes."""
+        """Return the picture of an image; `facts` has image_id, width, height and, where they are known, the hashes."""
         image_id, source = facts["image_id"], facts["source_sha256"]
         candidates = self._named.get(image_id.casefold(), [])
         faults = []
@@ -104,7 +104,7 @@ class SourceFiles:
 
 
 def _checked(file: PictureFile, facts: Row) -> Found | Problem:
-    """The file's picture, if it is the right one."""
+    """Return the file's picture, if it is the right one."""
     image_id, source, pixels = facts["image_id"], facts["source_sha256"], facts["pixel_sha256"]
     try:
         made = develop(_with_kind(file))
@@ -126,7 +126,7 @@ def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verifi
         return Problem(file.source_path, facts["image_id"], "size", rule, f"{width} x {height}")
     data = made.data or b""
     name = made.name
-    if not is_name_of(name, facts["image_id"]):  # the file's own name may be that of a patient
+    if not is_name_of(name, facts["image_id"]):  # the file's own name may name a patient
         name = facts["image_id"] + (".png" if data.startswith(b"\x89PNG") else ".jpg")
     return Found(data, name, made.size, made.pipeline, is_verified)
 
@@ -163,7 +163,7 @@ def _names(path: PurePosixPath) -> Iterator[str]:
 
 
 def _with_kind(file: PictureFile) -> PictureFile:
-    """The file with its kind, by its first bytes."""
+    """Return the file with its kind, by its first bytes."""
     head = _head(file)
     if head[128:132] == b"DICM" or file.path.suffix.lower() in (".dcm", ".dicom", ".dic"):
         return replace(file, kind="dicom")
@@ -201,7 +201,7 @@ GROUPS = {"images": "image_facts", "prior_images": "prior_image_facts"}
 
 @dataclass
 class AttachLog:
-    """What became of the images.
+    """The outcome for the images: verified, unverified or left out.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ def attach_images(
     out : new dataset folder to write, with the pictures embedded; only for a dataset folder
     keep_going : leave out images that are missing or do not match, instead of failing
     progress : called with (what, images done, images in all)
-    log : gets what was verified, what was not, and what was left out
+    log : gets the verified and the unverified images, and those left out
 
     Returns
     -------
@@ -281,12 +281,12 @@ class _Job:
     log: AttachLog
 
     def finish(self) -> None:
-        """Raise what was left out, unless it may be."""
+        """Raise the problems of images that may not be left out."""
         if self.log.problems and not self.keep_going:
             raise BuildError(self.log.problems)
 
     def dataset(self, rows: Dataset) -> Dataset:
-        """A Dataset with pictures."""
+        """Return a Dataset with pictures."""
         features = rows.features
         if not ("image" in features and "pixel_sha256" in features) and "image_facts" not in features:
             raise ArgumentError("dataset", "must have the columns of a main config", ", ".join(features))
@@ -297,7 +297,7 @@ class _Job:
         return made
 
     def folder_splits(self, folder: DatasetFolder) -> DatasetDict:
-        """Every split of a folder's main config, with pictures."""
+        """Return every split of a folder's main config, with pictures."""
         from datasets import DatasetDict
 
         features = folder.kind.table.features(folder.benchmark)
@@ -351,7 +351,7 @@ class _Job:
                 yield split, self.attached(inputs, split, n_rows)
 
     def attached(self, rows: Iterator[Row], what: str, n_rows: int) -> Iterator[Row]:
-        """Rows with pictures, a few at a time."""
+        """Yield rows with pictures, a few at a time."""
         done = 0
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for batch in _batches(rows):
@@ -380,7 +380,7 @@ class _Job:
         return new
 
     def _picture(self, facts: Row, outcome: Found | Problem) -> tuple[Row | None, Row]:
-        """The picture, and the facts that it changes."""
+        """Return the picture, and the facts that it changes."""
         if isinstance(outcome, Problem):
             self.log.problems.append(outcome)
             return None, {}
@@ -432,7 +432,7 @@ def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
 
 
 def _input_row(entry: Row, folder: DatasetFolder) -> Row:
-    """A row of the main config of which no more is known than the manifest says."""
+    """Return a row of the main config with the values of its manifest alone."""
     record = folder.kind.data.bare_record(entry, folder.benchmark.findings)
     n_pictures = len(folder.kind.data.pictures(record))
     row = folder.kind.table.blank(folder.kind.table.row(record, folder.benchmark, [None] * n_pictures))
@@ -442,7 +442,7 @@ def _input_row(entry: Row, folder: DatasetFolder) -> Row:
 
 
 def _on_disk(rows: Iterator[Row], features: Features) -> Dataset:
-    """A Dataset in the cache of `datasets`: pictures are too large to keep in memory."""
+    """Return a Dataset in the cache of `datasets`: pictures are too large to keep in memory."""
     import datasets
     from datasets.arrow_writer import ArrowWriter
 

@@ -1,4 +1,4 @@
-"""How alike two halves of a set are, and which of several draws makes them most alike.
+"""Similarity of two halves of a dataset, and the draw of several that makes the halves most similar.
 
 Conventions
 -----------
@@ -8,8 +8,8 @@ Undefined is NaN.
 
 Differences are standardized: of a category (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2), of means the same with the
 variances over n - 1 (Austin 2009, doi:10.1080/03610910902859574); 0 where the halves are equal, infinite where both are
-constant and differ. Of several draws the one is taken whose largest absolute difference is smallest, the first of
-equals; a difference that is undefined does not count, an infinite one does.
+constant and differ. The chosen draw is the first with the smallest largest absolute difference; a difference that is
+undefined does not count, an infinite one does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Column:
     def categories(self) -> tuple[list[str | None], FloatArray]:
         """Categories in order, None (missing) last, and (n_studies, n_categories): 1 where a study is of one.
 
-        Numbers are written as the shortest text that stands for them, so that 85 and 85.0 are one.
+        Numbers are written as their shortest text, so that 85 and 85.0 are the same.
         """
         numbers = self.numbers
         if numbers is None:
@@ -72,7 +72,7 @@ class Differences:
     Raises
     ------
     ValueError
-        If there is no column, or they are not of the same studies.
+        If columns are missing, or have different studies.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -89,7 +89,7 @@ class Differences:
             self.members = np.column_stack([self.members, members])
 
     def __call__(self, is_holdout: BoolArray) -> FloatArray:
-        """Of one split, float array."""
+        """Return the values of one split, as a float array."""
         of_means = mean_differences(self.numbers, is_holdout)
         return np.concatenate([of_means, proportion_differences(self.members, is_holdout)])
 
@@ -104,7 +104,7 @@ class Draws:
 
 
 def best_draw(draws: Iterable[BoolArray], columns: Sequence[Column]) -> Draws:
-    """The best of one or more draws by :data:`CRITERION`, over `columns` of the same rows."""
+    """Return the best of one or more draws by :data:`CRITERION`, over `columns` of the same rows."""
     difference = Differences(columns)
     values: list[float] = []
     taken, best = 0, np.zeros(0, bool)
@@ -162,7 +162,7 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CategoryShare:
-    """How many rows of each half are of a category, and the standardized difference of the shares."""
+    """The number of rows of each half with a category, and the standardized difference of their proportions."""
 
     column: str
     category: str | None
@@ -173,13 +173,13 @@ class CategoryShare:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The halves of a build.
+    """The balance of the two halves of a build.
 
     Attributes
     ----------
     released, holdout : rows
     values, taken : largest absolute difference of every draw, and the number of the one taken, from 1
-    categories : those of all columns, the largest absolute difference first
+    categories : categories of all columns, the largest absolute difference first
     """
 
     released: int
@@ -190,7 +190,7 @@ class Balance:
 
 
 def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
-    """What was drawn, category by category; of a label and of yes or no, only those that have it."""
+    """Return the drawn halves, category by category; only the rows with a label, or with yes."""
     shares = []
     for column in columns:
         names, members = column.categories()
@@ -205,7 +205,7 @@ def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
 
 
 def columns_judged(features: Mapping[str, Any]) -> list[str]:
-    """Columns of a main config that say whether halves are alike: labels, what is coded or yes or no, manufacturer."""
+    """Return the columns of a main config to compare halves by: labels, coded columns, yes or no, manufacturer."""
     from datasets import ClassLabel, Value
 
     return [
@@ -216,12 +216,12 @@ def columns_judged(features: Mapping[str, Any]) -> list[str]:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -> list[Column]:
-    """The columns of :func:`columns_judged` as texts, and one for every label.
+    """Return the columns of :func:`columns_judged` as texts, and one for every label.
 
     Parameters
     ----------
     rows : those columns of every row, coded
-    features : of `datasets`, which say what codes stand for
+    features : features of `datasets`, which give the meaning of codes
     """
     columns = []
     for name in columns_judged(features):

@@ -10,7 +10,7 @@ Layout
     holdout_inputs/holdout-*.parquet           inputs of the holdout without references: pictures, when they are
                                                embedded, and the prompts of tasks
     preview/<split>-*.parquet                  small pictures with the reference, of public splits with pixels
-    manifest/<split>.parquet                   what is asked: ids, views, sizes, findings
+    manifest/<split>.parquet                   the questions: ids, views, sizes, findings
     manifest/benchmark.json                    :class:`reveal_bench.kinds.folder.FolderInfo`
     croissant.json, eval.yaml                  descriptions for machines
     CITATION.cff, .zenodo.json                 how to cite it
@@ -89,7 +89,7 @@ class Workplace:
 
     @property
     def replaced(self) -> Path:
-        """What stood under the target's name."""
+        """The folder that had the target's name before."""
         return self.root / "replaced"
 
     @property
@@ -165,12 +165,12 @@ def replace_targets(places: Sequence[Workplace]) -> None:
         for place in places:
             place.undo()
         raise
-    for place in places:  # from here on the folders stand, whatever happens while the parts are removed
+    for place in places:  # from here on the folders are complete, even if removing the parts fails
         place.marker.unlink()
 
 
 def drop_unused(parts: Path, used: set[str]) -> None:
-    """Remove the parts of splits that are no longer built."""
+    """Remove the parts of splits that this build does not have."""
     for path in parts.glob("*"):
         if path.name not in used:
             shutil.rmtree(path)
@@ -182,7 +182,7 @@ Progress = Callable[[str, int, int | None, int], None]
 
 
 class BuildEngine(Protocol):
-    """Who makes rows and writes shards: this machine (:class:`Spool`, :class:`ShardWriter`), or others in their place.
+    """Maker of rows and writer of shards: this machine (:class:`Spool`, :class:`ShardWriter`), or other workers.
 
     Rows that leave a spool need not hold the bytes of their pictures, if the writer knows where to find them.
     """
@@ -200,7 +200,7 @@ class BuildEngine(Protocol):
 
 @dataclass
 class BuildLog:
-    """What happened besides.
+    """Facts of a build besides its folders.
 
     Attributes
     ----------
@@ -250,18 +250,17 @@ def build_folder(
     pixels : "embed" writes the pictures, "withhold" reads and hashes them and leaves them out
     holdout : folder for the private references, or None for no holdout
     holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
-        the rest of that split is renamed "released". The rows of both halves come in an order that the seed decides
+        the rest of that split is renamed "released". The seed also decides the order of rows in each half
     holdout_split : the split to divide; "holdout" if the records come divided, then that split is private as it is
     best_of : divisions that are drawn from the seed, of which the one with the halves most alike is taken
-    previous, previous_holdout : folders of an earlier version: who was private stays private, who was released stays so
-    retire_holdout : records that come divided may release who was private before
-    synthetic : the card says that all of it is made up
+    previous, previous_holdout : folders of an earlier version: its private patients stay private, its released patients
+        released
     keep_going : leave out records with problems instead of raising at the end
     workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
     extras : further tables; rows whose key belongs to the holdout go to the private folder
-    log : filled in, if given
-    progress : called with (split, records done, records in all or None, records with a problem) after each record
-    engine : who makes rows and writes shards, such as :class:`reveal_bench.scale.build.TaskBuild`; without influence
+    log : filled in, unless it is None progress : called with (split, records done, records in all or None, records with
+        a problem) after each record
+    engine : maker of rows and writer of shards, such as :class:`reveal_bench.scale.build.TaskBuild`; without influence
         on the bytes that are written. By default `workers` processes of this machine
 
     Returns
@@ -365,7 +364,7 @@ def _check_arguments(
         return
     check_apart(out, holdout)
     if not 0 < fraction < 1:
-        raise ArgumentError("holdout_fraction", "must lie in (0, 1)", fraction)
+        raise ArgumentError("holdout_fraction", "must be in (0, 1)", fraction)
     if holdout_split not in records:
         raise ArgumentError("holdout_split", f"must be one of the splits ({', '.join(records)})", repr(holdout_split))
     clash = {RELEASED, HOLDOUT} & set(records)
@@ -402,7 +401,7 @@ class _Intake:
         *,
         shuffled_by: int | None = None,
     ) -> Spool:
-        """Everything that can be made of a split's records, in their order or in that of a seed."""
+        """Return the rows of a split's records, in the order of the records or of a seed."""
         spool = self._new_spool(
             place.parts / split,
             self.kind.table.features(self.benchmark).arrow_schema,
@@ -430,7 +429,7 @@ class _Intake:
         return self.problems
 
     def _checked(self, records: Iterable[Record], split: str) -> Iterator[Record]:
-        """The records that may become rows."""
+        """Yield the records that may become rows."""
         stream = iter(records)
         while True:
             try:
@@ -525,7 +524,7 @@ class _Assembly:
                 if key in self._place_of:
                     rows_of.setdefault(self._place_of[key], []).append(row)
                 elif key not in left_out:
-                    unknown.append(Problem(extra.config, key, extra.key, "must be that of a record", repr(key)))
+                    unknown.append(Problem(extra.config, key, extra.key, "must be the key of a record", repr(key)))
             if unknown:
                 raise BuildError(unknown)
             for (writer, split), rows in rows_of.items():

@@ -1,4 +1,4 @@
-"""The dataset card: a template with its numbers filled in from what was built.
+"""The dataset card: a template whose numbers are filled in from the build.
 
 ``dataset_cards/<benchmark>.md`` holds prose and ``{{name}}`` places, no count of the data. :func:`render_card` fills
 the places from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. Of a private holdout
@@ -48,7 +48,7 @@ SECTIONS = (
 """Headings that every card must have."""
 SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SYNTHETIC_LICENCE = "apache-2.0"
-"""Of synthetic data: that of the program which drew them."""
+"""Citation of synthetic data: the program that drew them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class Config:
 
 
 def card_template(benchmark: Benchmark) -> str:
-    """Text of the benchmark's template, with what its kind asks.
+    """Return the text of the benchmark's template, with what its kind asks.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If the template is missing.
     """
     path = _template_path(benchmark)
     if not path.is_file():
@@ -89,13 +89,13 @@ def _template_path(benchmark: Benchmark) -> Path:
 
 
 def template_name(benchmark: Benchmark) -> str:
-    """What messages call the card's template: one of ours by its place in the project, one's own by its path."""
+    """Return the template's name for messages: its place in the project, or the path of a user's own template."""
     path = _template_path(benchmark)
     return f"dataset_cards/{path.name}" if path.parent == bundled("dataset_cards") else str(path)
 
 
 def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
-    """The benchmark with a card of one's own as template; its first heading is the title.
+    """Return the benchmark with a card of one's own as template; its first heading is the title.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def with_card(benchmark: Benchmark, path: Path) -> Benchmark:
 
 
 def front_matter(card: str) -> tuple[dict[str, Any], str]:
-    """The YAML block of a card, and its body.
+    """Return the YAML block of a card as a dict, and its body.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def read_yaml(text: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """Return the loader of plain YAML: that of libyaml if it is installed, many times faster than Python's."""
+    """Return the loader of plain YAML: libyaml's if it is installed, many times faster than Python's."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -190,19 +190,19 @@ def render_card(
     asks: str,
     synthetic: bool,
 ) -> str:
-    """Text of the public ``README.md``.
+    """Return the text of the public ``README.md``.
 
     Parameters
     ----------
     tallies : dict from split with public references to its counts
     features : of the main config
     embedded : whether pictures are in the folder
-    n_holdout : rows of the private holdout, or None if there is none
+    n_holdout : rows of the private holdout, or None without one
 
     Raises
     ------
     ValueError
-        If there is no template, or it has a place that this function does not fill.
+        If the template is missing, or has a placeholder that this function does not fill.
     """
     template = card_template(benchmark)
     findings = benchmark.findings
@@ -241,7 +241,7 @@ def render_card(
 
 
 def private_card(benchmark: Benchmark, *, configs: Sequence[Config], n_rows: int) -> str:
-    """Text of the ``README.md`` of a private holdout of `n_rows` images, studies or tasks."""
+    """Return the text of the ``README.md`` of a private holdout of `n_rows` images, studies or tasks."""
     n_references = count_text(n_rows, KINDS[benchmark.kind].unit)
     body = f"""
 # PRIVATE: holdout references of {benchmark.title}
@@ -280,7 +280,7 @@ def _config_entry(config: Config) -> dict[str, Any]:
 
 
 def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
-    """The block without the terms of the real source, which do not bind data that a program drew."""
+    """Return the block without the terms of the real source, which do not bind data that a program drew."""
     kept = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
     return kept | {
         "license": SYNTHETIC_LICENCE,
@@ -340,14 +340,14 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
 FRAMEWORK = "reveal-bench"
 OURS = f"""\
 # `evaluation_framework: {FRAMEWORK}` is ours: `reveal-bench score` computes the scores, of a holdout the leaderboard.
-# The Hub lists a benchmark only if the framework is among those of huggingface.js (packages/tasks/src/eval.ts), which
+# The Hub lists a benchmark only if huggingface.js knows the framework (packages/tasks/src/eval.ts), which
 # this one is not. `inspect-ai` is, but would need a question and an answer in a column each, and score otherwise.
 """
 INPUTS = "holdout_inputs"
 
 
 def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version: str) -> str:
-    """Text of ``eval.yaml``: one task per metric and split of the main config and of the holdout's inputs.
+    """Return the text of ``eval.yaml``: one task per metric and split of the main config and of the holdout's inputs.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ MOST_VALUES = 12
 
 
 def splits_table(tallies: Tallies, n_holdout: int | None) -> str:
-    """Rows, images, studies, patients and questions per split."""
+    """Return rows, images, studies, patients and questions per split."""
     items = next((tally.items for tally in tallies.values()), "images")
     own = [] if items in ("images", "studies") else [items]
     heads = ["split", *own, "images", "studies", "patients", "questions", "references"]
@@ -124,7 +124,7 @@ def splits_table(tallies: Tallies, n_holdout: int | None) -> str:
 
 
 def configs_table(configs: Sequence[tuple[str, Mapping[str, tuple[int, int]]]]) -> str:
-    """Rows per config and split; `configs` are (name, split -> (rows, bytes))."""
+    """Return rows per config and split; `configs` are (name, split -> (rows, bytes))."""
     meanings = config_meanings()
     rows = [
         [f"`{name}`", f"`{split}`", n_rows, meanings.get(name, "")]
@@ -135,7 +135,7 @@ def configs_table(configs: Sequence[tuple[str, Mapping[str, tuple[int, int]]]]) 
 
 
 def findings_table(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Counts per finding, one table per split."""
+    """Return counts per finding, one table per split."""
     texts = {split: tally.findings_text(findings) for split, tally in tallies.items()}
     parts = [f"Split `{split}`:\n\n{text}" for split, text in texts.items() if text]
     return "\n\n".join(parts) or "The tasks have no fixed set of findings."
@@ -149,12 +149,12 @@ def views_table(tallies: Tallies) -> str:
 
 
 def missing_list(tallies: Tallies, findings: Sequence[str]) -> str:
-    """Findings without a mask, studies without a known agreement, tasks without an answer."""
+    """Return findings without a mask, studies without a known agreement, tasks without an answer."""
     return "\n".join(f"* split `{split}`: {tally.missing(findings)}" for split, tally in tallies.items())
 
 
 def demographics_table(tallies: Tallies) -> str:
-    """Patients' bands per split, per study."""
+    """Return patients' bands per split, per study."""
     known = {split: tally for split, tally in tallies.items() if tally.demographics}
     if not known:
         return "No demographic column is published."
@@ -169,7 +169,7 @@ def demographics_table(tallies: Tallies) -> str:
 
 
 def agreement_table(tallies: Tallies) -> str:
-    """How many readers agreed (studies), or drew (images)."""
+    """Return a table with the numbers of readers who agreed (studies), or drew (images)."""
     by_split = {split: tally.agreement_cells() for split, tally in tallies.items()}
     rows = [[f"`{split}`", *cells] for split, cells in by_split.items() if cells]
     if not rows:
@@ -245,7 +245,7 @@ def ratings_table(tallies: Tallies) -> str:
 
 
 def features_table(features: Features) -> str:
-    """Meaning of every column of the main config.
+    """Return a table with the meaning of every column of the main config.
 
     Raises
     ------

@@ -1,10 +1,9 @@
-"""How to cite a dataset folder: ``CITATION.cff`` (Citation File Format 1.2.0), and ``.zenodo.json`` for Zenodo.
+"""Citation of a dataset folder: ``CITATION.cff`` (Citation File Format 1.2.0), and ``.zenodo.json`` for Zenodo.
 
-All of it is in the card's template already: its section "Citation" gives the works to cite, its YAML block the
-licence. The authors are those of the first entry, which is the source's own; of synthetic data, which no source
-made, they are the authors of the program. An author list that ends in "and others" ends so here too. Where a template
-cites nothing, there is no file. What is not under an open licence is restricted on
-Zenodo, by the terms of its source.
+All of it is in the card's template already: its section "Citation" gives the works to cite, its YAML block the licence.
+The authors come from the first entry, which is the source's own; synthetic data, which no source made, are cited with
+the authors of the program. An author list that ends in "and others" ends so here too. A template without citations
+gives no file. Data without an open licence are restricted on Zenodo, by the terms of their source.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def bibtex(template: str) -> str:
 
 
 def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
-    """Text of ``CITATION.cff``, or None where the card's template cites nothing."""
+    """Return the text of ``CITATION.cff``, or None where the card's template cites nothing."""
     import yaml
 
     document = _document(benchmark, version, synthetic)
@@ -52,7 +51,7 @@ def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> s
 
 
 def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
-    """Text of ``.zenodo.json``, or None where the card's template cites nothing."""
+    """Return the text of ``.zenodo.json``, or None where the card's template cites nothing."""
     document = _document(benchmark, version, synthetic)
     if document is None:
         return None
@@ -79,12 +78,12 @@ def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str
 
 
 def _in_one(author: dict[str, str]) -> str:
-    """An author as "Family, Given"."""
+    """Return an author as "Family, Given"."""
     return author.get("name") or f"{author['family-names']}, {author['given-names']}"
 
 
 def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, Any] | None:
-    """The content of ``CITATION.cff``, None where the card's template cites nothing."""
+    """Return the content of ``CITATION.cff``, None where the card's template cites nothing."""
     template = card_template(benchmark)
     works = list(cited_works(bibtex(template)))
     if not works:
@@ -104,7 +103,7 @@ def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, 
 
 
 def _no_anchors() -> Any:
-    """A dumper that writes a list twice rather than point at it."""
+    """Return a dumper that writes a list twice rather than point at it."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -115,7 +114,7 @@ def _no_anchors() -> Any:
 
 
 def _licence(template: str, synthetic: bool) -> dict[str, str]:
-    """An SPDX name where there is one, else the address of the source's terms."""
+    """Return an SPDX name where there is one, else the address of the source's terms."""
     if synthetic:
         return {"license": SPDX[SYNTHETIC_LICENCE]}
     block, _ = front_matter(template)
@@ -167,6 +166,6 @@ def _author(name: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """A BibTeX text without its accents' commands and line ends."""
+    """Return a BibTeX text without its accents' commands and line ends."""
     accented = _ACCENT.sub(lambda match: unicodedata.normalize("NFC", match[2] + _COMBINING[match[1]]), text)
     return " ".join(accented.replace("--", "–").split())

@@ -41,7 +41,7 @@ _CODE = re.compile(r"^```\w*\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def section_prose(template: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Heading -> plain text of every section.
+    """Return heading -> plain text of every section of a card.
 
     Code, tables and headings are left out, and so is every sentence with a place that `values` does not fill.
     Paragraphs are divided by one blank line.
@@ -121,7 +121,7 @@ def render_croissant(
     synthetic: bool,
     files: Mapping[str, tuple[str, int]],
 ) -> str:
-    """Text of ``croissant.json``.
+    """Return the text of ``croissant.json``.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def _record_set(config: str, splits: Sequence[str], features: Features, ending: 
 
 
 def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
-    """Field of the column, or of what lies in it under `path`."""
+    """Return the field of a column, or of its part under `path`."""
     from datasets import Image
 
     shape, inner = _array(feature)
@@ -288,7 +288,7 @@ def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
 
 
 def _array(feature: Any) -> tuple[list[int], Any]:
-    """Lengths of nested lists (-1 where they vary), and what is in the innermost."""
+    """Return the lengths of nested lists (-1 where they vary), and the type of the innermost items."""
     shape = []
     while hasattr(feature, "feature"):
         shape.append(getattr(feature, "length", -1))

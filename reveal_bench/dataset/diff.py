@@ -1,11 +1,11 @@
-"""What changed between two versions of a dataset folder, for the notes of a refresh.
+"""Differences between two versions of a dataset folder, for the notes of a refresh.
 
 Rows are known by the key of the main config (image, study or task). First every row is reduced to one digest per
 column; only the rows that differ are read again and compared in full, so that neither folder is ever in memory.
 Pictures are compared by the hash of their pixels.
 
-Of a split whose references are private nothing is told but its number of rows and which public rows went into it or
-came out of it, as the public manifests say, unless the private folders are given.
+Splits with private references report only their number of rows, and the public rows that moved into or out of them
+according to the public manifests, unless the private folders are given.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FolderDiff:
     columns : (config, column, type or None, type or None) of every column that came, went or has another type
     rows : (config, split) -> number of rows in both, where it differs or the split is in one of them alone
     added, removed : split -> keys
-    held : split -> keys that are no longer public: they are in a private holdout now
+    held : split -> keys that were public and are in a private holdout now
     released : split -> keys that were in a private holdout and are public now
     other : column -> keys of rows in which it differs, beyond labels, drawings and pixels
     repictured : keys of rows with other pixels
@@ -96,13 +96,13 @@ class FolderDiff:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the data are the same; the version may differ."""
+        """True if the data are the same; the version may differ."""
         lists = (self.columns, self.rows, self.added, self.removed, self.moved, self.relabelled, self.redrawn)
         gone = (self.held, self.released)
         return not any((*lists, *gone, *self.findings, self.repictured, self.unhashed, self.other))
 
     def to_document(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Return everything as JSON values."""
         rows = [{"config": c, "split": s, "before": a, "after": b} for (c, s), (a, b) in self.rows.items()]
         return {"schema": 1, **asdict(self), "rows": rows}
 
@@ -247,7 +247,7 @@ def _compare_rows(
 
 
 def _places(column: str, old: Any, new: Any) -> list[str]:
-    """The column, or the fields in it that differ where it holds as many structs as before."""
+    """Return the column, or the fields in it that differ where it holds as many structs as before."""
     if not (isinstance(old, list) and isinstance(new, list)) or len(old) != len(new):
         return [column]
     if not all(isinstance(entry, dict) for entry in (*old, *new)):
@@ -283,7 +283,7 @@ def _redrawn(key: str, old: Mapping[tuple[str, str], Row], new: Mapping[tuple[st
 
 
 def _iou(was: Row, now: Row) -> float | None:
-    """Of the masks, else of the tight boxes; None where there is nothing to compare."""
+    """Return the IoU of the masks, else of the tight boxes; None without anything to compare."""
     if was["rle"] is not None and now["rle"] is not None:
         if was["rle"]["size"] != now["rle"]["size"]:
             return None
@@ -326,7 +326,7 @@ def _schemas(folder: DatasetFolder) -> dict[tuple[str, str], str]:
 
 
 def _type_text(kind: object) -> str:
-    """A column's type; lists of fixed length, which format 1 had, are not told from others."""
+    """Return a column's type; lists of fixed length, which format 1 had, count as lists of any length."""
     return re.sub(r">\[\d+\]", ">", " ".join(str(kind).split()).replace("fixed_size_list<", "list<"))
 
 

@@ -1,4 +1,4 @@
-"""What readers drew on a radiograph, as a layer for a smaller picture of it.
+"""Readers' drawings on a radiograph, as a layer for a smaller picture of it.
 
 Each finding of a picture has a number and a colour of :data:`PALETTE` (Okabe and Ito's, which colour-blind people can
 distinguish). The number is on the picture too, so that nothing rests on the colour alone. Masks are outlines, filled
@@ -27,7 +27,7 @@ TAG_PX = 17
 
 @dataclass
 class FindingDrawing:
-    """What one reader (or several of one kind) drew for one finding, in pixels of the full picture.
+    """The drawing of one reader (or several of one kind) for one finding, in pixels of the full picture.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class FindingDrawing:
 
     @property
     def colour(self) -> str:
-        """Of the finding."""
+        """Colour of the finding."""
         return PALETTE[(self.number - 1) % len(PALETTE)]
 
     @property

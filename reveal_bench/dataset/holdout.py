@@ -3,10 +3,10 @@
 Patients are ordered by a hash of the seed and their id, and the first part of that order is kept private. The order of
 two patients depends on nothing but themselves, so a set that grows or shrinks by a few patients keeps its division but
 for a few at the boundary; with the halves of an earlier version given, nobody changes sides at all. No patient is in
-both halves. The rows of both halves come in the order of such a hash, too: the order of a source's table may tell what
-is in it. Records that come divided already are only checked, and ordered.
+both halves. The rows of the two halves are also ordered by such a hash, because the order of a source's table may
+reveal its contents. Records that come divided already are only checked, and ordered.
 
-Of several draws, each by a hash of its own, the one with the halves most alike is taken
+With several draws, each by a hash of its own, the draw with the most similar halves is taken
 (:func:`reveal_bench.dataset.balance.best_draw`).
 """
 
@@ -32,7 +32,7 @@ RELEASED, HOLDOUT = "released", "holdout"
 
 
 def shuffled_place(seed: int | str, key: str) -> bytes:
-    """Where `key` stands in the order of a seed: bytes to sort by."""
+    """Return the position of `key` in the order of a seed, as bytes to sort by."""
     return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
 
 
@@ -44,14 +44,14 @@ def divide_patients(
     private_before: Collection[str] = (),
     released_before: Collection[str] = (),
 ) -> set[str]:
-    """The patients of the holdout.
+    """Return the patients of the holdout, drawn by a hash of seed and id.
 
     Parameters
     ----------
     patient_ids : ids, repeated or not
     fraction : share of the patients, in (0, 1); the number is rounded half up and both halves get at least one
-    private_before, released_before : patients of an earlier version, who stay on their side; the number is then that of
-        the share or of those who must be private, whichever is more
+    private_before, released_before : patients of an earlier version, who stay on their side; the number is then given
+        by the fraction or by the patients who must be private, whichever is more
 
     Raises
     ------
@@ -67,7 +67,7 @@ def divide_patients(
     ['a', 'b', 'c']
     """
     if not 0 < fraction < 1:
-        raise ArgumentError("holdout_fraction", "must lie in (0, 1)", fraction)
+        raise ArgumentError("holdout_fraction", "must be in (0, 1)", fraction)
     patients = set(patient_ids)
     if len(patients) < 2:
         raise ValueError(f"a holdout needs at least 2 patients to divide, got {len(patients)}")
@@ -85,14 +85,14 @@ def divide_patients(
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How the patients of a set are divided into what is released and what is private.
+    """The division of a dataset's patients into a released and a private half.
 
     Attributes
     ----------
     fraction, seed, private_before, released_before : as of :func:`divide_patients`
-    best_of : draws, of which the best balanced is taken; the first is that of the seed alone
+    best_of : draws, of which the best balanced is taken; the first uses the seed alone
     is_given : the records come divided, as the splits "released" and "holdout"
-    retire : who was private before may then be released
+    retire : formerly private patients may be released
     overwritten : patients that were private, and that were released, in the folders that are replaced
     """
 
@@ -137,12 +137,12 @@ class Division:
             raise BuildError(list(dict.fromkeys(problems)))
 
     def draw(self, patients: Sequence[str], columns: Sequence[Column], *, n_released: int = 0) -> Draws:
-        """Which rows of a split are private.
+        """Choose the rows of a split that become private.
 
         Parameters
         ----------
         patients : of every row
-        columns : what makes halves alike, of the same rows
+        columns : columns to balance the halves by, of the same rows
         n_released : rows at the beginning that are not; of records that come divided
 
         Raises
@@ -187,7 +187,7 @@ class Division:
 
 
 def patients_of(folder: Path, splits: Iterable[str] | None = None) -> frozenset[str]:
-    """Patients with references in a dataset folder, or in some of its splits.
+    """Return patients with references in a dataset folder, or in some of its splits.
 
     Raises
     ------
@@ -222,12 +222,12 @@ def patients_overwritten(out: Path, holdout: Path | None) -> tuple[frozenset[str
 def patients_before(
     previous: Path | None, previous_holdout: Path | None, holdout: Path | None
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Patients that were private, and that were released, in an earlier version.
+    """Return patients that were private, and that were released, in an earlier version.
 
     Raises
     ------
     ValueError
-        If only one of the folders is given, or there is no new holdout.
+        If only one of the folders is given, or the new build has no holdout.
     """
     if previous is None and previous_holdout is None:
         return frozenset(), frozenset()

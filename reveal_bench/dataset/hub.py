@@ -5,9 +5,9 @@ Stages of :func:`publish`
 1. every check of :mod:`reveal_bench.dataset.hub_checks`, without network;
 2. the repository: an existing one must have the visibility asked for, and hold nothing or an earlier version of the
    same benchmark; a missing one is made; then it is gated if the card has gate texts (``extra_gated_*``);
-3. one commit of what changed, card included, above the commit that was read in 2; files that are no longer in the
-   folder go, ``.gitattributes`` stays;
-4. what the Hub now serves is compared with what was checked, file by file, and its visibility and gate are read again;
+3. one commit of what changed, card included, above the commit that was read in 2; files that the folder lacks are
+   removed, except ``.gitattributes``;
+4. the Hub's files are compared with the checked ones, one by one, and its visibility and gate are read again;
 5. the tag.
 
 A tag never moves. If the tag names the folder's content, nothing is done; if it names another, that is an error. If
@@ -100,7 +100,7 @@ def _refused(publication: Publication, problems: list[Problem]) -> PublishRefuse
 def check_repository(
     repository: Repository, publication: Publication, state: State, there: Mapping[str, RemoteFile]
 ) -> None:
-    """Refuse a repository that holds something else, and a version that stands for other content already."""
+    """Refuse a repository that holds something else, and a version whose tag already names other content."""
     problems = []
     if FOLDER_INFO in there and state.head is not None:
         remote, info = repository.read_info(state.head), publication.info
@@ -114,7 +114,7 @@ def check_repository(
         elif here == "public" and not publication.retires_holdout:
             problems += _released_problems(repository, publication, state)
     elif set(there) - _PLACEHOLDERS:
-        rule = "must be those of a dataset folder: these would be removed"
+        rule = "must belong to a dataset folder: these would be removed"
         some = ", ".join(sorted(set(there) - _PLACEHOLDERS)[:5])
         problems.append(Problem(repository.url, None, "files", rule, some))
     for tag in sorted({f"v{publication.info.version}", publication.tag} & set(state.tags)):
@@ -129,7 +129,7 @@ def check_repository(
 
 
 def _released_problems(repository: Repository, publication: Publication, state: State) -> list[Problem]:
-    """Rows that were private in an earlier version, public in none, and would be public in this one."""
+    """Return rows that were private in an earlier version, public in none, and would be public in this one."""
     import pyarrow.parquet as pq
 
     split_of: dict[str, str] = {}
@@ -172,7 +172,7 @@ def check_parent(repository: Repository, head: str | None, parent: str | None) -
 
 
 def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tuple[list[str], list[str]]:
-    """Files to send, and files to remove, to make `there` the folder."""
+    """Return files to send, and files to remove, to make `there` the folder."""
     changed = [
         name
         for name, sha256 in publication.files.items()
@@ -182,7 +182,7 @@ def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tup
 
 
 def check_sent(publication: Publication, sent: Mapping[str, str]) -> None:
-    """Refuse to commit a file that is no longer the one that was checked; `sent` is path -> sha256."""
+    """Refuse to commit a file that changed after it was checked; `sent` is path -> sha256."""
     altered = sorted(name for name, sha256 in sent.items() if sha256 != publication.files[name])
     if altered:
         rule = "must not change while they are published"
@@ -217,14 +217,14 @@ GROUP_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What was published, and where.
+    """The published version, and its place on the Hub.
 
     Attributes
     ----------
     commit, tag : the commit that holds the folder, and the tag that names it
     url : page of that version
     n_uploaded, n_unchanged, n_removed : files of the folder that the commit changed and that it found there already,
-        and files of the version before that are no longer in the folder
+        and files of the version before that the folder lacks
     """
 
     repo_id: str
@@ -237,7 +237,7 @@ class PublishResult:
 
     @property
     def load_line(self) -> str:
-        """How anybody loads this version."""
+        """The Python call that loads this version."""
         return f'load_dataset("{self.repo_id}", revision="{self.tag}")'
 
 
@@ -256,12 +256,12 @@ def publish(
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
 ) -> PublishResult:
-    """Check a public dataset folder and publish it.
+    """Check a public dataset folder, and publish it to the Hub.
 
     Parameters
     ----------
     folder, repo_id, private, tag, holdout, retire_holdout : see :func:`reveal_bench.dataset.hub_checks.prepare`
-    token : of an account that may write; by default that of HF_TOKEN or of ``hf auth login``
+    token : token of an account that may write; by default from HF_TOKEN or ``hf auth login``
     endpoint : address of the Hub
     message : first line of the commit
     parent : commit that `main` must be at; by default where it is when the upload begins
@@ -313,7 +313,8 @@ def publish_holdout(
 
     Parameters
     ----------
-    token : for this repository alone: must differ from `public_token`, and from that of HF_TOKEN or ``hf auth login``
+    token : token for this repository alone: must differ from `public_token` and from the token of HF_TOKEN or ``hf auth
+        login``
     public_token : the token that public folders are published with, if it is another than those
     folder, repo_id, tag, endpoint, message, parent, progress : as in :func:`publish`
 
@@ -338,18 +339,17 @@ def publish_holdout(
 
 
 def find_token(token: str | None = None) -> str:
-    """`token` if it is given, else that of HF_TOKEN or of ``hf auth login``.
+    """Return `token`, or without it the token of HF_TOKEN or ``hf auth login``.
 
     Raises
     ------
-    HubError
-        If there is none.
+    HubError If no token is set.
     """
     from huggingface_hub import get_token
 
     secret = token or get_token()
     if not secret:
-        raise HubError("there is no token to publish with: set HF_TOKEN, or log in with `hf auth login`")
+        raise HubError("a token is needed to publish: set HF_TOKEN, or log in with `hf auth login`")
     return secret
 
 

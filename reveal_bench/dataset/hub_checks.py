@@ -1,18 +1,18 @@
-"""What must hold before a dataset folder leaves the machine; no network here.
+"""Rules for a dataset folder before it leaves the machine, checked without network.
 
 :func:`prepare` and :func:`prepare_holdout` run every check and raise all reasons together as one
 :class:`PublishRefusedError`; what passes is a :class:`Publication`, the list of files with the sha256 that was checked.
 
 Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 
-* a public repository takes open or synthetic data alone; there is no switch that overrides this;
+* * a public repository takes only open or synthetic data; no switch overrides this;
 * a private holdout does not go where a public folder goes, nor the reverse;
 * of a split whose references are private, a row holds inputs alone, whatever its table is called
   (:mod:`reveal_bench.dataset.tables`);
 * a folder with such a split goes to a public repository only after it was compared with its private holdout;
 * every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
 
-That a folder has mode 0700 says nothing of what is in it (a umask gives that to every folder), so it is not a rule.
+The mode 0700 of a folder proves nothing about its contents (a umask gives it to every folder), so it is not a rule.
 
 The checks read every Parquet file of the folder, whatever its config, so a table that is added later is checked as
 well. :mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
@@ -70,7 +70,7 @@ def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> 
 
 
 def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Problem]:
-    """Columns of a split without public references that hold something all the same; pictures are not read."""
+    """Yield columns of a split without public references that hold something all the same; pictures are not read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,7 +89,7 @@ def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Pro
 
 
 def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> Iterator[Problem]:
-    """A holdout of something else would find no leak, whatever there is."""
+    """Yield differences between the folder and its holdout: with another holdout no leak would ever show."""
     name, info = private.path.name, private.info
     if info.benchmark != public.info.benchmark:
         rule = f"must be of the same benchmark as the folder, {public.info.benchmark}"
@@ -100,11 +100,11 @@ def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> It
             rule = f"must be a split of {public.path.name}, with its manifest"
             yield Problem(f"{name}/{FOLDER_INFO}", split, "splits", rule, "no manifest")
         elif _manifest_ids(public, split) != _manifest_ids(private, split):
-            yield Problem(manifest, None, "ids", f"must be those of the manifest in {name}", "others")
+            yield Problem(manifest, None, "ids", f"must equal the ids of the manifest in {name}", "others")
 
 
 def _manifest_ids(folder: DatasetFolder, split: str) -> set[str]:
-    """Every row's ids, as text; none of a damaged file, which `validate_folder` names."""
+    """Return every row's ids, as text; none of a damaged file, which `validate_folder` names."""
     import pyarrow as pa
 
     try:
@@ -142,7 +142,7 @@ class PublishRefusedError(ValueError):
 
 @dataclass(frozen=True)
 class Publication:
-    """A folder that passed its checks.
+    """A folder that passed all checks for publication.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ def prepare(
     tag : "vX.Y.Z"; by default "v" and the folder's version
     holdout : private folder of its holdout, nothing of which may be in `folder`; a public repository needs it, if there
         is one
-    retire_holdout : what was private in an earlier version may be released
+    retire_holdout : rows that were private in an earlier version may be released
     load : also load the folder as others will, see :func:`reveal_bench.dataset.validate.validate_folder`
     progress : called with (what, done, total) for the groups of rules and for the rows of each table
 
@@ -266,7 +266,7 @@ def _tag(info: FolderInfo, tag: str | None) -> str:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """Files and their sha256 by ``CHECKSUMS.json``; what is wrong with that file, `validate_folder` says."""
+    """Return file -> sha256 from ``CHECKSUMS.json``; `validate_folder` reports problems of that file."""
     try:
         listed = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -300,7 +300,7 @@ def _stray_problems(folder: Path, repo_id: str) -> Iterator[Problem]:
 
 
 def _stray(path: Path, script: str, *, is_listed: bool) -> str | None:
-    """What is wrong with an entry of the folder, or None."""
+    """Return the problem of an entry of the folder, or None."""
     if path.is_symlink():
         return "a link"
     if path.name.startswith(".") and path.name != ZENODO:
@@ -325,7 +325,7 @@ def _licence_problems(folder: Path, info: FolderInfo, *, private: bool) -> Itera
         rule = f"must be openly licensed for a public repository: the terms of {benchmark.title} forbid passing it on"
         yield Problem(FOLDER_INFO, None, "benchmark", rule, f"{info.benchmark}, {benchmark.licence}")
     if _is_private_card(folder):
-        rule = "must not be that of a private holdout, which `publish_holdout` alone publishes"
+        rule = "must not belong to a private holdout, which only `publish_holdout` publishes"
         yield Problem(CARD, None, "license_name", rule, "'private'")
     elif info.synthetic and "SYNTHETIC" not in _card(folder):
         yield Problem(CARD, None, "notice", "must say SYNTHETIC where the data are synthetic", "no such word")

@@ -3,7 +3,7 @@
 `huggingface_hub` 2 has no upload of a large folder that ends in one commit: its ``upload_folder`` commits in parts, so
 half a version could be read, and the Hub merges pull requests but no branches, without a check of the parent. So large
 files are sent ahead, in groups, as objects that no commit names yet; then one commit names them all. Objects that
-arrived stay, so the same command again sends what is missing and no more.
+arrived stay, so the same command again sends only the missing ones.
 
 What goes wrong with a Hub, as a sentence for people.
 
@@ -59,7 +59,7 @@ def hub_errors(repo_id: str, endpoint: str | None = None) -> Iterator[None]:
 
 
 def _explained(error: BaseException, url: str) -> HubError | None:
-    """The error as a sentence; looks at its causes too, as uploads in threads wrap what went wrong."""
+    """Return the error as a sentence; looks at its causes too, as uploads in threads wrap what went wrong."""
     seen: BaseException | None = error
     while seen is not None:
         names = {cls.__name__ for cls in type(seen).__mro__}  # by name: `datasets` is slow to import
@@ -78,12 +78,12 @@ def _explained(error: BaseException, url: str) -> HubError | None:
 
 _UNREACHED = {
     "OfflineModeIsEnabled": "{url} was not asked: HF_HUB_OFFLINE is set",
-    "LocalTokenNotFoundError": "there is no token for {url}: set HF_TOKEN, or log in with `hf auth login`",
+    "LocalTokenNotFoundError": "{url} needs a token: set HF_TOKEN, or log in with `hf auth login`",
     "TransportError": "{url} did not answer, or stopped in the middle ({name}): run the same command again",
     "ConnectionError": "{url} did not answer, or stopped in the middle ({name}): run the same command again",
 }
 
-_UNSEEN = "there is no {url}, or it is private and the token given (if any) may not read it"
+_UNSEEN = "{url} does not exist, or it is private and the token given (if any) may not read it"
 _GATED = "{url} is gated: ask for access on its page, and use a token of the account that has it"
 
 _STATUS = {
@@ -92,7 +92,7 @@ _STATUS = {
     409: "{url} already exists, or is being changed: it may be private and closed to this token",
     412: "someone else changed {url} meanwhile: nothing was published; run the same command again",
     413: "{url} does not accept requests of this size: write smaller shards",
-    429: "{url} accepts no more requests for now: wait, then run the same command again",
+    429: "{url} accepts no further requests for now: wait, then run the same command again",
 }
 
 
@@ -130,7 +130,7 @@ class RemoteFile:
     git_sha1: str
 
     def holds(self, path: Path, sha256: str) -> bool:
-        """Whether it has the bytes of the file `path`, whose sha256 is given."""
+        """Return True if it has the bytes of the file `path`, whose sha256 is given."""
         if self.size != path.stat().st_size:
             return False
         return self.sha256 == sha256 if self.sha256 is not None else self.git_sha1 == _git_sha1(path)
@@ -168,7 +168,7 @@ class Repository:
         return f"{self.endpoint}/datasets/{self.repo_id}"
 
     def state(self) -> State | None:
-        """What is there now; None if there is no such repository, or none that this token may see."""
+        """Return the present state; None if the repository is missing, or this token may not see it."""
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
         with self._errors():
@@ -194,7 +194,7 @@ class Repository:
             self._api.update_repo_settings(self.repo_id, repo_type="dataset", gated="manual")
 
     def files(self, revision: str) -> dict[str, RemoteFile]:
-        """Every file at a commit, by its path."""
+        """Return every file at a commit, by its path."""
         from huggingface_hub.hf_api import RepoFile
 
         with self._errors():
@@ -220,7 +220,7 @@ class Repository:
         return document if isinstance(document, dict) else {}
 
     def keys(self, revision: str, references: str) -> set[str]:
-        """Ids that the manifests at a commit name in splits whose references are "public" or "private"."""
+        """Return ids that the manifests at a commit name in splits whose references are "public" or "private"."""
         import pyarrow.parquet as pq
 
         splits = self.read_info(revision).get("splits")
@@ -262,7 +262,7 @@ class Repository:
         Raises
         ------
         ParentMovedError
-            If `main` is no longer at `parent`.
+            If `main` has moved from `parent`.
         """
         from huggingface_hub import CommitOperationDelete
 

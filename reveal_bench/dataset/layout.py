@@ -1,7 +1,7 @@
 """A dataset folder while it is written: shards, tables, manifests, card, Croissant and checksums.
 
-What lies where is in :mod:`reveal_bench.dataset.build`. Rows are gathered to row groups of at most 100 rows and 32 MB
-(the Hub's viewer reads one group at a time, and no more than one is ever held in memory) and row groups to shards of at
+:mod:`reveal_bench.dataset.build` describes the layout. Rows are gathered to row groups of at most 100 rows and 32 MB
+(the Hub's viewer reads one group at a time, and at most one is held in memory) and row groups to shards of at
 most about 500 MB. The number of shards is in their names, so they get their names when the last row is there.
 """
 
@@ -70,7 +70,7 @@ class ShardWriter:
             self._write_group()
 
     def close(self) -> list[Path]:
-        """Write what is left and give the shards their names; returns their paths."""
+        """Write the remaining rows and give the shards their names; returns their paths."""
         if self._rows or not self._parts:
             self._write_group()
         self._close_shard()
@@ -176,7 +176,7 @@ class FolderWriter:
         self._sizes.setdefault(config, {})[split] = (shards.n_rows, shards.n_bytes)
 
     def split(self, split: str) -> SplitWriter:
-        """A split of the main config."""
+        """Return a split of the main config."""
         return SplitWriter(self.kind, self.shards(self.kind.config, split, self.features), self.kind.table.tally())
 
     def close_split(self, split: str, writer: SplitWriter, *, references: str = "public") -> None:

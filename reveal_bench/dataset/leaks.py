@@ -1,4 +1,4 @@
-"""Does anything of a private holdout lie in a public folder?
+"""Search for anything of a private holdout in a public folder.
 
 Compared are the private folder's rows with what the public folder lets a reader see: all strings, boxes and pictures
 of all its Parquet files, decompressed, and its text files. What must not occur:
@@ -10,8 +10,8 @@ of all its Parquet files, decompressed, and its text files. What must not occur:
   table (a phrase, a sentence), anywhere.
 
 Two images may have the same simple shape by chance, such as a box on round numbers, and two tasks the same templated
-answer: in the references of another image or task only what has some detail counts. Words that belong to the
-vocabulary are no secret, nor are single words.
+answer: in the references of another image or task only values with some detail count. Words that belong to the
+vocabulary are not secret, nor are single words.
 
 Without the private folder the ids alone can be searched for: they are in the public manifest of its split.
 In prose ids and texts are found without regard to case and to how lines are broken.
@@ -53,7 +53,7 @@ PIECES = 24
 
 
 def folded(text: str) -> str:
-    """The text in one case, with single spaces."""
+    """Return the text in one case, with single spaces."""
     return " ".join(text.casefold().split())
 
 
@@ -67,7 +67,7 @@ def telling_ids(ids: Collection[str]) -> dict[str, str]:
 
 
 def told_ids(text: str, ids: dict[str, str]) -> Iterator[str]:
-    """Ids that stand in the text as a word, or as whole pieces of one; `ids` as of :func:`telling_ids`."""
+    """Yield ids that are a word of the text, or whole pieces of a word; `ids` comes from :func:`telling_ids`."""
     matches = set()
     for token in set(TOKEN.findall(text.casefold())) if ids else ():
         if token in ids:
@@ -96,7 +96,7 @@ Box = tuple[float, ...]
 
 @dataclass
 class _Secrets:
-    """What only the private folder may know.
+    """The secrets of a private folder, for the search.
 
     Attributes
     ----------
@@ -158,20 +158,20 @@ class _Secrets:
                 self.boxes.update((label, box) for label in labels)
 
     def tells_text(self, text: str, key: str | None) -> bool:
-        """Whether a cell's text, in a row of `key`, is one of the holdout's."""
+        """Return True if a cell's text, in the row `key`, is a text of the holdout."""
         text = folded(text)
         keys = self.texts.get(text, ())
         return bool(keys) and len(text) >= (SAME_ROW_TEXT if key in keys else DETAIL_TEXT)
 
     @property
     def in_no_file(self) -> dict[str, str]:
-        """What must be in no text file, with the key of a row that it is of."""
+        """Return the texts forbidden in all files, each with the key of its row."""
         texts = {text: min(keys) for text, keys in self.texts.items() if len(text) >= FILE_TEXT}
         return {**self.files, **self.pixels, **self.masks, **texts}
 
 
 def find_leaks(folder: Path, holdout: Path | None, *, pictures: PictureChecks | None = None) -> list[Problem]:
-    """Everything of the holdout's references found in the public folder.
+    """Return everything of the holdout's references found in the public folder.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
 
 
 def _picture_leaks(pictures: PictureChecks, secrets: _Secrets) -> Iterator[Problem]:
-    """Pictures of the holdout among those that were decoded: by their pixels, and by their file's bytes."""
+    """Yield pictures of the holdout among those that were decoded: by their pixels, and by their file's bytes."""
     for what, places, known in (("pixels", pictures.places, secrets.pixels), ("file", pictures.files, secrets.files)):
         for digest, (_, image_id, file) in places.items():
             if digest in known and not file.startswith(f"{INPUTS}/"):
@@ -249,7 +249,7 @@ def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
             if secret in text or secret in same:
                 yield Problem(name, key, field, RULE, secret[:40])
         for identifier in told_ids(text, ids):
-            yield Problem(name, None, field, "must not name what is in the holdout", identifier)
+            yield Problem(name, None, field, "must not name data of the holdout", identifier)
 
 
 def _table_leaks(
@@ -267,12 +267,12 @@ def _table_leaks(
 
 
 def _place(row: Row, key: str = "task_id") -> str | None:
-    """What names a row of any table."""
+    """Return the name of a row of any table."""
     return row.get(key) or row.get("image_id") or row.get("study_id")
 
 
 def _readable_rows(table: TableFile, columns: list[str] | None = None, *, without: Sequence[str] = ()) -> Iterator[Row]:
-    """Rows as far as the file can be read; that it is damaged, `validate_folder` says."""
+    """Yield rows as far as the file can be read; `validate_folder` reports damage."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -360,13 +360,13 @@ def _label(code: int | str, findings: Sequence[str]) -> str:
 
 
 def _has_detail(box: Box) -> bool:
-    """Whether no second reader would draw the very same by chance; see DETAIL_DIGITS."""
+    """Return True if no second reader would draw exactly the same by chance; see DETAIL_DIGITS."""
     digits = sum(len(f"{value:.10g}".replace(".", "").strip("-0")) for value in box)
     return any(box[:2]) and digits >= DETAIL_DIGITS
 
 
 def _hashes(value: Any) -> Iterator[tuple[str, str]]:
-    """Every hash of a file or of pixels in a row, at any depth."""
+    """Yield every hash of a file or of pixels in a row, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name in ("source_sha256", "pixel_sha256"):
@@ -385,7 +385,7 @@ def _start(contour: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _texts(value: Any, column: str = "") -> Iterator[tuple[str, str]]:
-    """Every string in a row, with the dotted name of its column."""
+    """Yield every string in a row, with the dotted name of its column."""
     if isinstance(value, str):
         yield column, value
     elif isinstance(value, dict):

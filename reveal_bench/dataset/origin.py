@@ -1,4 +1,4 @@
-"""Where a dataset comes from, for ``croissant.json``: page, creators, date, use conditions, provenance.
+"""The origin of a dataset, for ``croissant.json``: page, creators, date, use conditions, provenance.
 
 The facts are in the block `croissant` of the card's YAML, which is read here and left out of the folder's own card::
 
@@ -76,7 +76,7 @@ def describe_origin(benchmark: Benchmark, *, synthetic: bool) -> Json:
 
 
 def _checked(facts: Any, file: str) -> Json:
-    """The block of a card, if every value is of its form."""
+    """Return the block of a card, if every value is of its form."""
     if not isinstance(facts, dict):
         raise _wrong(file, BLOCK, "must be a mapping", facts)
     for name, value in facts.items():
@@ -151,7 +151,7 @@ _RULES = {
 
 
 def _creator(creator: Mapping[str, str]) -> Json:
-    """A creator of the block, or an author of a citation file."""
+    """Return a creator of the block, or an author of a citation file."""
     if creator.get("type") == "Organization":
         return _organization(creator["name"], creator.get("url"))
     if "family-names" in creator:

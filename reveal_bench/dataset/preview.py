@@ -31,14 +31,14 @@ PREVIEW = "preview"
 MOST_PICTURES = 100
 SIDE_PX = 384
 QUALITY = 85
-"""Of the JPEG files, as Pillow counts it."""
+"""Quality of the JPEG files, as Pillow counts it."""
 ALLOWED_DIFFERENCE = 16
 """Grey levels of 255 by which a pixel may differ from the same drawing by another version of Pillow."""
 _ROWS_AT_ONCE = 4  # a row of pictures may take megabytes
 
 
 def preview_features(kind: AnyKind) -> Features:
-    """Features of the config: the picture, its ids, and the reference in words."""
+    """Return features of the config: the picture, its ids, and the reference in words."""
     from datasets import Features, Image, Value
 
     names = dict.fromkeys((kind.key, "image_id", "reference"))
@@ -46,7 +46,7 @@ def preview_features(kind: AnyKind) -> Features:
 
 
 def preview_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
-    """Rows of the config for the first images of a split; none where pixels are withheld.
+    """Yield rows of the config for the first images of a split; none where pixels are withheld.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def _all_rows(folder: Path, split: str, kind: AnyKind) -> Iterator[Row]:
 
 
 def preview_problems(folder: Path, split: str, kind: AnyKind, rows: Iterable[tuple[str, Row]]) -> Iterator[Problem]:
-    """Yield what is in the config besides the rows that :func:`preview_rows` makes, or instead of them.
+    """Yield a problem for each row of the config that :func:`preview_rows` would not make.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _pictures_of(folder: Path, split: str, kind: AnyKind) -> Iterator[tuple[str,
 
 
 def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> Iterator[Row]:
-    """A row for each image of a record that has pixels and can be drawn; `validate` reports what cannot."""
+    """Yield a row for each image of a record that has pixels and can be drawn; `validate` reports what cannot."""
     from PIL import Image
 
     try:
@@ -140,7 +140,7 @@ def _case_rows(kind: AnyKind, record: Any, pictures: Sequence[bytes | None]) -> 
 
 
 def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawing]) -> str:
-    """The numbers of the picture with their findings, and what else the reference says, a line each."""
+    """Return the numbers of the picture with their findings, and what else the reference says, a line each."""
     lines = ["Earlier image"] if is_prior else []
     lines += [f"{drawing.number} {drawing.finding}" for drawing in drawings]
     lines += [f"{name}: {text}" for name, text in case.told]
@@ -148,7 +148,7 @@ def _reference_text(case: Case, is_prior: bool, drawings: Sequence[FindingDrawin
 
 
 def _drawings(case: Case, number: int) -> list[FindingDrawing]:
-    """The reference on one image of a case: one drawing per finding."""
+    """Return the reference on one image of a case: one drawing per finding."""
     drawings: dict[str, FindingDrawing] = {}
     for mark in case.marks.get(REFERENCE, ()):
         if mark.film == number:
@@ -161,7 +161,7 @@ def _drawings(case: Case, number: int) -> list[FindingDrawing]:
 
 
 def _drawn(data: bytes, full: tuple[int, int], drawings: list[FindingDrawing]) -> bytes:
-    """A radiograph of size `full` (width, height) as a small JPEG without metadata, with outlines on it."""
+    """Return a radiograph of size `full` (width, height) as a small JPEG without metadata, with outlines on it."""
     from PIL import Image
 
     scale = min(1.0, SIDE_PX / max(full))

@@ -1,13 +1,13 @@
 """Records -> rows, on several processes, and the finished rows of a split, kept until the whole build is done.
 
 :class:`RowPool` reads, develops and hashes pictures. It gives the rows in the order of the records, whatever the number
-of processes, and holds no more than a few records per process at a time. A record that cannot be made into a row gives
+of processes, and holds only a few records per process at a time. A record that cannot be made into a row gives
 a :class:`Problem` in its place.
 
 :class:`Spool` keeps rows on disk in small parts. A part is complete once its ``.json`` is there, which is written last
-and removed first. It lists a hash of every record that went in, and those of the part's files, so that a build that was
-killed goes on after the last part whose records are still the same, whatever changed meanwhile. How rows are divided
-into parts has no influence on the dataset that is made of them.
+and removed first. It lists a hash of every record that went in, and of the part's files, so that a killed build resumes
+after the last part whose records are still the same, whatever changed meanwhile. How rows are divided into parts has no
+influence on the dataset that is made of them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ IN_FLIGHT = 3
 
 @dataclass(frozen=True)
 class RowResult:
-    """What became of one record: a row with the rows of its side table, or a problem."""
+    """The result of one record: a row with the rows of its side table, or a problem."""
 
     digest: str
     key: str
@@ -63,7 +63,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What every record of a build has in common."""
+    """Facts that all records of a build share."""
 
     benchmark: Benchmark
     asks: str
@@ -72,12 +72,12 @@ class BuildContext:
 
     @property
     def kind(self) -> AnyKind:
-        """What the kind of benchmark needs."""
+        """The kind of the benchmark."""
         return KINDS[self.benchmark.kind]
 
 
 def _software() -> tuple[str, ...]:
-    """Versions of everything that has a part in a row: another version may make another one."""
+    """Return versions of everything that has a part in a row: another version may make another one."""
     versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
     for name in DECODERS:
         try:
@@ -88,11 +88,11 @@ def _software() -> tuple[str, ...]:
 
 
 class RowPool:
-    """Makes rows of records; a context manager.
+    """Pool of processes that make rows of records; a context manager.
 
     Parameters
     ----------
-    benchmark, asks : what is built
+    benchmark, asks : the benchmark to build, and the findings it asks for
     embed : keep the picture bytes; without it they are read and hashed, then dropped
     workers : processes; with 1 everything happens in this one
     """
@@ -123,7 +123,7 @@ class RowPool:
         return record_digest(record, self.build)
 
     def make(self, records: Iterable[Record]) -> Iterator[RowResult]:
-        """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
+        """Yield the result of each record, in order. A record whose file kills a worker gives a problem like any."""
         if self._threads is None:
             for record in records:
                 yield _make(record, self.build)
@@ -182,7 +182,7 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, question: Any) -> Any:
-        """The answer, or the exception that it met; None if the process died."""
+        """Return the answer, or the exception that it met; None if the process died."""
         try:
             self._pipe.send(question)
             return self._pipe.recv()
@@ -212,7 +212,7 @@ def _serve(pipe: Connection, answer: Callable[[Any], Any]) -> None:
 
 
 def record_digest(record: Record, build: BuildContext) -> str:
-    """A hash of everything a row depends on: the record, the state of its files, and what is built of it."""
+    """Return a hash of everything a row depends on: the record, the state of its files, and the build."""
     states = []
     for picture in build.kind.data.pictures(record):
         if picture is not None:
@@ -251,12 +251,12 @@ def _make(record: Record, build: BuildContext) -> RowResult:
 
 PART_RECORDS = 32
 ROWS_AT_ONCE = 8
-"""That are read: their pictures may take megabytes each."""
+"""Rows to read at once: their pictures may take megabytes each."""
 PART_BYTES = 16 << 20
 
 
 class Spool:
-    """The parts of one split in `folder`.
+    """The finished parts of one split in `folder`.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
 
     def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[RowResult | None]:
-        """Make what is not there yet; yields after each record: what was made, or None if it was there."""
+        """Make the missing rows; yields after each record its result, or None if its row was there."""
         stream: Iterator[Record] = iter(records)
         batch: list[RowResult] = []
         n_parts = 0
@@ -308,18 +308,18 @@ class Spool:
             self.write(n_parts, batch)
 
     def rows(self) -> Iterator[tuple[Row, list[str]]]:
-        """Every row with the findings asked of it, in the order of the records."""
+        """Yield every row with the findings asked of it, in the order of the records."""
         for index in sorted(self.folder.glob("*.json")):
             asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
             rows = read_rows(index.with_suffix(".parquet"), at_once=ROWS_AT_ONCE)
             yield from zip(rows, asked, strict=True)
 
     def facts(self, columns: Sequence[str]) -> list[Row]:
-        """Those columns of every row."""
+        """Return the given columns of every row."""
         return [{name: row[name] for name in columns} for row, _ in self.rows()]
 
     def side_rows(self) -> Iterator[Row]:
-        """Every row of the side table."""
+        """Yield every row of the side table."""
         for path in sorted(self.folder.glob("*-side.parquet")):
             yield from read_rows(path, at_once=ROWS_AT_ONCE)
 
@@ -327,7 +327,7 @@ class Spool:
         return self.folder / f"{number:06d}{ending}"
 
     def _read(self, number: int) -> list[tuple[str, str]] | None:
-        """(key, hash) of the records of a complete part, no hash where there is no row; None if there is no part."""
+        """Return (key, hash) of the records of a complete part (no hash without a row), or None without a part."""
         try:
             index = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
             for ending, sha256 in index["sha256"].items():
@@ -347,7 +347,7 @@ class Spool:
         good = [made for made in batch if made.row is not None]
         self.problems += [made.problem for made in batch if made.problem is not None]
         self.keys += [made.key for made in good]
-        self._path(number, ".json").unlink(missing_ok=True)  # or it would stand for other rows after a kill
+        self._path(number, ".json").unlink(missing_ok=True)  # or it would describe other rows after a kill
         rows = {".parquet": self._write_table(number, ".parquet", [made.row or {} for made in good], self.schema)}
         if self.side_schema is not None:
             side_rows = [row for made in good for row in made.side_rows]

@@ -3,9 +3,9 @@
 No more than a few rows are in memory, whatever the size of the folder.
 
 The form is closed: a file of another name, or a note in a Parquet file's metadata, could hold anything, and no check
-would know how to read it. What may be told of a split whose references are private are the columns that `Table.blank`
-leaves as they are (:func:`input_rule`): what a build writes as an input and what is refused in one cannot part. A
-column that the kind of benchmark does not have must be empty too: nobody knows what it tells.
+would know how to read it. A split with private references may show only the columns that `Table.blank` leaves as they
+are (:func:`input_rule`), so a build and its check follow the same rule. A column unknown to the kind of benchmark must
+also be empty, because it could reveal anything.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class DatasetFolder:
 
     @property
     def kind(self) -> AnyKind:
-        """What the kind of benchmark needs."""
+        """The kind of the benchmark."""
         return KINDS[self.kind_name]
 
     @property
     def is_private(self) -> bool:
-        """Whether it is the private folder of a holdout."""
+        """True for the private folder of a holdout."""
         return not any(entry.get("references") == "public" for entry in self.info.splits.values())
 
     @property
@@ -74,7 +74,7 @@ class DatasetFolder:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One Parquet file: config (or "manifest") and split are those of its place and name."""
+    """One Parquet file: config (or "manifest") and split follow from its place and name."""
 
     path: Path
     name: str
@@ -83,7 +83,7 @@ class TableFile:
 
 
 def open_folder(path: Path) -> DatasetFolder:
-    """Read what a dataset folder says of itself.
+    """Read the description of a dataset folder.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def open_folder(path: Path) -> DatasetFolder:
 
 
 def tables_of(folder: DatasetFolder) -> list[TableFile]:
-    """Every Parquet file of the folder, in order of its path."""
+    """Return every Parquet file of the folder, in order of its path."""
     tables = []
     for path in sorted(folder.path.rglob("*.parquet")):
         relative = path.relative_to(folder.path)
@@ -115,7 +115,7 @@ def tables_of(folder: DatasetFolder) -> list[TableFile]:
 
 
 def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -> dict[str, Features]:
-    """Features that each config must have: those of its kind, and for other tables what the card promises."""
+    """Return the features that each config must have: by its kind, and for other tables by the card."""
     kind = folder.kind
     features = {
         kind.config: kind.table.features(folder.benchmark),
@@ -128,7 +128,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
 
 
 def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
-    """Columns of a file that are missing, too many, or of another type; also a file that is not Parquet."""
+    """Yield columns of a file that are missing, too many, or of another type; also a file that is not Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,7 +160,7 @@ def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[s
 
 
 def _with_any_length(schema: Any) -> Any:
-    """The schema of a table of format 1 as format 2 has it."""
+    """Return the schema of a table of format 1 as format 2 has it."""
     from datasets import Features
 
     written = Features.from_arrow_schema(schema)
@@ -169,7 +169,7 @@ def _with_any_length(schema: Any) -> Any:
 
 
 def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iterator[Problem]:
-    """Codes without the names that they stand for, or with others, in a table whose types are right."""
+    """Yield codes with missing or other names in a table whose types are right."""
     from datasets import Features
 
     if b"huggingface" not in (schema.metadata or {}):
@@ -188,7 +188,7 @@ def _short(value: object) -> str:
 
 
 def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[list[Row]]:
-    """The rows of a file, a few at a time; `columns` that it does not have are left out.
+    """Yield the rows of a file, a few at a time; `columns` that it does not have are left out.
 
     Raises
     ------
@@ -221,7 +221,7 @@ FIELD_METADATA = {"PARQUET:field_id"}
 def file_problems(
     folder: DatasetFolder, names: Iterable[str], promised: Mapping[str, Mapping[str, object]]
 ) -> Iterator[Problem]:
-    """Files that are not of the dataset form.
+    """Yield files that do not belong in a dataset folder.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def metadata_problems(table: TableFile) -> Iterator[Problem]:
 
 
 def metadata_texts(path: Path) -> Iterator[str]:
-    """Every string of a Parquet file's metadata; of a damaged file none."""
+    """Yield every string of a Parquet file's metadata; of a damaged file none."""
     for _, key, value in _metadata(path):
         yield key
         if key != "ARROW:schema":  # the same once more, as bytes
@@ -301,11 +301,11 @@ HASHES = ("source_sha256", "pixel_sha256")
 
 @dataclass(frozen=True)
 class InputRule:
-    """What a row without references may hold.
+    """The columns that a row without references may fill.
 
     Attributes
     ----------
-    blanked : columns that must be empty, with what an input has there (a code may stand for "unknown")
+    blanked : columns that must be empty, with the value of an input there (a code may mean "unknown")
     known : columns that may hold something
     """
 
@@ -313,7 +313,7 @@ class InputRule:
     known: frozenset[str]
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Columns of the row, or dotted places in them, that hold something which is not an input."""
+        """Yield columns of the row, or dotted places in them, that hold something which is not an input."""
         for name, value in row.items():
             if name in self.known:
                 yield from _hashes_in(name, value)
@@ -322,7 +322,7 @@ class InputRule:
 
 
 def input_rule(folder: DatasetFolder) -> InputRule:
-    """The rule for the folder's kind of benchmark."""
+    """Return the rule for the folder's kind of benchmark."""
     kind = folder.kind
     blanked = kind.table.blank({"image_facts": [], "prior_image_facts": []})
     facts = {"image_facts", "prior_image_facts"}
@@ -332,14 +332,14 @@ def input_rule(folder: DatasetFolder) -> InputRule:
 
 
 def _hashes_in(column: str, value: Any) -> Iterator[str]:
-    """Dotted names of the hashes that are told in the facts of pictures."""
+    """Return dotted names of the hashes in the facts of pictures."""
     for entry in value if isinstance(value, list) else ():
         if isinstance(entry, dict):
             yield from (f"{column}.{name}" for name in HASHES if entry.get(name) is not None)
 
 
 def is_empty(value: object) -> bool:
-    """Whether nothing is told by a value, at any depth."""
+    """Return True if a value reveals nothing, at any depth."""
     if isinstance(value, dict):
         return all(is_empty(inner) for inner in value.values())
     if isinstance(value, list):

@@ -3,9 +3,9 @@
 :func:`validate_folder` returns what it finds as :class:`reveal_bench.arguments.Problem` and stops at nothing
 that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
 
-With the private folder, it is also checked that the public one says the same of the holdout. What is told of a split
-without references is its manifest, its sizes, and the pictures in ``holdout_inputs``; a model would be scored against
-others if a row or a picture were exchanged.
+With the private folder, the public one must describe the same holdout. A split without references shows its manifest,
+its sizes, and the pictures in ``holdout_inputs``; if a row or a picture were exchanged, a model would be scored against
+the wrong references.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from reveal_bench.kinds.split_counts import Tally
 from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
 
-RULE = "must be that of the holdout's private folder"
+RULE = "must equal the value in the holdout's private folder"
 
 
 def holdout_problems(
     public: DatasetFolder, holdout: Path, input_pictures: Mapping[str, Sequence[tuple[str, str]]]
 ) -> Iterator[Problem]:
-    """Where the public folder and the private one differ in what both say of the holdout.
+    """Yield the differences between the public and the private folder in the values that both have of the holdout.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _picture_problems(private: DatasetFolder, inputs: Mapping[str, Sequence[tupl
 
 
 def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | None = None) -> list[Row]:
-    """Rows of a split; none of a damaged file, which its schema's problem says."""
+    """Return rows of a split; none of a damaged file, which its schema's problem says."""
     import pyarrow as pa
 
     rows: list[Row] = []
@@ -138,7 +138,7 @@ def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | N
 
 
 class Reader:
-    """Reads the files of a dataset folder. Another one may know already what is in them.
+    """Reader of the files of a dataset folder. Another reader may know their contents already.
 
     Its rows may have a :class:`reveal_bench.dataset.validate_rows.SeenPicture` or ``SeenMask`` for a picture, and its
     `masks` may know the masks of its rows.
@@ -148,11 +148,11 @@ class Reader:
         self.masks = DrawnMasks()
 
     def sha256(self, path: Path) -> str:
-        """Hexadecimal sha256 of a file."""
+        """Return hexadecimal sha256 of a file."""
         return file_sha256(path)
 
     def rows(self, table: TableFile) -> Iterator[list[Row]]:
-        """The rows of a table, a few at a time."""
+        """Return the rows of a table, a few at a time."""
         return read_table(table)
 
 
@@ -170,7 +170,7 @@ def validate_folder(
     warnings: list[Problem] | None = None,
     reader: Reader | None = None,
 ) -> list[Problem]:
-    """Everything that is wrong with a dataset folder.
+    """Return all problems of a dataset folder.
 
     Parameters
     ----------
@@ -178,10 +178,10 @@ def validate_folder(
     holdout : private folder of its holdout; then the two are compared, and nothing of the one may be in the other
     load : also read it as others will: every config and split with `datasets`, offline, and ``croissant.json`` with
         mlcroissant, if it is installed
-    progress : called with (what is checked, rows done, rows in all)
-    warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split, or that
+    progress : called with (name of the check, rows done, rows in all)
+    warnings : list that gets facts that are not errors: pictures that occur twice in one split, or that
         are withheld without any hash, and facts for Croissant that only the dataset's makers know
-    reader : what reads tables and hashes files, such as :class:`reveal_bench.scale.validate.TaskReader`; without
+    reader : reader of tables and hasher of files, such as :class:`reveal_bench.scale.validate.TaskReader`; without
         influence on what is found
 
     Returns
@@ -233,7 +233,7 @@ def validate_folder(
 
 
 def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, str]]:
-    """Problems of CHECKSUMS.json, and the true sha256 of every file."""
+    """Return problems of CHECKSUMS.json, and the true sha256 of every file."""
     present = {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
@@ -257,7 +257,7 @@ def _checksums(folder: Path, reader: Reader) -> tuple[list[Problem], dict[str, s
 
 
 def _n_rows(table: TableFile) -> int:
-    """Rows of a table; none of a file that cannot be read, which its schema's problem says."""
+    """Return rows of a table; none of a file that cannot be read, which its schema's problem says."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -291,7 +291,7 @@ class _Check:
     keys: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """What an input may hold depends on the kind of benchmark alone."""
+        """Derive the rule for inputs, which depends only on the kind of benchmark."""
         self.inputs = input_rule(self.folder)
 
     def tables(self, n_rows: dict[TableFile, int], unsound: set[tuple[str, str]]) -> None:
@@ -337,7 +337,7 @@ class _Check:
                 self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
 
     def _manifest(self, split: str, tables: list[TableFile]) -> dict[str, Row]:
-        """Rows of a split's manifest by key."""
+        """Return rows of a split's manifest by key."""
         key = self.folder.kind.key
         rows: dict[str, Row] = {}
         if not tables:
@@ -353,7 +353,7 @@ class _Check:
         return rows
 
     def _belongs(self, row: Row, split: str, table: TableFile, *, patients: bool) -> None:
-        """Images, and patients where they are told, must be in one split."""
+        """Check that every image, and every patient where they are known, is in one split."""
         names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
         ids = [(name, row[name]) for name in names if row.get(name)]
         ids += [("image_id", name) for column in ("image_ids", "prior_image_ids") for name in row.get(column) or ()]
@@ -394,7 +394,7 @@ class _Check:
         return not problems
 
     def _is_sound(self, row: Row, table: TableFile) -> bool:
-        """Whether other rules can read the row: codes have names, and what must be there is there."""
+        """Return True if other rules can read the row: codes have names, and no required value is missing."""
         is_own = table.config in (self.folder.kind.config, self.folder.kind.table.side_config)
         is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
         if is_own or table.config in (INPUTS, "ratings"):
@@ -425,7 +425,7 @@ class _Check:
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
     def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
-        """References of a split that is private here, or unknown, must not lie in a public folder."""
+        """Report references of a split that is private here, or unknown, in a public folder."""
         splits, kind = self.folder.info.splits, self.folder.kind
         if config not in (kind.config, kind.table.side_config, MANIFEST, INPUTS, PREVIEW, "ratings"):
             return

@@ -1,4 +1,4 @@
-"""What must hold of the files that describe a dataset folder: card, ``eval.yaml``, citation, Croissant; and loading it.
+"""Checks of the files that describe a dataset folder (card, ``eval.yaml``, citation, Croissant), and of loading it.
 
 What the card promises (configs, splits, rows) is compared with the files; every config and split is then loaded with
 `datasets` as any user would, offline.
@@ -36,7 +36,7 @@ LOAD_BYTES = 1 << 30
 
 @dataclass
 class Promise:
-    """What a card says that the folder holds.
+    """The contents of a folder as its card describes them.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Promise:
 
 
 def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
-    """The card's configs, and what is wrong with its YAML block."""
+    """Return the card's configs, and the problems of its YAML block."""
     from datasets.info import DatasetInfosDict
     from huggingface_hub import DatasetCardData
 
@@ -80,7 +80,7 @@ def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
 
 
 def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[TableFile, int]) -> Iterator[Problem]:
-    """Problems of the card; `tables` maps every Parquet file to its rows."""
+    """Yield problems of the card; `tables` maps every Parquet file to its rows."""
     try:
         text = (folder.path / CARD).read_text(encoding="utf-8")
         block, body = front_matter(text)
@@ -232,7 +232,7 @@ def required_problems(folder: DatasetFolder, warnings: list[Problem]) -> Iterato
 
 
 def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
-    """What mlcroissant says of ``croissant.json``; nothing where it is not installed or the file is not JSON."""
+    """Yield mlcroissant's problems of ``croissant.json``; none if it is not installed or the file is not JSON."""
     if find_spec("mlcroissant") is None or not _is_json(folder / CROISSANT):
         return
     mlcroissant = import_module("mlcroissant")
@@ -241,7 +241,7 @@ def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
     logger.setLevel(logging.ERROR)  # its warnings (no date) are not ours to print
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of its own libraries: deprecations that only it can mend
+            warnings.simplefilter("ignore")  # deprecations of its own libraries, which only it can mend
             mlcroissant.Dataset(str(folder / CROISSANT))
     except Exception as error:  # beside its ValidationError, a document can break it in any way
         yield Problem(CROISSANT, None, "file", "must be valid to mlcroissant", " ".join(str(error).split()))

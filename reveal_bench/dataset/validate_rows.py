@@ -1,11 +1,11 @@
-"""What must hold of the rows of a dataset folder, whatever its kind: values by the type of their column, and pictures.
+"""Checks of the rows of a dataset folder of any kind: values by the type of their column, and pictures.
 
 Rules on values come first: a row that breaks one of :func:`value_faults` is read by no other rule. Those of a kind of
 benchmark (:meth:`reveal_bench.kinds.parts.Table.row_faults`) may then rely on every code having a name and every list
 being there. A fault is (field, rule, value).
 
 Pictures: whether they decode, their size, their hashes, and pictures that occur twice. Two rows with the same pixels
-(sha256 of the decoded grey values) in two splits are a problem: what is known of the one tells of the other. In one
+(sha256 of the decoded grey values) in two splits are a problem: facts about the one reveal the other. In one
 split they are a warning: sources hold the same picture under two names.
 """
 
@@ -81,14 +81,14 @@ def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterat
 
 
 def _is_entry(feature: Any) -> bool:
-    """Whether an entry of a list must be there; a picture may be withheld, and a null code is told as such."""
+    """Return True if an entry of a list must be there; a picture may be withheld, and a null code has its own error."""
     from datasets import ClassLabel, Image
 
     return not isinstance(feature, Image | ClassLabel)
 
 
 def id_faults(row: Row, *, is_input: bool = False) -> Iterator[Fault]:
-    """Ids that are missing, or hold more than letters, digits and `_ . + -`."""
+    """Yield ids that are missing, or hold more than letters, digits and `_ . + -`."""
     for column in IDS:
         if column not in row or (is_input and column == "patient_id" and row[column] is None):
             continue
@@ -120,7 +120,7 @@ FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SeenPicture:
-    """What must be known of a picture's bytes to check it: all that takes time.
+    """Facts of a picture's bytes that its checks need and that take time to find.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class PictureChecks:
     files : sha256 of a picture's file bytes -> the same
     inputs : image id -> (file, sha256 of pixels) of every picture of a holdout's inputs
     seen : names of the tables whose pictures were checked
-    n_withheld, n_verifiable : pictures with references that are withheld, and those of them with their file's hash
+    n_withheld, n_verifiable : withheld pictures with references, and how many of them have their file's hash
     """
 
     places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class PictureChecks:
     n_verifiable: int = 0
 
     def check(self, row: Row, key: str, table: TableFile, warnings: list[Problem]) -> Iterator[Problem]:
-        """Problems of the pictures of one row of a main config."""
+        """Yield problems of the pictures of one row of a main config."""
         self.seen.add(table.name)
         for is_one_of_many, picture, facts in _pictures_of(row):
             which = f"[{facts['image_id']}]" if is_one_of_many else ""
@@ -183,7 +183,7 @@ class PictureChecks:
                     self.n_withheld += 1
                     self.n_verifiable += facts["source_sha256"] is not None
                 if facts["pixel_pipeline"] != WITHHELD:
-                    rule = f"must be '{WITHHELD}' where there is no image"
+                    rule = f"must be '{WITHHELD}' where the image is missing"
                     yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
             else:
                 pixels, seen = None, picture if isinstance(picture, SeenPicture) else look_at_picture(picture)
@@ -199,7 +199,7 @@ class PictureChecks:
                 yield from self._seen(pixels, facts["image_id"], row[key], table, warnings)
 
     def unverifiable(self, place: str) -> Iterator[Problem]:
-        """Pictures are withheld from `place`, and there is no hash of any by which to know one's own."""
+        """Report that pictures are withheld from `place` without a hash by which users could verify their copies."""
         if self.n_withheld and not self.n_verifiable:
             rule = "should be given where pictures are withheld"
             yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify their own copies")
@@ -210,10 +210,10 @@ class PictureChecks:
         split, before, file = self.places.setdefault(pixels, (table.split, image_id, table.name))
         if split != table.split:
             rule = "must have pixels that are in no other split"
-            yield Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before} in {file}")
+            yield Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before} in {file}")
         elif before != image_id:
             rule = "should have pixels of its own"
-            warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before}"))
+            warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before}"))
 
 
 def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | SeenPicture | None, Row]]:
@@ -228,7 +228,7 @@ def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | SeenPicture | None, Row
 
 
 def _picture_faults(picture: SeenPicture, facts: Row) -> Iterator[tuple[str, str, str] | str]:
-    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode."""
+    """Yield (field, rule, value) of each problem, and the hash of the pixels if they decode."""
     path, size, pixels = picture.path, picture.size, picture.pixels
     if "/" in path or "\\" in path:
         yield "image.path", "must be a bare file name", repr(path)
@@ -243,16 +243,16 @@ def _picture_faults(picture: SeenPicture, facts: Row) -> Iterator[tuple[str, str
     if size != (facts["width"], facts["height"]):
         yield "image size", f"must be {facts['width']} x {facts['height']}", f"{size[0]} x {size[1]}"
     if facts["pixel_sha256"] not in (None, pixels):
-        yield "pixel_sha256", f"must be {pixels}, that of the decoded picture", facts["pixel_sha256"]
+        yield "pixel_sha256", f"must be {pixels}, as the decoded picture has", facts["pixel_sha256"]
     if facts["pixel_pipeline"] == WITHHELD:
         yield "pixel_pipeline", "must say how the pixels were made", repr(WITHHELD)
     source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
     if source is not None and picture.sha256 != source:
-        yield "source_sha256", "must be that of the image bytes", source
+        yield "source_sha256", "must be the hash of the image bytes", source
 
 
 def is_name_of(path: str, image_id: str) -> bool:
-    """Whether a file name is an image's id, or the end of it, and nothing else."""
+    """Return True if a file name is an image's id, or the end of it, and nothing else."""
     match = FILE_NAME.fullmatch(path)
     return match is not None and image_id.endswith(match["stem"])
 
@@ -263,7 +263,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
     Raises
     ------
     ValueError
-        If the bytes are no picture, or not a whole one.
+        If the bytes are not a picture, or not a whole one.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -278,7 +278,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
 
 @dataclass(frozen=True, slots=True)
 class SeenMask:
-    """What a picture of a mask shows: digest and number of its pixels, or the rule that it breaks and what is there."""
+    """The mask of a picture: digest and number of its pixels, or the rule that it breaks and its value."""
 
     digest: str = ""
     n_pixels: int = 0
@@ -314,7 +314,7 @@ class DrawnMasks:
     digests: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """Masks must be well-formed, of the picture's size, and agree with their area and box."""
+        """Yield masks that are malformed, or disagree with the picture's size, their area or their box."""
         drawn = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
         rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in drawn]
         masks, broken = parse_masks(rles)
@@ -327,7 +327,7 @@ class DrawnMasks:
                 self.digests[table.split, row["image_id"], annotation["label"]] = _digest(masks.dense(i))
 
     def check_picture(self, row: Row, table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
-        """A row of the config `masks` must show a mask of the references, once."""
+        """Yield a problem unless a row of the config `masks` shows a mask of the references, once."""
         expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
         name = f"mask[{findings[row['label']]}]"
         if expected is None:
@@ -342,7 +342,7 @@ class DrawnMasks:
             yield Problem(table.name, row["image_id"], name, rule, f"another one, of {seen.n_pixels} pixels")
 
     def unseen(self, splits: set[str], findings: Sequence[str]) -> Iterator[Problem]:
-        """Masks of `splits` that the config `masks` does not show."""
+        """Yield masks of `splits` that the config `masks` does not show."""
         for split, image_id, label in self.digests:
             if split in splits:
                 rule = "must have a picture for every ground-truth mask"

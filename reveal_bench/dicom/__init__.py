@@ -2,8 +2,8 @@
 
 Three modules, one after the other:
 
-- :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives), say
-  which are no original projection radiographs, and which are doubles;
+- :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives), set
+  aside files that are not original projection radiographs, and duplicates;
 - :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist from which nothing else leaves;
 - :mod:`~reveal_bench.dicom.pixels`: develop one file into an 8-bit grey PNG by one named pipeline (:data:`PIPELINE`).
 

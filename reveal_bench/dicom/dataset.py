@@ -1,7 +1,7 @@
 """Opening a file with pydicom: quietly, within bounds, and only the elements asked for; then reading their values.
 
-Where preamble and meta header are missing the data set is read as it stands: explicit VR if its first element shows
-one, else Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
+Without preamble and meta header the data set is read directly: explicit VR if its first element shows one, else
+Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
 
 :class:`HeaderValues` reads single values tolerantly: a value of the wrong kind is not a value, and nothing ever raises.
 Text is decoded from the raw bytes, so pydicom's conversions (which stop at a decimal string of letters) play no part.
@@ -173,17 +173,17 @@ class HeaderValues:
         return values if any(values) else []
 
     def text(self, keyword: str) -> str | None:
-        """The value as text; None if absent, empty or one of several."""
+        """Return the value as text; None if absent, empty or one of several."""
         values = self.texts(keyword)
         return values[0] if len(values) == 1 else None
 
     def word(self, keyword: str) -> str | None:
-        """The value in capitals."""
+        """Return the value in capitals."""
         text = self.text(keyword)
         return text.upper() if text else None
 
     def numbers(self, keyword: str) -> list[float]:
-        """All values as finite numbers; [] if absent or one is not a number."""
+        """Return all values as finite numbers; [] if absent or one is not a number."""
         try:
             numbers = [float(text) for text in self.texts(keyword)]
         except ValueError:
@@ -191,12 +191,12 @@ class HeaderValues:
         return numbers if all(map(math.isfinite, numbers)) else []
 
     def positive(self, keyword: str) -> float | None:
-        """The value if it is one number above 0."""
+        """Return the value if it is one number above 0."""
         numbers = self.numbers(keyword)
         return numbers[0] if len(numbers) == 1 and numbers[0] > 0 else None
 
     def integer(self, keyword: str) -> int | None:
-        """The value if it is one whole number."""
+        """Return the value if it is one whole number."""
         numbers = self.numbers(keyword)
         return int(numbers[0]) if len(numbers) == 1 and numbers[0] == int(numbers[0]) else None
 
@@ -205,10 +205,10 @@ class HeaderValues:
         return {"YES": True, "NO": False}.get(self.word(keyword) or "")
 
     def items(self, sequence: str, keyword: str) -> list[str]:
-        """The value of `keyword` in every item of a sequence that has one."""
+        """Return the value of `keyword` in every item of a sequence that has one."""
         try:
             texts = [HeaderValues(item).text(keyword) for item in self._dataset.get(sequence) or ()]
-        except Exception:  # a damaged sequence, or one that is none
+        except Exception:  # a damaged sequence, or not a sequence
             return []
         return [text for text in texts if text]
 
@@ -231,7 +231,7 @@ class HeaderValues:
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8 or else Latin-1: the facts read here are ASCII but for a maker's name."""
+    """Decode UTF-8 or else Latin-1: all values read here are ASCII, except a manufacturer's name."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

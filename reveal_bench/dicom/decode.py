@@ -2,7 +2,7 @@
 
 For every transfer syntax there is one order of preference; the first decoder that is installed and manages the file is
 taken, and its name and version go into the picture's pipeline. Decoders of lossless syntaxes agree to the last bit;
-those of JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
+decoders of JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
 
 Size, bits per sample and end of a compressed stream are read before any decoder sees the data. One that claims
 60,000 x 60,000 pixels under a header of 2,000 x 2,000 would make a decoder fill the memory; one that was cut off is
@@ -11,8 +11,8 @@ its high-throughput form (T.800 A.5.1). Lengths are in bytes and count themselve
 
 gdcm, the only permitted decoder of lossless JPEG, is used for JPEG alone: it ends the whole process at a stream whose
 headers it would have to warn of (stray bytes before a marker, a JFIF of an unknown version) or whose precision it does
-not know. So every marker, length and number is looked at first, and what is not as T.81 says is refused. Only what a
-single grey frame needs is let through: one frame header, one scan, the end marker.
+not know. So every marker, length and number is checked first, and any deviation from T.81 is refused. Only the segments
+of a single grey frame are allowed: one frame header, one scan, the end marker.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Frame:
 
 
 def read_frame(data: bytes) -> Frame | None:
-    """The frame header of a JPEG, JPEG-LS or JPEG 2000 stream; None if `data` holds none."""
+    """Return the frame header of a JPEG, JPEG-LS or JPEG 2000 stream; None if `data` holds none."""
     is_complete = _END in data[-16:]  # padding may follow
     try:
         if data[:2] == b"\xff\xd8":
             return _jpeg(data, is_complete)
-        start = data.find(_J2K_START, 0, 4096)  # a JP2 box may stand before it
+        start = data.find(_J2K_START, 0, 4096)  # a JP2 box may precede it
         if start >= 0:
             return _jpeg2000(data[start:], is_complete)
     except (struct.error, IndexError):
@@ -107,7 +107,7 @@ def check_jpeg(data: bytes, frames: Collection[int]) -> None:
     Raises
     ------
     DicomError
-        If not; the message says what is wrong.
+        If it does not; the message names the problem.
     """
     try:
         reason = _Stream(data, frames).fault()
@@ -118,7 +118,7 @@ def check_jpeg(data: bytes, frames: Collection[int]) -> None:
 
 
 class _Stream:
-    """A walk over the segments; every method gives what is wrong, or None."""
+    """A walk over the segments; every method returns the problem, or None."""
 
     def __init__(self, data: bytes, frames: Collection[int]) -> None:
         self._data, self._frames = data, frames
@@ -234,7 +234,7 @@ class _Stream:
 
 
 def _is_prefix_code(counts: bytes) -> bool:
-    """Whether there can be so many codes of 1 to 16 bits, the one of all ones kept free (T.81 C.2)."""
+    """Return True if so many codes of 1 to 16 bits are possible, without the code of all ones (T.81 C.2)."""
     used = sum(count << (16 - bits) for bits, count in enumerate(counts, start=1))
     return 0 < used < 1 << 16
 
@@ -275,7 +275,7 @@ _JPEG_FRAMES = {
 
 
 def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.NDArray[Any], str]:
-    """The stored values of a single-frame grey picture.
+    """Return the stored values of a single-frame grey picture.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def frame_size(dataset: Dataset) -> tuple[int, int]:
     Raises
     ------
     DicomError
-        If the header says that it is none, or that it is too large.
+        If the header describes no grey frame, or one that is too large.
     """
     facts = HeaderValues(dataset)
     photometric, samples = facts.word("PhotometricInterpretation"), facts.integer("SamplesPerPixel")
@@ -393,7 +393,7 @@ def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[An
 
 
 def _with_version(decoder: str) -> str:
-    """The decoder's name and version; of pylibjpeg those of the package that does the work."""
+    """Return the decoder's name and version; for pylibjpeg, of the package that does the work."""
     if decoder == "pylibjpeg":
         decoder = "pylibjpeg-openjpeg"
     try:

@@ -62,7 +62,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class DisplaySettings:
-    """How stored values are shown.
+    """The steps that turn stored values into grey levels.
 
     Without `voi` the full range of the stored bits (after `modality`) spans black to white: not the range of the
     values that happen to occur, so two pictures of one detector stay comparable.
@@ -94,7 +94,7 @@ class DisplaySettings:
 
 
 def grey_table(display: DisplaySettings, *, container_bits: int) -> npt.NDArray[np.uint8]:
-    """Grey level of every bit pattern of a pixel.
+    """Return the grey level of every bit pattern of a pixel.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def grey_table(display: DisplaySettings, *, container_bits: int) -> npt.NDArray[
 
 
 def _stored_values(display: DisplaySettings, container_bits: int) -> Floats:
-    """The value of each pattern: its low BitsStored bits, as two's complement if signed."""
+    """Return the value of each pattern: its low BitsStored bits, as two's complement if signed."""
     patterns = np.arange(1 << container_bits) & ((1 << display.bits_stored) - 1)
     if display.is_signed:
         patterns = np.where(patterns >> (display.bits_stored - 1), patterns - (1 << display.bits_stored), patterns)
@@ -180,7 +180,7 @@ class Plan:
 
 
 def plan_display(dataset: Dataset) -> Plan:
-    """Read what the file asks for.
+    """Read the display steps that the file asks for.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def plan_display(dataset: Dataset) -> Plan:
 def _bits(facts: HeaderValues, warnings: list[str]) -> tuple[int, bool]:
     bits, high, sign = (facts.integer(key) for key in ("BitsStored", "HighBit", "PixelRepresentation"))
     if bits is None or not 1 <= bits <= 16:
-        raise DicomError(f"BitsStored must lie in [1, 16], got {bits}")
+        raise DicomError(f"BitsStored must be in [1, 16], got {bits}")
     allocated = facts.integer("BitsAllocated")
     if allocated is not None and bits > allocated:
         raise DicomError(f"BitsStored {bits} is more than BitsAllocated {allocated}")
@@ -268,7 +268,7 @@ def _voi(
 
 
 def _number(facts: HeaderValues, keyword: str) -> float | None:
-    """The first value; None if absent or empty."""
+    """Return the first value; None if absent or empty."""
     texts = facts.texts(keyword)
     if not texts or not texts[0]:
         return None

@@ -1,4 +1,4 @@
-"""Where a DICOM file is: a file on disk, or a member of a zip archive. Telling DICOM by its first bytes.
+"""Places of DICOM files: a file on disk, or a member of a zip archive. Recognition of DICOM by its first bytes.
 
 Suffixes mean nothing: hospital exports carry ``.dcm``, ``.dicom``, numbers or none. Newer collections ship one zip per
 series, whose members are read in place. No member is ever extracted to disk.
@@ -46,18 +46,18 @@ class DicomFile:
         return file if isinstance(file, DicomFile) else cls(file)
 
     def path_text(self, root: Path) -> str:
-        """Name relative to `root`, with ``/``; a member stands after its archive: ``a/series.zip!1.dcm``."""
+        """Return the name relative to `root`, with ``/``; a member follows its archive: ``a/series.zip!1.dcm``."""
         path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
         return path.as_posix() if self.member is None else f"{path.as_posix()}!{self.member}"
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open for reading.
+        """Open the file, or the member of its archive, for reading.
 
         Raises
         ------
         DicomError
-            If there is no such file or member, it cannot be read, or it is larger than :data:`MAX_BYTES`.
+            If the file or member is missing, unreadable, or larger than :data:`MAX_BYTES`.
         """
         try:
             with self._stream() as stream:
@@ -70,7 +70,7 @@ class DicomFile:
             raise DicomError(error.strerror or type(error).__name__) from None
 
     def read(self) -> bytes:
-        """All bytes; raises as :meth:`open` does."""
+        """Return all bytes; raises as :meth:`open` does."""
         with self.open() as stream:
             return stream.read()
 
@@ -107,7 +107,7 @@ def _check_size(size: int) -> None:
 
 
 def _status(path: Path) -> os.stat_result:
-    """Size and date of a regular file; nothing else is opened, as reading from a pipe would wait for ever."""
+    """Return size and date of a regular file; nothing else is opened, as reading from a pipe would wait for ever."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise DicomError(NO_REGULAR_FILE)
@@ -115,7 +115,7 @@ def _status(path: Path) -> os.stat_result:
 
 
 def archive_at(path: Path) -> zipfile.ZipFile:
-    """The open archive at `path`; the last few stay open, as their directories can be long.
+    """Return the open archive at `path`; the last few stay open, as their directories can be long.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _opened(path: Path, modified: int, size: int, process: int) -> zipfile.ZipFi
 
 
 def is_dicom(start: bytes) -> bool:
-    """Whether the first 140 bytes of a file look like DICOM.
+    """Return True if the first 140 bytes of a file look like DICOM.
 
     Either ``DICM`` follows the preamble of 128 bytes, or, where preamble and meta header are missing, the file opens
     with an element of group 0002 or 0008 whose VR is known (explicit) or whose length is short (implicit).

@@ -1,4 +1,4 @@
-"""What of a DICOM header may leave this package: a whitelist, read without the pixels.
+"""The values of a DICOM header that may leave this package: a whitelist, read without the pixels.
 
 Only the elements named in :data:`WHITELIST` are ever parsed; names, dates, free text, private elements and everything
 else are skipped unread. Four fields of :class:`Header` (`study_uid`, `series_uid`, `sop_uid`, `patient_key`) and two
@@ -11,7 +11,7 @@ vendor, distances of 12.4 and 18.4 beside 1800.
 
 Texts that may be published are held to what they are for. Maker and model go on only where they hold nothing that looks
 like an identifier, a view only in a known spelling: views are matched against exact lists, never by parts of words (a
-lateral decubitus film is not a lateral view, an oblique one is neither AP nor PA). Codes of views are those of DICOM
+lateral decubitus film is not a lateral view, an oblique one is neither AP nor PA). Codes of views come from DICOM
 PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
 """
 
@@ -70,12 +70,12 @@ _COMPANY_WORDS = {
 
 
 def canonical_view(position: str | None, codes: Sequence[str] = (), orientation: Sequence[str] = ()) -> str:
-    """The view: ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``.
+    """Return the view: ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``.
 
     Parameters
     ----------
     position : str or None
-        ViewPosition as it stands. If it is one of the known spellings it decides.
+        ViewPosition unchanged. If it is one of the known spellings it decides.
     codes : sequence of str
         Code values of ViewCodeSequence; they decide next, if they all mean one view.
     orientation : sequence of str
@@ -101,7 +101,7 @@ def canonical_view(position: str | None, codes: Sequence[str] = (), orientation:
 
 
 def canonical_manufacturer(raw: str | None) -> str | None:
-    """The manufacturer's brand name in capitals, without company forms; None if nothing is given.
+    """Return the manufacturer's brand name in capitals, without company forms; None if nothing is given.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def canonical_manufacturer(raw: str | None) -> str | None:
 
 
 def canonical_model(raw: str | None) -> str | None:
-    """The model's name in capitals, quotation marks out, spaces single; None if nothing is given.
+    """Return the model's name in capitals, quotation marks out, spaces single; None if nothing is given.
 
     Examples
     --------
@@ -149,7 +149,7 @@ WHITELIST = (
 """Keywords of the elements that are read. Acquisition date and time only enter the digest `exposure_key`."""
 
 PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
-"""Source to detector: bedside films are taken from about 1 m, wall stands from 1.5 to 2 m."""
+"""Source to detector in mm: bedside images are taken from about 1 m, upright ones from 1.5 to 2 m."""
 
 _LONGEST_DEVICE_TEXT = 64
 _IDENTIFIER = re.compile(
@@ -162,7 +162,7 @@ _IDENTIFIER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-"""What a maker or model does not hold."""
+"""Texts that a manufacturer or model never contains."""
 
 _UNITS_IN_A_YEAR = {"D": 365.25, "W": 365.25 / 7, "M": 12.0, "Y": 1.0}
 
@@ -181,14 +181,13 @@ class Header:
     view : str
         ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``; see :func:`~reveal_bench.dicom.header.canonical_view`.
     view_raw : str or None
-        ViewPosition as it stands if it is a known spelling of a view; another text may say anything.
+        ViewPosition unchanged if it is a known spelling of a view; another text may say anything.
     spacing_mm : (float, float) or None
         Distance of rows, distance of columns, in mm.
     spacing_source : str
         ``pixel_spacing``, ``imager_pixel_spacing`` (at the detector: not corrected for magnification) or ``none``.
-    manufacturer, model : str or None
-        Canonical; `_raw` as they stand, at most 64 characters. None where the text holds what may point at a person: a
-        UID, a date, a "^" as in names of persons, or nine digits in a row.
+    manufacturer, model : str or None Canonical; `_raw` unchanged, at most 64 characters. None if the text has a part
+        that may identify a person: a UID, a date, a "^" as in names of persons, or nine digits in a row.
     detector_type : str or None
         DIRECT, SCINTILLATOR, STORAGE, FILM.
     kvp, exposure_mas : float or None
@@ -325,7 +324,7 @@ def age_in_years(text: str | None) -> int | None:
 
 
 def _device_text(text: str | None) -> str | None:
-    """A maker or model as it stands; None if it holds what may point at a person."""
+    """Return a manufacturer or model unchanged; None if it has a part that may identify a person."""
     is_fit = text is not None and len(text) <= _LONGEST_DEVICE_TEXT and not _IDENTIFIER.search(text)
     return text if is_fit else None
 
@@ -340,7 +339,7 @@ def _spacing(facts: HeaderValues) -> tuple[tuple[float, float] | None, str]:
 
 
 def _exposure_mas(facts: HeaderValues) -> float | None:
-    """Exposure is in whole mAs; ExposureInuAs refines it, or stands in for it, and is left aside if it contradicts."""
+    """Return Exposure, in whole mAs; ExposureInuAs refines or replaces it, and is ignored if it contradicts."""
     whole, micro = facts.positive("Exposure"), facts.positive("ExposureInuAs")
     if micro is not None and (whole is None or abs(micro / 1000 - whole) <= 1):
         return micro / 1000

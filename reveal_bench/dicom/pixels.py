@@ -27,7 +27,7 @@ PIPELINE = "dicom-v1"
 
 @dataclass(frozen=True, slots=True)
 class DicomPng:
-    """A developed picture.
+    """The PNG made from a DICOM file, with its hashes.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class DicomPng:
 
 
 def develop_dicom(file: Path | DicomFile) -> DicomPng:
-    """Develop a single-frame grey picture.
+    """Turn a single-frame grey DICOM file into an 8-bit PNG.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Walk a folder and account for every file in it: headers, set aside, unreadable, or no DICOM.
 
-Files are told by content, never by suffix. The order is that of sorted paths, whatever the number of workers.
+Files are recognised by content, never by suffix. Paths are sorted, whatever the number of workers.
 
 Zip archives (suffix ``.zip``) are looked into, archives within archives are not. Hidden files and unfinished downloads
 are passed over. Links are followed as long as they stay within the folder, and each folder is visited once. Only
@@ -41,12 +41,11 @@ Entries = list[tuple[DicomFile, str]]
 
 
 def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]:
-    """Every file below `root` that may be opened, in no order.
+    """Yield every file below `root` that may be opened, in no order.
 
     Parameters
     ----------
-    aside : list
-        Grows by what is not opened: links that lead out of `root`, and what is not a regular file.
+    aside : list Gets the files that are not opened: links that lead out of `root`, and anything but regular files.
     unreadable : list
         Grows by what cannot be listed, and by links that lead nowhere.
     """
@@ -76,9 +75,9 @@ def walk(root: Path, aside: Entries, unreadable: Entries) -> Iterator[DicomFile]
 
 
 def _leads_out(path: Path, real_root: Path, aside: Entries) -> bool:
-    """Whether it is a link to a place that is not below the folder. Then that is noted."""
+    """Return True, and note it, for a link to a place outside the folder."""
     if not path.is_symlink():
-        return False  # the folder it lies in was looked at before
+        return False  # its folder was checked before
     try:
         is_out = not path.resolve().is_relative_to(real_root)
     except (OSError, RuntimeError):  # links that lead to one another
@@ -89,7 +88,7 @@ def _leads_out(path: Path, real_root: Path, aside: Entries) -> bool:
 
 
 def _is_regular(path: Path, aside: Entries, unreadable: Entries) -> bool:
-    """Whether it is a file with bytes of its own. If not, that is noted."""
+    """Return True for a file with bytes of its own; otherwise note that it is not."""
     try:
         is_regular = stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -132,7 +131,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What lies under `root`. Every file that is neither hidden nor unfinished is in exactly one list.
+    """The contents of `root`. Every file that is neither hidden nor unfinished is in exactly one list.
 
     Attributes
     ----------
@@ -202,7 +201,7 @@ def scan_tree(
 
 
 def in_chunks(read: Callable[[list[Item]], Found], items: Sequence[Item], workers: int) -> Iterator[Found]:
-    """What `read` makes of a few `items` at a time, in their order; `workers` processes do it if there are many."""
+    """Yield the results of `read` for a few `items` at a time, in order; `workers` processes do it if they are many."""
     chunks = [list(items[start : start + _CHUNK]) for start in range(0, len(items), _CHUNK)]
     if workers <= 1 or len(chunks) < 2:
         yield from map(read, chunks)
@@ -230,7 +229,7 @@ def _examine_all(files: list[DicomFile]) -> list[tuple[DicomFile, Header | str |
 
 
 def _examine(file: DicomFile) -> Header | str | None:
-    """The header, the reason why there is none, or None for a file that is not DICOM."""
+    """Return the header, the reason why it cannot be read, or None for a file that is not DICOM."""
     is_named_so = (file.member or file.path.name).lower().endswith(_SUFFIXES)
     try:
         with file.open() as stream:
@@ -270,7 +269,7 @@ def _place(file: DicomFile) -> tuple[Path, str]:
 def _hashes_of_repeated(headers: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
     """Pixel hashes of the files that share their SOPInstanceUID: the only ones whose pixels a scan has to see.
 
-    Copies to the last byte are not developed: the hash of their bytes stands for that of their pixels.
+    Copies to the last byte are not developed: the hash of their bytes replaces the hash of their pixels.
     """
     groups: dict[str, list[DicomFile]] = {}
     for file, header in headers:
@@ -344,7 +343,7 @@ def _class_reason(sop_class: str) -> str:
     for prefix, reason in _OTHER_CLASSES:
         if sop_class == prefix or sop_class.startswith(f"{prefix}."):
             return reason
-    return f"SOP class {sop_class} is not that of a radiograph (CR, DX)"
+    return f"SOP class {sop_class} is not a radiograph's (CR, DX)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +359,7 @@ class Duplicate:
 def find_duplicates(
     headers: Sequence[tuple[DicomFile, Header]], pixel_sha256: Mapping[DicomFile, str] | None = None
 ) -> list[Duplicate]:
-    """Files that repeat another one; of each group the first stays.
+    """Return files that repeat another one; of each group the first stays.
 
     Parameters
     ----------
@@ -438,9 +437,9 @@ def _same_exposure(raw: Header, processed: Header) -> str | None:
 
 
 def deid_warnings(header: Header) -> list[str]:
-    """What a publisher must look at before pixels or facts of this file are published.
+    """Return what a publisher must check before pixels or facts of this file are published.
 
-    The markers are those of DICOM PS3.15 Annex E. None of them proves anything: they are what a tool wrote.
+    The markers come from DICOM PS3.15 Annex E. None of them proves anything, because a tool wrote them.
     """
     warnings = []
     if header.deidentified is None:

@@ -1,7 +1,7 @@
 """Write DICOM files for the synthetic world and the tests; the same input always gives the same bytes.
 
-Nothing is made up: UIDs, dates and names come from `attributes` or are absent. What a malformed file needs (a missing
-tag, text where a number belongs, sizes that lie) can be written, since that is what readers meet.
+Nothing is invented: UIDs, dates and names come from `attributes` or are absent. Malformed files (a missing tag, text
+where a number belongs, wrong sizes) can be written too, since readers meet them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRANSFER_SYNTAXES = {
     "jpeg2000-lossless": "1.2.840.10008.1.2.4.90",
     "jpegls-lossless": "1.2.840.10008.1.2.4.80",
 }
-"""Name -> transfer syntax UID of what can be written. The encoders are those of the ``[dicom]`` extra."""
+"""Name -> UID of the transfer syntaxes that can be written. The encoders come with the ``[dicom]`` extra."""
 
 _ENCODERS = {"rle": "pylibjpeg", "jpeg2000-lossless": "pylibjpeg", "jpegls-lossless": "pyjpegls"}
 _IMPLEMENTATION_UID = "2.25.283412071903347563415907733290211530497"
@@ -48,7 +48,7 @@ def write_dicom(
     transfer_syntax: str = "explicit",
     meta_header: bool = True,
 ) -> None:
-    """Write one single-frame grey picture.
+    """Write one single-frame grey picture as a DICOM file.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def write_dicom(
         Stored values; a signed type is stored as two's complement. They are not inverted for MONOCHROME1.
     attributes : mapping
         DICOM keyword, or (group, element, VR) for a private or ill-typed element, -> value. A sequence is a list of
-        mappings. Text is written as it stands, even where a number belongs. None takes the element out, also one this
+        mappings. Text is written unchanged, even where a number belongs. None takes the element out, also one this
         function would write by itself (``{"HighBit": None}``); the attributes have the last word.
     bits_stored : int in [1, 16]
         Up to 8 are kept in bytes, more in words.
@@ -72,7 +72,7 @@ def write_dicom(
     Raises
     ------
     ValueError
-        If the pixels are no 2-D integers within `bits_stored`, or an option is unknown.
+        If the pixels are not 2-D integers within `bits_stored`, or an option is unknown.
     """
     pixels = np.asarray(pixels)
     _check(pixels, bits_stored, transfer_syntax, meta_header)
@@ -107,7 +107,7 @@ def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, met
     if pixels.ndim != 2 or pixels.dtype.kind not in "iu" or not pixels.size:
         raise ArgumentError("pixels", "must be a 2-D integer array", f"shape {pixels.shape} of {pixels.dtype}")
     if not 1 <= bits_stored <= 16:
-        raise ArgumentError("bits_stored", "must lie in [1, 16]", bits_stored)
+        raise ArgumentError("bits_stored", "must be in [1, 16]", bits_stored)
     if transfer_syntax not in TRANSFER_SYNTAXES:
         raise ArgumentError("transfer_syntax", f"must be one of {', '.join(TRANSFER_SYNTAXES)}", repr(transfer_syntax))
     if transfer_syntax == "jpeg2000-lossless" and min(pixels.shape) < _SMALLEST_J2K:
@@ -118,11 +118,11 @@ def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, met
     low, high = (-(1 << bits_stored - 1), (1 << bits_stored - 1) - 1) if signed else (0, (1 << bits_stored) - 1)
     if pixels.min() < low or pixels.max() > high:
         value_range = f"[{pixels.min()}, {pixels.max()}]"
-        raise ArgumentError("pixels", f"must lie in [{low}, {high}] ({bits_stored} bits)", value_range)
+        raise ArgumentError("pixels", f"must be in [{low}, {high}] ({bits_stored} bits)", value_range)
 
 
 def _picture(pixels: npt.NDArray[Any], bits_stored: int, photometric: str) -> Dataset:
-    """The Image Pixel module."""
+    """Return the Image Pixel module."""
     from pydicom import Dataset
 
     allocated = 8 if bits_stored <= 8 else 16

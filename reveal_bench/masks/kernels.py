@@ -4,7 +4,7 @@
 Conventions
 -----------
 A mask is stored column-major as the strictly checked, non-decreasing *ends* of its runs: run 0 is background, run 1
-foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks lie in one flat ``ends``
+foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks share one flat ``ends``
 array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
 
 The loops are ``_kernels.c``, a shared library that is compiled when the package is installed (``.ci/hatch_build.py``).
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSION = 7
-"""Of the loops and their arguments: a library that was compiled of another version is refused."""
+"""Version of the loops and their arguments: a library compiled from another version is refused."""
 
 _LIBRARY = Path(__file__).with_name("libkernels.so")  # on every system
 _ARGUMENTS = {
@@ -56,7 +56,7 @@ _ARGUMENTS = {
     "runs_above": "iqqiiIQ",
     "upsample": "iqqiI",
 }
-"""What each loop takes: b, i, q are arrays with items of 1, 4 and 8 bytes, B, I, Q are written, n is a whole number."""
+"""Arguments of each loop: b, i, q are arrays with items of 1, 4 and 8 bytes, B, I, Q are written, n is a number."""
 _ITEM_BYTES = {"b": 1, "i": 4, "q": 8}
 
 
@@ -136,14 +136,14 @@ Counts = Floats
 
 
 def count_characters(text: bytes, characters: bytes) -> list[int]:
-    """How often each of `characters`, of one byte, stands in `text`; for long texts in which they are frequent."""
+    """Count each of `characters`, of one byte, in `text`; for long texts in which they are frequent."""
     counts = np.zeros(len(characters), np.int64)
     loops.count_characters(np.frombuffer(text, np.uint8), np.frombuffer(characters, np.uint8), counts)
     return counts.tolist()
 
 
 def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
-    """Number of complete codes in each string: characters without the continuation bit."""
+    """Return number of complete codes in each string: characters without the continuation bit."""
     n_runs = np.empty(len(offsets) - 1, np.int64)
     loops.count_runs(text, offsets, n_runs)
     return n_runs
@@ -187,21 +187,21 @@ def mask_areas(ends: Ends, offsets: IntArray) -> IntArray:
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray) -> IntArray:
-    """Pixels in both mask i of a and mask i of b, for masks of equal sizes."""
+    """Return pixels in both mask i of a and mask i of b, for masks of equal sizes."""
     common = np.empty(len(offsets_a) - 1, np.int64)
     loops.intersections(_ends(ends_a), _whole(offsets_a), _ends(ends_b), _whole(offsets_b), common)
     return common
 
 
 def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray) -> BoolArray:
-    """Whether pixel `positions[k]` (column-major index) is set in mask `which[k]`."""
+    """Return bool array (n,): True if pixel `positions[k]` (column-major index) is set in mask `which[k]`."""
     inside = np.empty(len(which), np.bool_)
     loops.contains(_ends(ends), _whole(offsets), _whole(which), _whole(positions), inside)
     return inside
 
 
 def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, edges_y: IntArray) -> IntArray:
-    """The area of one mask inside each cell, exact, in units of (1/2n)**2 pixel; shape (n rows, n columns).
+    """Return the area of one mask inside each cell, exact, in units of (1/2n)**2 pixel; shape (n rows, n columns).
 
     Edges are integers in units of 1/2n pixel, see :class:`reveal_bench.geometry.Grid`.
     """
@@ -223,7 +223,7 @@ def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArr
 def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArray) -> IntArray:
     """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
 
-    Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
+    Euclidean distance between pixel centres; anything beyond the image counts as outside. The first such pixel in
     row-major order.
     """
     pixels = np.full((len(which), 2), -1, np.int64)
@@ -277,7 +277,7 @@ def average_precisions(
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A map laid over its image, of which nothing is held at that size: rows between those of `wide` (n, width).
+    """A map resized to its image without storing it at that size: rows between the rows of `wide` (n, width).
 
     They are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single precision.
     """
@@ -298,7 +298,7 @@ class Laid:
 
 
 def upsample(laid: Laid) -> Floats:
-    """All pixels of the map, (height, width)."""
+    """Return all pixels of the map, (height, width)."""
     fine = np.empty(laid.size, np.float32)
     loops.upsample(*laid.arrays(), fine)
     return fine
@@ -312,14 +312,14 @@ def map_ends(laid: Laid) -> tuple[Floats, int]:
 
 
 def level_counts(laid: Laid, ends: Floats) -> IntArray:
-    """Pixels of each level from 0 to 255, by truncation, of the map scaled from `ends` onto [0, 1]."""
+    """Return pixels of each level from 0 to 255, by truncation, of the map scaled from `ends` onto [0, 1]."""
     counts = np.empty(256, np.int64)
     loops.level_counts(*laid.arrays(), _single(ends), counts)
     return counts
 
 
 def runs_above(laid: Laid, cut: float) -> Ends:
-    """The mask of what is strictly above `cut`."""
+    """Return the mask of values strictly above `cut`."""
     room = 16 * laid.size[1] + 64
     single, n_ends = np.array([cut], np.float32), np.empty(1, np.int64)
     while True:

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Status(IntEnum):
-    """What is wrong with a run-length string; the compiled loops use the same numbers."""
+    """Problems of a run-length string; the compiled loops use the same numbers."""
 
     OK = 0
     BAD_CHARACTER = 1
@@ -39,7 +39,7 @@ class Status(IntEnum):
 
 _MAX_CODE_LENGTH = 7
 _BAND = 1 << 20
-"""How many characters or pixels are worked on at a time, where each needs several numbers of eight bytes."""
+"""Characters or pixels that are processed at once, where each needs several numbers of eight bytes."""
 
 
 def count_characters(text: Bytes, characters: Bytes, counts: IntArray) -> None:
@@ -106,7 +106,7 @@ def _count_codes(text: Bytes) -> int:
 
 
 def _read_runs(text: Bytes, n_pixels: int) -> tuple[IntArray, int, int]:
-    """Return the runs of one string, its status, and the place of what is wrong; the first problem counts."""
+    """Return the runs of one string, its status, and the place of its first problem."""
     codes = text.astype(np.int64) - 48
     is_last = codes & 0x20 == 0
     starts = np.append(0, np.flatnonzero(is_last) + 1)  # of each code, and of an unfinished one at the end
@@ -159,7 +159,7 @@ def mask_areas(ends: Ends, offsets: IntArray, areas: IntArray) -> None:
 
 
 def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray, common: IntArray) -> None:
-    """Sum the pieces between neighbouring ends of both masks that are inside both."""
+    """Sum the pieces between neighbouring ends of the two masks that are inside each of them."""
     for i in range(len(common)):
         a, b = ends_a[offsets_a[i] : offsets_a[i + 1]], ends_b[offsets_b[i] : offsets_b[i + 1]]
         edges = np.sort(np.concatenate([a, b]))

@@ -13,10 +13,10 @@ the image or do not fill it, and masks of absurd size or run count are all refus
 Polygons are filled as CheXlocalize's released masks were (by Pillow, outline and fill, union of contours): the
 result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
 
-References that are drawn as boxes alone are regions of pixels too.
-A box is ``[x, y, width, height]`` in pixels, not rounded. A pixel (i, j) belongs to a box if its centre
-(i + 0.5, j + 0.5) does: x <= i + 0.5 < x + width, and so for y. A region of several boxes is their union. What of a box
-lies beyond the image has no pixels. Regions are :class:`~reveal_bench.masks.PackedMasks`; none is ever made dense.
+References that are drawn as boxes alone are regions of pixels too. A box is ``[x, y, width, height]`` in pixels, not
+rounded. A pixel (i, j) belongs to a box if its centre (i + 0.5, j + 0.5) does: x <= i + 0.5 < x + width, and so for y.
+A region of several boxes is their union. The part of a box beyond the image has no pixels. Regions are
+:class:`~reveal_bench.masks.PackedMasks`; none is ever made dense.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Rle:
 
 @dataclass(frozen=True)
 class PackedMasks:
-    """Many checked masks as run ends.
+    """Many checked masks as the ends of their runs.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class PackedMasks:
         return areas
 
     def take(self, indices: Sequence[int] | IntArray) -> PackedMasks:
-        """The masks at `indices`, in that order; an index may repeat."""
+        """Return the masks at `indices`, in that order; an index may repeat."""
         chosen = np.asarray(indices, dtype=np.int64)
         lengths = self.offsets[chosen + 1] - self.offsets[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -168,7 +168,7 @@ class MaskProblem:
 
 
 def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem]]:
-    """Decode and check many RLE masks, collecting what is wrong instead of stopping.
+    """Decode and check many RLE masks, collecting problems instead of stopping.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem
 
 
 def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]]:
-    """Foreground pixels of many RLE masks, and what is wrong with them, as :func:`parse_masks` finds both.
+    """Return the foreground pixels of many RLE masks, and their problems, both as :func:`parse_masks` finds them.
 
     No run is kept, which takes half the time.
     """
@@ -199,9 +199,9 @@ def measure_masks(rles: Sequence[Rle]) -> tuple[IntArray, dict[int, MaskProblem]
 
 
 def _joined(rles: Sequence[Rle]) -> tuple[tuple[npt.NDArray[np.uint8], IntArray], IntArray, dict[int, MaskProblem]]:
-    """All strings in one array with their offsets, all sizes (n, 2), and which sizes are none; these have no string."""
+    """Return all strings in one array with their offsets, all sizes (n, 2), and which sizes are invalid (no string)."""
     problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
-    # UTF-8 keeps what is foreign foreign: each byte of a character outside ASCII is outside the alphabet too
+    # UTF-8 keeps foreign characters foreign: each byte of a character outside ASCII is outside the alphabet too
     texts = [b"" if i in problems else rle.counts.encode("utf-8", "surrogatepass") for i, rle in enumerate(rles)]
     sizes = np.array([(0, 0) if i in problems else rle.size for i, rle in enumerate(rles)], np.int64).reshape(-1, 2)
     offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
@@ -243,7 +243,7 @@ def _string_problem(rle: Rle, status: int, place: int) -> MaskProblem:
 
 
 def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
-    """Decode and check many RLE masks.
+    """Decode and check many RLE masks; the first problem raises.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
 
 
 def decode_mask(rle: Rle) -> BoolMask:
-    """One RLE mask as a bool array (height, width).
+    """Return one RLE mask as a bool array (height, width).
 
     Raises
     ------
@@ -297,7 +297,7 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
 
 
 def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
-    """A mask at another `size` (width, height), for pictures; whatever there is leaves at least one pixel."""
+    """Return a mask at another `size` (width, height), for pictures; whatever there is leaves at least one pixel."""
     from PIL import Image
 
     grey = np.asarray(Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.BOX))
@@ -393,7 +393,7 @@ def union_masks(masks: PackedMasks) -> Rle:
     Raises
     ------
     ValueError
-        If there is no mask, or the sizes differ.
+        If the masks are empty, or their sizes differ.
 
     Examples
     --------
@@ -425,12 +425,12 @@ Box = tuple[float, float, float, float]
 
 
 def tight_box(boxes: Sequence[Box]) -> Box:
-    """The smallest box around all `boxes`.
+    """Return the smallest box around all `boxes`.
 
     Raises
     ------
     ValueError
-        If there is no box.
+        If `boxes` is empty.
 
     Examples
     --------
@@ -447,7 +447,7 @@ def tight_box(boxes: Sequence[Box]) -> Box:
 
 
 def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]]) -> PackedMasks:
-    """The union of the boxes of each case as a mask.
+    """Return the union of the boxes of each case as a mask.
 
     Parameters
     ----------
@@ -474,7 +474,7 @@ def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]])
 
 
 def pack_regions(regions: Sequence[Rle | Sequence[Box]], sizes: Sequence[tuple[int, int]]) -> PackedMasks:
-    """Masks and unions of boxes side by side: a region is a run-length mask, or the boxes that make it up.
+    """Return masks and unions of boxes side by side: a region is a run-length mask, or the boxes that make it up.
 
     Raises
     ------
@@ -523,12 +523,12 @@ _NONE = np.zeros(0, np.int64)
 
 
 def _covered(low: float, high: float, side: int) -> tuple[int, int]:
-    """First pixel whose centre lies in [low, high), and the first after it that does not; inside [0, side]."""
+    """Return the first pixel whose centre is in [low, high), and the first after it that is not; inside [0, side]."""
     return min(max(math.ceil(low - 0.5), 0), side), min(max(math.ceil(high - 0.5), 0), side)
 
 
 def _merged(starts: IntArray, stops: IntArray) -> IntArray:
-    """Where the union of runs begins and ends, in turn."""
+    """Return the begins and ends of the union of runs, in turn."""
     if len(starts) == 0:
         return _NONE
     order = np.argsort(starts, kind="stable")

@@ -1,4 +1,4 @@
-"""Raw download -> records -> dataset folder.
+"""From a raw download to records, and from records to a dataset folder.
 
 :data:`SOURCE_MODULES` lists the sources that are understood, one for each row of
 :data:`reveal_bench.benchmarks.SOURCES`; :func:`detect_source` finds which of them a folder is. Each reads its download
@@ -66,7 +66,7 @@ def detect_source(root: Path, mapping: Path | None = None) -> SourceModule:
 
 
 def _first_dicom(root: Path) -> Path | None:
-    """A DICOM file among the first of a folder; None if there is none."""
+    """Return a DICOM file among the first files of a folder, or None."""
     paths = (Path(folder) / name for folder, _, names in os.walk(root) for name in sorted(names))
     for path in islice(paths, _LOOKED_AT):
         if path.is_file():  # no pipe

@@ -17,12 +17,12 @@ from reveal_bench.sources.boxes import Faults, PictureFolder, PictureKind, count
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Record, SourceData
 
 Parsed = TypeVar("Parsed")
-"""What the tables of a source say, in a form of its own."""
+"""Contents of a source's tables, in a form of its own."""
 
 
 @dataclass
 class BoxBuild(Generic[Parsed]):
-    """A reading under way: what was asked for, what the tables say, and what was found wrong so far."""
+    """The state of one `read`: its options, the contents of the tables, and the problems noted so far."""
 
     root: Path
     files: Mapping[str, Path]
@@ -35,12 +35,12 @@ class BoxBuild(Generic[Parsed]):
     workers: int
 
     def films(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> PictureFolder:
-        """The pictures of the download, or of the folder that the user names, as `pixels` needs them.
+        """Return the pictures of the download, or of the folder that the user names, as `pixels` needs them.
 
         Raises
         ------
         ValueError
-            If there is none where the user says they are, or where they are needed.
+            If the folder that the user names has no pictures, or pictures are needed and missing.
         """
         folder = self.root if self.root.is_dir() else self.root.parent
         embed = self.pixels == "embed"
@@ -69,10 +69,10 @@ class BoxSource(Generic[Parsed]):
     name : of the source
     needs : what the message says that `root` must hold
     published : counts that the source publishes
-    find : the files of a download by role; none if `root` is not one
-    parse : what the files say, noting what is wrong with them
-    count : of what was parsed; those that are `published` are compared
-    make : splits and extra tables, after looking for pictures and settling what is wrong
+    find : returns the files of a download by role; an empty dict if `root` is not a download
+    parse : returns the contents of the files, and notes problems
+    count : returns counts of the parsed contents; those in `published` are compared
+    make : returns splits and extra tables, after finding the pictures and settling all problems
     """
 
     name: str
@@ -88,7 +88,7 @@ class BoxSource(Generic[Parsed]):
         return 1.0 if self.find(Path(root)) else 0.0
 
     def inspect(self, root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
-        """Count what the tables hold, and list what is wrong with them; `pictures` are not looked at.
+        """Count the entries of the tables, and list their problems; `pictures` are ignored.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class BoxSource(Generic[Parsed]):
         pictures: Path | None = None,
         workers: int = 1,
     ) -> SourceData:
-        """Records per split, and the extra tables of the source.
+        """Return records per split, and the extra tables of the source.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class BoxSource(Generic[Parsed]):
         BuildError
             With every problem of the tables, and every picture that is not there or cannot be read.
         ValueError
-            If `root` does not hold the annotations, or there is no picture although they are needed.
+            If `root` does not hold the annotations, or pictures are needed and missing.
         """
         root = Path(root)
         files, faults = self._files(root), Faults()

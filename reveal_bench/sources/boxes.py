@@ -1,16 +1,16 @@
-"""What the sources of boxes share: tables with line numbers, pictures by name, checked boxes, left-out images.
+"""Code shared by sources of boxes: tables with line numbers, pictures by name, checked boxes, left-out images.
 
 Conventions
 -----------
 * A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out whole, with all
   its boxes, since a reference that lacks a box is a wrong one; a broken file stops the build.
 * A box is ``[x, y, width, height]``, kept as the source draws it. It may stick out of its image by rounding
-  (:data:`SLACK` pixels); what lies outside has no pixels. `area_px` counts the pixels whose centres lie in the union of
+  (:data:`SLACK` pixels); the part outside has no pixels. `area_px` counts the pixels whose centres are in the union of
   a finding's boxes, `bbox_xywh` is the box around them all.
 * Files are found below the root by name; a folder with very many folders is a tree of pictures and is not searched.
 * A picture belongs to the image whose id is the stem of its file name; two of one name are a problem of that image.
-* Where pixels are embedded every image needs its picture. Where they are withheld a picture is still looked for, to
-  have the hashes that a user's own copy is verified against; what has none is counted in a warning.
+* Where pixels are embedded every image needs its picture. Where they are withheld, pictures are still looked for,
+  because their hashes verify a user's own copies; a warning counts images without a picture.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SLACK = 1.0
 NIH_SIDE = 1024
 """Width and height of every frame of NIH ChestX-ray14 as several sources show it, in pixels."""
 DEPTH, MANY = 5, 60
-"""How deep tables are looked for, and how many folders in one make it a tree of pictures."""
+"""Depth of the search for tables, and the number of folders that makes a folder a tree of pictures."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class BoxRow:
         return self.values[column]
 
     def problem(self, column: str, rule: str, value: object) -> Problem:
-        """A problem of this row."""
+        """Return a problem of this row."""
         return Problem(self.file, self.line, column, rule, str(value))
 
 
@@ -133,10 +133,10 @@ def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, P
 
 
 def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
-    """Whether a download says that it is made up: in `root`, or where each of its `files` lies inside `root`.
+    """Return True if a download declares itself synthetic: in `root`, or beside each of its `files` inside `root`.
 
-    An archive may have been unpacked into a folder of its own. What lies above `root` is not looked at: a notice
-    beside real data must not make them synthetic.
+    An archive may have been unpacked into a folder of its own. Folders above `root` are ignored: a notice beside real
+    data must not make them synthetic.
     """
     if source.is_synthetic(root):
         return True
@@ -147,7 +147,7 @@ def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
 def read_table(
     path: Path, columns: Sequence[str], faults: Faults, warnings: list[str], *, optional: Sequence[str] = ()
 ) -> list[BoxRow]:
-    """Rows of a table, which may be packed by gzip or alone in a zip.
+    """Return rows of a table, which may be packed by gzip or alone in a zip.
 
     A missing column is a problem of the file and gives no rows; one that is not known is a warning.
     """
@@ -182,7 +182,7 @@ def read_box(
     form: Literal["xywh", "xyxy"],
     size: tuple[int, int] | None,
 ) -> Box | None:
-    """The box of a row, checked; None after noting what is wrong. With `size` None only its form is checked."""
+    """Return the checked box of a row, or None after noting a problem. With `size` None only its form is checked."""
     texts = [row[column] for column in columns]
     try:
         values = [float(text) for text in texts]
@@ -209,14 +209,14 @@ def xyxy_to_xywh(corners: Box) -> Box:
 
 
 def box_problem(box: Box, size: tuple[int, int] | None) -> str | None:
-    """The rule that a box of finite numbers breaks in an image of `size` (height, width), or None."""
+    """Return the rule that a box of finite numbers breaks in an image of `size` (height, width), or None."""
     x, y, width, height = box
     if width <= 0 or height <= 0:
         return "must have width and height above 0"
     if size is None:
         return None
     if min(x, y) < -SLACK or x + width > size[1] + SLACK or y + height > size[0] + SLACK:
-        return f"must lie in the image of {size[1]} x {size[0]} pixels"
+        return f"must be in the image of {size[1]} x {size[0]} pixels"
     if pack_boxes([[box]], [size]).areas[0] == 0:
         return "must cover the centre of a pixel"
     return None
@@ -230,7 +230,7 @@ def annotate_boxes(
     reader: Reader = "ground_truth",
     reader_id: str | None = None,
 ) -> Annotation:
-    """The annotation of one finding by one reader from its boxes, at least one, all checked."""
+    """Return the annotation of one finding by one reader from its boxes, at least one, all checked."""
     return Annotation(
         finding=finding,
         reader=reader,
@@ -246,7 +246,7 @@ def annotate_boxes(
 def annotate_mask(
     finding: str, rle: Rle, n_instances: int, *, polygons: Polygons = (), boxes: Sequence[Box] = ()
 ) -> Annotation:
-    """The ground truth of one finding from its mask, with contours and boxes as far as the source has them."""
+    """Return the ground truth of one finding from its mask, with contours and boxes as far as the source has them."""
     mask = pack_masks([rle])
     x, y, width, height = mask.boxes_xywh()[0].tolist()
     return Annotation(
@@ -262,7 +262,7 @@ def annotate_mask(
 
 
 def images_read(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
-    """The table `readers` from (image_id, reader) of who looked at what, drawn on or not; none without any."""
+    """Return the table `readers` from (image_id, reader) of who looked at what, drawn on or not; none without any."""
     rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in pairs]
     return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []
 
@@ -299,7 +299,7 @@ def nih_record(
 
 
 def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:
-    """Where the counts of a download differ from the published ones."""
+    """Return a warning for each count that differs from the published one."""
     return [
         f"{what}: the source publishes {expected:,}, this download has {counts[what]:,}"
         for what, expected in published.items()
@@ -338,12 +338,12 @@ class PictureFolder:
         """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`, and
         no link that leads out of `root`.
 
-        They are called by their paths below `root` in place of their stems if so said, where names may repeat.
+        With `by_path` they are keyed by their paths below `root` instead of their stems, which may repeat.
 
         Raises
         ------
         ValueError
-            If there is none, unless it `may_be_empty`.
+            If the folder has no such file, unless it `may_be_empty`.
         """
         paths: dict[str, Path] = {}
         doubles: dict[str, Path] = {}
@@ -365,9 +365,9 @@ class PictureFolder:
     def picture(
         self, image_id: str, faults: Faults, *, file: str = "pictures", row: int | str | None = None
     ) -> PictureFile | None:
-        """The picture of an image, published as PNG unless its bytes pass unchanged.
+        """Return the picture of an image, published as PNG unless its bytes pass unchanged.
 
-        None if it is not there, or after noting a problem, which stands in `row` (or the image's) of `file`.
+        None if it is missing, or after noting a problem, which is given the place `row` (or the image's) of `file`.
         """
         path = self.paths.get(image_id)
         if path is None and not self.need_all:
@@ -383,7 +383,7 @@ class PictureFolder:
         return PictureFile(path, name, self._shown(path), self.kind)
 
     def pictures_of(self, first_rows: Mapping[str, BoxRow], faults: Faults) -> dict[str, PictureFile]:
-        """The pictures of images by image id, those that have one; problems stand in the first row of the image."""
+        """Return image id -> picture of the images that have one; a problem names the first row of the image."""
         pictures = {
             image_id: self.picture(image_id, faults, file=row.file, row=row.line)
             for image_id, row in first_rows.items()
@@ -391,7 +391,7 @@ class PictureFolder:
         return {image_id: picture for image_id, picture in pictures.items() if picture is not None}
 
     def warnings(self, image_ids: Iterable[str]) -> list[str]:
-        """How many pictures are of no image, and how many images have no picture although they need none."""
+        """Return warnings with the number of unused pictures, and of images without a picture that need none."""
         ids = set(image_ids)
         n_unused = len(self.paths.keys() - ids)
         messages = []
@@ -409,7 +409,7 @@ class PictureFolder:
 
 
 def no_pictures(n_images: int, what_else: str = "") -> list[str]:
-    """The warning of a build with withheld pixels in which so many images have no picture."""
+    """Return the warning of a build with withheld pixels in which so many images have no picture."""
     if not n_images:
         return []
     verb = "has" if n_images == 1 else "have"
@@ -418,7 +418,7 @@ def no_pictures(n_images: int, what_else: str = "") -> list[str]:
 
 
 def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, workers: int = 1) -> dict[str, Header]:
-    """The headers of DICOM pictures by image id, but for those noted as unreadable or without pixels.
+    """Return image id -> header of DICOM pictures, except those noted as unreadable or without pixels.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, worker
 
 
 def _read_headers(paths: Sequence[Path]) -> list[Header | str]:
-    """Headers, or the reasons why there is none that can be used."""
+    """Return for each path its header, or the reason why it is unusable."""
     from reveal_bench.dicom import DicomError, read_header
 
     headers: list[Header | str] = []

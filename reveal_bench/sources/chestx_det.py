@@ -69,7 +69,7 @@ def _make(build: BoxBuild[_SplitEntries]) -> tuple[dict[str, Records], list[Extr
 
 @dataclass
 class _SplitEntries:
-    """Well-formed `entries` by split: (image id, 1-based number, entry); `first_of` has where an image stands first."""
+    """Well-formed `entries` by split: (image id, 1-based number, entry); `first_of` has the first place of an image."""
 
     entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class _SplitEntries:
 
 
 def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
-    """What is wrong with one entry; later rules assume the earlier ones."""
+    """Return the problems of one entry; later rules assume the earlier ones."""
 
     def problem(field: str, rule: str, value: object) -> Problem:
         return Problem(file, number, field, rule, str(value))

@@ -1,8 +1,8 @@
 """CheXlocalize: masks, contours and readers' points for ten findings on CheXpert's validation and test pictures.
 
 Source: Stanford AIMI download (per-user link) as described in the README of rajpurkarlab/cheXlocalize; Saporta et al.
-2022 (paper 002). Where its parts may lie, and what the files hold, is in
-:mod:`reveal_bench.sources.chexlocalize_files`.
+2022 (paper 002). :mod:`reveal_bench.sources.chexlocalize_files` describes the places of its parts and the contents of
+the files.
 
 What becomes what
 -----------------
@@ -14,8 +14,8 @@ What becomes what
   A ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
 * The human benchmark's masks, contours and points are of the reader "human_benchmark". A reader's annotation whose
   segmentation is missing keeps its contours and the box around them, without a mask.
-* JPEG bytes pass unchanged. A picture whose size is not that of its masks is an error; CheXpert-small is refused.
-* Heat maps and masks of models are no references: they are set aside, and pickles are never opened.
+* JPEG bytes pass unchanged. A picture whose size differs from its masks' is an error; CheXpert-small is refused.
+* Heat maps and masks of models are not references: they are set aside, and pickles are never opened.
 
 A split's files are held against each other without decoding a picture: every id has a label row, every file one size
 per image, every picture the size of its masks. A reader's point on or past the edge of its picture is left out and
@@ -85,7 +85,7 @@ class SplitFiles:
 def parse_splits(
     download: ChexlocalizeDownload, problems: list[Problem], warnings: list[str], *, need_pictures: bool
 ) -> dict[str, SplitFiles]:
-    """The splits whose files are there, each parsed as a whole."""
+    """Return the splits whose files are there, each parsed as a whole."""
     splits = {}
     for split, suffix in SPLITS.items():
         labels = download.labels(suffix)
@@ -154,7 +154,7 @@ def _find_pictures(
 
 
 def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) -> list[str]:
-    """Where the labels of studies and those of their images differ, counted."""
+    """Return warnings that count differences between the labels of studies and of their images."""
     unlike = [
         f"{finding} of {image_id}"
         for image_id, row in parsed.labels.items()
@@ -190,7 +190,7 @@ def _check_ids(parsed: SplitFiles, keys: dict[str, set[str]], problems: list[Pro
 
 
 def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str], *, need_all: bool) -> None:
-    """Sizes from the pictures' headers must be those of the masks; points beside their pictures are left out.
+    """Check that pictures and masks have the same sizes, and leave out points outside their pictures.
 
     Without pictures the masks' sizes are all there is; with `need_all` an image of unknown size is a problem.
     """
@@ -218,7 +218,7 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str]
 
 
 def _drop_points_outside(parsed: SplitFiles) -> list[str]:
-    """Take out the points that do not lie in their picture, from 0 to below its sides; a warning that lists them."""
+    """Remove the points outside their picture (from 0 to below its sides); return a warning that lists them."""
     outside: list[str] = []
     for image_id, by_finding in parsed.points.items():
         height, width = parsed.sizes.get(image_id, (math.inf, math.inf))
@@ -238,7 +238,7 @@ def _drop_points_outside(parsed: SplitFiles) -> list[str]:
 
 
 def contradictions(split: str, parsed: SplitFiles) -> list[str]:
-    """Where labels, masks and readers do not agree, counted."""
+    """Return warnings that count disagreements between labels, masks and readers."""
     undrawn = unlabelled = 0
     for image_id, row in parsed.labels.items():
         for finding, status in row.status.items():
@@ -307,14 +307,14 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> SourceData:
-    """Records per split ("validation", "test": those whose files are there) and warnings.
+    """Return records per split ("validation", "test": those whose files are there) and warnings.
 
     Parameters
     ----------
     root : the download, however nested
     pixels : "withhold" needs no pictures where an image's size is known from its annotations
     keep_going : leave out images with a problem instead of raising
-    pictures : a folder with CheXpert's pictures, if they do not lie in the download
+    pictures : a folder with CheXpert's pictures, if they are not in the download
 
     Raises
     ------
@@ -371,7 +371,7 @@ def _passed_over(download: ChexlocalizeDownload) -> list[str]:
     messages = {
         f"interrupted downloads ({PARTIAL}*) are ignored": counts["interrupted download"],
         "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
-        "heat maps of a model are not read: they are no references": counts["heat map of a model"],
+        "heat maps of a model are not read: they are not references": counts["heat map of a model"],
     }
     return [f"{n:,} {what}" for what, n in messages.items() if n]
 
@@ -442,7 +442,7 @@ def _picture(image_id: str, parsed: SplitFiles) -> PictureFile | None:
 def _annotation(
     image_id: str, finding: str, reader: Reader, masks: Masks, polygons: dict[str, dict[str, Polygons]]
 ) -> Annotation | None:
-    """The annotation of one finding; None where nothing was drawn."""
+    """Return the annotation of one finding; None where nothing was drawn."""
     contours = polygons.get(image_id, {}).get(finding, ())
     if masks.area(image_id, finding) > 0:
         i = masks.index[image_id, finding]

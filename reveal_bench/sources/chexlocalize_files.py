@@ -1,4 +1,4 @@
-"""The files of the CheXlocalize download: where they lie, and what they say, without judging one by another.
+"""The files of the CheXlocalize download: their places and contents, each file read by itself.
 
 Every parser appends to a list of :class:`Problem` instead of stopping, and returns what is good. Traps handled here:
 
@@ -9,8 +9,8 @@ Every parser appends to a list of :class:`Problem` instead of stopping, and retu
 * an empty mask's string depends on its size, so masks are decoded, never compared as text;
 * JSON with a repeated key silently loses an image in most readers: it is an error here.
 
-The annotation files lie in ``CheXlocalize/`` (or directly in the download, as its README lists them), the pictures in
-one of these, which may stand beside the annotations, around them, or in a folder of the user's own (`pictures`):
+The annotation files are in ``CheXlocalize/`` (or directly in the download, as its README lists them), the pictures in
+one of these folders, which may be beside the annotations, around them, or in a folder of the user's own (`pictures`):
 
 ========================================  ==============================================================
 ``CheXpert/val``, ``CheXpert/test``       as the AIMI download of CheXlocalize has them
@@ -19,8 +19,8 @@ one of these, which may stand beside the annotations, around them, or in a folde
 ``CheXpert-v1.0-small/valid``             never used: the masks do not fit pictures of this size
 ========================================  ==============================================================
 
-A picture is found by the tail of its path, ``patient*/study*/view*_*.jpg``, whatever stands before it. If a picture is
-in several places, the first place counts: `pictures`, then the folders above from top to bottom.
+A picture is found by the tail of its path, ``patient*/study*/view*_*.jpg``, whatever precedes it. If a picture is in
+several places, the first place counts: `pictures`, then the folders above from top to bottom.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FOLDERS = {"val": ("val", "valid"), "test": ("test",)}
 """Split as the annotation files name it -> folders of its pictures."""
 LABELS = {"val": ("val_labels.csv", "valid.csv"), "test": ("test_labels.csv",)}
 HEAT_MAPS = {".npy", ".npz", ".png", ".safetensors"}
-"""Heat maps that a program may read; a pickle is none, for opening it can run code."""
+"""Heat maps that a program may read; pickles are excluded because opening one can run code."""
 
 _TAIL = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/(view\d+_(?:frontal|lateral))\.jpg$")
 _SMALL = re.compile(r"chexpert.*-small", re.IGNORECASE)
@@ -54,14 +54,14 @@ _REFERENCE = re.compile(r"(gt|hb)_(annotations|segmentations|salient_pt)_(val|te
 
 @dataclass(frozen=True)
 class ChexlocalizeDownload:
-    """A download that was found.
+    """The folders of a download of CheXlocalize.
 
     Attributes
     ----------
     root : as the user named it
     folder : the innermost folder that holds everything; names in messages are relative to it
     annotations : the folder of the JSON files
-    bases : folders in or below which CheXpert may lie, the likeliest first
+    bases : folders that may hold CheXpert at any depth, the likeliest first
     """
 
     root: Path
@@ -70,20 +70,20 @@ class ChexlocalizeDownload:
     bases: tuple[Path, ...]
 
     def path_text(self, path: Path) -> str:
-        """A path as messages name it."""
+        """Return a path as messages name it."""
         inner = next((base for base in (self.folder, *self.bases) if path.is_relative_to(base)), path.parent)
         return path.relative_to(inner).as_posix()
 
     def labels(self, split: str) -> Path | None:
-        """The label file of a split, "val" or "test"."""
+        """Return the label file of a split, "val" or "test"."""
         return self._first(LABELS[split])
 
     def groundtruth(self) -> Path | None:
-        """The study-level labels of rajpurkarlab/cheXpert-test-set-labels, if somebody put them here."""
+        """Return the study-level labels of rajpurkarlab/cheXpert-test-set-labels, if somebody put them here."""
         return self._first(("groundtruth.csv",))
 
     def picture_folders(self, split: str) -> list[Path]:
-        """Folders of a split's pictures, those of CheXpert-small last."""
+        """Return the folders of a split's pictures, with CheXpert-small last."""
         named = [base for base in self.bases if base.name in FOLDERS[split]]
         below = [path / name for path in self._chexperts() for name in FOLDERS[split] if (path / name).is_dir()]
         return sorted([*named, *below], key=is_small)
@@ -93,7 +93,7 @@ class ChexlocalizeDownload:
         return next((place / name for name in names for place in places if (place / name).is_file()), None)
 
     def _chexperts(self) -> list[Path]:
-        """Every folder that may hold ``val``, ``valid`` or ``test``."""
+        """Return every folder that may hold ``val``, ``valid`` or ``test``."""
         folders: dict[Path, None] = {}
         for base in self.bases:
             level = [base]
@@ -106,19 +106,19 @@ class ChexlocalizeDownload:
 
 @dataclass
 class SplitPictures:
-    """The pictures of a split by image id, and what else there is to say of where they lie."""
+    """The pictures of a split by image id, and warnings about their places."""
 
     paths: dict[str, Path] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
 
 def is_small(path: Path) -> bool:
-    """Whether a folder is part of CheXpert-small."""
+    """Return True if a folder is part of CheXpert-small."""
     return any(_SMALL.fullmatch(part) for part in path.parts)
 
 
 def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownload | None:
-    """The download at `root`: there, or in chexlocalize folders below it, two at most."""
+    """Return the download at `root`: there, or in chexlocalize folders below it, two at most."""
     root = Path(root)
     folder, outer = root, [root]
     for _ in range(3):
@@ -136,7 +136,7 @@ def find_download(root: Path, pictures: Path | None = None) -> ChexlocalizeDownl
 
 
 def image_id_of(path: str) -> str | None:
-    """Id of a picture from the tail of its path, whatever stands before it.
+    """Return the id of a picture from the tail of its path, whatever precedes it.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def image_id_of(path: str) -> str | None:
 
 
 def study_of(image_id: str) -> str:
-    """Id of an image's study.
+    """Return the study id of an image, which begins its own id.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def _index_folder(download: ChexlocalizeDownload, folder: Path, problems: list[P
 
 
 def set_aside(download: ChexlocalizeDownload) -> list[tuple[str, str]]:
-    """(path, reason) of what lies beside the references: interrupted downloads, heat maps, a model's masks."""
+    """Yield (path, reason) of files beside the references: interrupted downloads, heat maps, a model's masks."""
     aside = []
     places = dict.fromkeys([download.annotations, *download.picture_folders("val"), *download.picture_folders("test")])
     for place in places:
@@ -246,13 +246,13 @@ class Masks:
     boxes: list[list[float]] = field(default_factory=list)
 
     def area(self, image_id: str, finding: str) -> int:
-        """Pixels of a mask; 0 if there is none."""
+        """Return the number of pixels of a mask; 0 without a mask."""
         i = self.index.get((image_id, finding))
         return 0 if i is None else self.areas[i]
 
 
 def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, LabelRow]:
-    """Rows of a label CSV by image id, in file order."""
+    """Return rows of a label CSV by image id, in file order."""
     rows: dict[str, LabelRow] = {}
     n_uncertain = 0
     for raw, columns in _label_rows(path, "Path", problems, warnings):
@@ -287,7 +287,7 @@ def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) 
 def _label_rows(
     path: Path, key: str, problems: list[Problem], warnings: list[str]
 ) -> Iterator[tuple[TableRow, dict[str, str]]]:
-    """Rows, and the column of each finding, of a table that has the column `key` and one of every finding."""
+    """Yield rows, and the column of each finding, of a table that has the column `key` and one of every finding."""
     with open_table(path, problems=problems) as reader:
         if reader.is_broken:
             return
@@ -341,7 +341,7 @@ def _statuses(row: int | str, raw: TableRow, columns: dict[str, str], problems: 
 
 
 def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
-    """A segmentation file: ``{id: {finding: {"size": [h, w], "counts": "..."}}}``."""
+    """Return a segmentation file: ``{id: {finding: {"size": [h, w], "counts": "..."}}}``."""
     masks = Masks()
     owners: list[tuple[str, str]] = []
     for image_id, finding, value in _entries(path, problems):
@@ -370,7 +370,7 @@ def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
 def parse_annotations(
     path: Path, problems: list[Problem], warnings: list[str]
 ) -> tuple[dict[str, dict[str, Polygons]], dict[str, Size]]:
-    """An annotation file: ``{id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}`` -> polygons, sizes."""
+    """Return an annotation file: ``{id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}`` -> polygons, sizes."""
     polygons: dict[str, dict[str, Polygons]] = {}
     sizes: dict[str, Size] = {}
     n_outside = 0
@@ -404,7 +404,7 @@ def parse_annotations(
 
 
 def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """A salient-point file: ``{id: {finding: [[x, y], ...]}}``."""
+    """Return a salient-point file: ``{id: {finding: [[x, y], ...]}}``."""
     points: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for image_id, finding, value in _entries(path, problems):
         if finding is None:

@@ -52,7 +52,7 @@ _SEXES = {"Female": "F", "Male": "M", "Unknown": UNKNOWN}
 
 @dataclass(frozen=True, slots=True)
 class _StudyLabels:
-    """What a table says of one study."""
+    """One study of a table: split, patient, labels and demographics."""
 
     split: str
     patient_id: str
@@ -63,7 +63,7 @@ class _StudyLabels:
 
 @dataclass
 class _ChexpertTables:
-    """Everything that the tables below a folder say: study -> what is true of it, and reader -> study -> labels."""
+    """The contents of all tables below a folder: study -> its reference, and reader -> study -> labels."""
 
     references: dict[str, _StudyLabels] = field(default_factory=dict)
     readers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -78,17 +78,17 @@ class _ChexpertTables:
 
 
 def detect(root: Path) -> float:
-    """0.7 if a table with CheXpert's columns lies in `root`, or is `root`."""
+    """Return 0.7 if `root` is, or directly contains, a table with CheXpert's columns."""
     return 0.7 if next(_tables_of(Path(root)), None) is not None else 0.0
 
 
 def inspect(root: Path) -> Inspection:
-    """Read every table, and list what does not fit.
+    """Read every table of labels, and list all problems.
 
     Raises
     ------
     ValueError
-        If there is no table of references.
+        If `root` has no table of references.
     """
     tables = _read_all(Path(root))
     return Inspection(
@@ -103,12 +103,12 @@ def inspect(root: Path) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> SourceData:
-    """Records of every split, and what readers said as the config ``readers``.
+    """Return records of every split, and what readers said as the config ``readers``.
 
     Parameters
     ----------
     root : a folder with tables, or one table of references
-    pixels : makes no difference here: there are none
+    pixels : ignored, because the source has only tables
     keep_going : leave out studies with a problem instead of raising
 
     Raises
@@ -116,7 +116,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
     BuildError
         With every row that does not fit.
     ValueError
-        If there is no table of references.
+        If `root` has no table of references.
     """
     tables = _read_all(Path(root))
     warnings: list[str] = []
@@ -134,7 +134,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> S
 
 
 def _tables_of(root: Path) -> Iterator[Path]:
-    """The tables with CheXpert's columns: `root` itself, or those that lie in it."""
+    """Return the tables with CheXpert's columns: `root` itself, or files directly in it."""
     for path in [root] if root.is_file() else sorted(root.glob("*.csv")):
         if path.is_file() and path.suffix.lower() == ".csv":
             with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -165,12 +165,12 @@ def _read_all(root: Path) -> _ChexpertTables:
 
 
 def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Problem]) -> dict[str, _StudyLabels]:
-    """What a table says of every study, but for those of which its rows, or the tables `before`, say two things."""
+    """Return the studies of a table, except those that its rows, or the tables `before`, contradict."""
     studies: dict[str, _StudyLabels] = {}
     contradicted = set()
     for study_id, row, study in _read_table(path, problems):
         if before.get(study_id, study) != study or studies.setdefault(study_id, study) != study:
-            rule = "must say the same of a study in every row"
+            rule = "must agree in all rows of a study"
             problems.append(Problem(path.name, row.number, "labels", rule, f"others of {study_id}"))
             contradicted.add(study_id)
     for study_id in contradicted:
@@ -180,7 +180,7 @@ def _by_study(path: Path, before: dict[str, _StudyLabels], problems: list[Proble
 
 
 def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _StudyLabels]]:
-    """Rows with their study and what they say; those with a problem are left out."""
+    """Yield rows with their study and what they say; those with a problem are left out."""
     table = scan_table(path, path.name, problems)
     if table is None:
         return

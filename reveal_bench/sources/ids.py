@@ -1,9 +1,9 @@
-"""Published ids of what has no public id of its own: keyed hashes of the source's identifiers.
+"""Published ids for data without a public id: keyed hashes of the source's identifiers.
 
 An id is the first 16 hexadecimal digits of HMAC-SHA256 over the kind and the identifier, under a secret of the
-publisher. Who lacks the secret can neither find the identifier nor test a guess; who has it gets the same ids again, so
-that a later version of a dataset fits the earlier one. A study, an image and a patient with the same identifier get
-ids that have nothing in common.
+publisher. Without the secret nobody can find the identifier or test a guess; with it the same ids come out again, so a
+later version of a dataset fits the earlier one. A study, an image and a patient with the same identifier get ids that
+have nothing in common.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIGITS = 16
 
 
 def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
-    """The id of `uid`, such as ``study-0f4c9d21a7b3e856``.
+    """Return the id of `uid`, such as ``study-0f4c9d21a7b3e856``.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
 
 
 def check_collisions(key: bytes, kind: IdKind, uids: Iterable[str]) -> dict[str, list[str]]:
-    """Ids that several of the different `uids` would share -> those uids. Empty but for very bad luck."""
+    """Return the ids that several of the different `uids` would share -> those uids. Almost always empty."""
     names: dict[str, list[str]] = {}
     for uid in sorted({uid.strip(" \0") for uid in uids}):
         names.setdefault(keyed_id(key, kind, uid), []).append(uid)
@@ -71,7 +71,7 @@ def read_id_key(path: Path, *, create: bool = False) -> bytes:
     path : Path
         At least 64 digits, spaces and line feeds between them allowed; mode 0600 or stricter.
     create : bool
-        Make the file, with a new secret, if there is none.
+        Make the file, with a new secret, if it is missing.
 
     Raises
     ------

@@ -26,9 +26,9 @@ COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download c
 are a problem otherwise; `pictures: true` if they are PNG or JPEG files, each `file` or each `folder` a study, whichever
 the key matches. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
 
-A text on the left of `values` is a cell's (case does not matter); on the right stands a word of ours, or null for
-unknown. Without `values` the cells themselves must be our words. A blank cell means unknown, but never for labels.
-All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
+A text on the left of `values` is a cell's (case does not matter); on the right is a word of this package, or null for
+unknown. Without `values` the cells themselves must be words of this package. A blank cell means unknown, but never for
+labels. All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_C
 from reveal_bench.sources.source import BuildError, Problem
 
 KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
-"""What a study key may match: a fact of the headers, a folder's name above the images, an image's file name without
-suffix. Not the accession number: it is never read."""
+"""Facts that a study key may match: a value of the headers, a folder's name above the images, an image's file name
+without suffix. Not the accession number: it is never read."""
 
 BY_PATH = ("file", "folder")
-"""Those of them that need no header."""
+"""Facts of `KEY_FACTS` that need no header."""
 
 VOCABULARIES: dict[str, tuple[str, ...]] = {
     "age_band": AGE_BANDS,
@@ -82,13 +82,13 @@ class ColumnRule:
 
     @property
     def from_header(self) -> bool:
-        """Whether the fact is the headers'."""
+        """True if the fact comes from the headers."""
         return self.column is None
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
-    """Where the labels stand: `form` is "wide", "list" or "json"; `columns` has the label of each wide column."""
+    """The place of the labels: `form` is "wide", "list" or "json"; `columns` has the label of each wide column."""
 
     form: str
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class StudyMapping:
 
     @property
     def has_own_findings(self) -> bool:
-        """Whether it names findings of its own."""
+        """True if the mapping names findings of its own."""
         return isinstance(self.findings, Vocabulary)
 
     @property
@@ -135,7 +135,7 @@ class StudyMapping:
 
 
 def read_mapping(path: Path) -> StudyMapping:
-    """Read a mapping.
+    """Read a mapping of a table of labels, and check all of it.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def read_mapping(path: Path) -> StudyMapping:
 
 
 def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
-    """The keys of a YAML mapping, every scalar as text; None after noting in `problems` that it is none."""
+    """Return the keys of a YAML mapping, every scalar as text; None, and a problem, if the file is something else."""
     content = _load(path, problems)
     if not isinstance(content, dict):
         problems += [] if problems else [Problem(path.name, None, "file", "must be a YAML mapping", "something else")]
@@ -160,12 +160,12 @@ def load_mapping(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
 
 
 def is_split_name(text: str) -> bool:
-    """Whether `datasets` takes it as the name of a split; "all" has another meaning there."""
+    """Return True if `datasets` accepts the name of a split; "all" has another meaning there."""
     return text != "all" and re.fullmatch(r"\w+(\.\w+)*", text, re.ASCII) is not None
 
 
 def _load(path: Path, problems: list[Problem]) -> Any:
-    """YAML with every scalar as text; a key that stands twice is a problem."""
+    """Loader of YAML with every scalar as text; a repeated key is a problem."""
     import yaml
 
     class Loader(yaml.BaseLoader):
@@ -203,7 +203,7 @@ class MappingParser:
         self.findings: tuple[str, ...] = REVEAL_LABELS
 
     def parse(self, content: dict[str, Any]) -> StudyMapping:
-        """A mapping of studies."""
+        """Return a mapping of studies."""
         self._only(content, KEYS, "mapping")
         if "findings" in content:
             self.findings = self._own_findings(content["findings"])
@@ -251,7 +251,7 @@ class MappingParser:
         )
 
     def _own_findings(self, content: Any) -> Vocabulary:
-        """Findings with their terms, in the order given."""
+        """Return findings with their terms, in the order given."""
         if not isinstance(content, list) or not content:
             self._fail(
                 "findings", f"must be a list of names, or of mappings with {', '.join(FINDING_KEYS)}", _shown(content)
@@ -370,7 +370,7 @@ class MappingParser:
 
 
 def which_labels(findings: Sequence[str]) -> str:
-    """What messages call the findings of a mapping."""
+    """Return name of a mapping's findings in messages."""
     return "the mapping's findings" if isinstance(findings, Vocabulary) else "the twelve labels"
 
 

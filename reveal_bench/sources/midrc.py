@@ -1,6 +1,6 @@
 """MIDRC: chest radiographs of the Medical Imaging and Data Resource Center, with a table of labels of your own.
 
-Source: data.midrc.org (gen3). Images lie as ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or as one zip per series;
+Source: data.midrc.org (gen3). Images are ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or one zip per series;
 beside them a manifest and tables per node. MIDRC does not say which of the
 twelve labels a study has, so a table of labels and its mapping are needed, as for
 :mod:`reveal_bench.sources.reveal_cxr`: without them `inspect` works and `read` refuses.
@@ -75,7 +75,7 @@ _YES = ("yes", "true", "1")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What manifest and tables say of one file."""
+    """One file as manifest and tables describe it."""
 
     source: str
     row: int
@@ -86,7 +86,7 @@ class FileEntry:
 
 @dataclass
 class Nodes:
-    """Everything that stands beside the images.
+    """The contents of all files beside the images.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bo
 
 
 def text_list(cell: str) -> list[str] | None:
-    """The texts of a cell: a Python literal of a list, or a plain text; None if it is neither.
+    """Return the texts of a cell: a Python literal of a list, or a plain text; None if it is neither.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def _role(path: Path) -> str | None:
 
 
 def _bare(table: InputTable) -> InputTable:
-    """The same without the ``*`` of required columns."""
+    """Return the same without the ``*`` of required columns."""
     return table.renamed(lambda name: name.lstrip("*"))
 
 
@@ -261,7 +261,7 @@ def _read_mrale(nodes: Nodes, table: InputTable, problems: list[Problem]) -> Non
 def _keyed(
     table: InputTable, column: str, known: dict[str, Any], problems: list[Problem]
 ) -> Iterator[tuple[TableRow, str]]:
-    """Rows with their key in `column`, which must be there and stand once."""
+    """Yield rows with their key in `column`, which must be present and unique."""
     if column not in table:
         problems.append(Problem(table.file, None, "columns", f"must have `{column}`", hint(column, table.columns)))
         return
@@ -305,7 +305,7 @@ WANTED = "tables of MIDRC (imaging_study, cr_series_file, dx_series_file) and DI
 
 
 def detect(root: Path) -> float:
-    """0.9 if a table of studies or series files lies in `root`, as gen3 names them; else 0."""
+    """Return 0.9 if `root` has a table of studies or series files under gen3's names; else 0."""
     names = [name.lower() for name in find_nodes(Path(root))]
     return 0.9 if any(node in name for name in names for node in ("imaging_study", "series_file")) else 0.0
 
@@ -356,14 +356,14 @@ def read(
     workers: int = 1,
     include_secondary: bool = False,
 ) -> SourceData:
-    """Records of every split; parameters and errors as :func:`reveal_bench.sources.reveal_cxr.read`.
+    """Return records of every split; parameters and errors as :func:`reveal_bench.sources.reveal_cxr.read`.
 
     Raises
     ------
     BuildError
         With every problem of mapping, tables, manifest and headers.
     ValueError
-        If there is no mapping of a table of labels, or `id_key` is missing.
+        If the mapping of a table of labels, or `id_key`, is missing.
     """
     root = checked_folder(Path(root), WANTED)
     path = mapping_path(root, mapping)
@@ -399,7 +399,7 @@ def read(
 
 
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
-    """Where images, tables and scores do not cover each other, counted."""
+    """Return warnings that count studies which images, tables and scores do not all cover."""
     images = set(joining.tree.studies)
     cases = {uid: facts.get("patient_key") for uid, facts in nodes.studies.items()}
     other_case = sum(
@@ -419,7 +419,7 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
 
 
 def _scores(joined: list[Joined], kept: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
-    """Rows of the config `mrale`, of the studies `kept`, those that became a record."""
+    """Return rows of the config `mrale`, of the studies `kept`, those that became a record."""
     rows: list[dict[str, object]] = []
     for pair in joined:
         if pair.study.uid in nodes.mrale:

@@ -10,7 +10,7 @@ Source: MIMIC-CXR-JPG 2.0.0 and 2.1.0 on PhysioNet (credentialed access). ::
 Conventions
 -----------
 * The folders are never listed: a picture's path follows from the subject, study and DICOM id of its metadata row.
-* The tree may lie below ``physionet.org/files/mimic-cxr-jpg/2.1.0/``, as `wget -r` leaves it, with its ``index.html``
+* The tree may be below ``physionet.org/files/mimic-cxr-jpg/2.1.0/``, as `wget -r` leaves it, with its ``index.html``
   files, and may hold a part of the pictures only.
 * Without metadata the ids come from ``IMAGE_FILENAMES``, sizes from the pictures' headers, and views are unknown.
 * Rows and Columns are the height and width of the original; a picture of another size was scaled by somebody and is
@@ -44,16 +44,16 @@ PROJECTIONS = {
     "LATERAL": "LATERAL", "LL": "LATERAL", "RL": "LATERAL", "XTABLE LATERAL": "LATERAL",
     "ANTERO-POSTERIOR": "AP", "POSTERO-ANTERIOR": "PA", "LEFT LATERAL": "LATERAL", "RIGHT LATERAL": "LATERAL",
 }  # fmt: skip
-"""ViewPosition, or where that is blank ViewCodeSequence_CodeMeaning, in capitals. Oblique views are none of ours."""
+"""ViewPosition, or where that is blank ViewCodeSequence_CodeMeaning, in capitals. Oblique views are not used."""
 
 _TABLE = re.compile(r"mimic-cxr-2\.\d+\.\d+-(metadata|split|chexpert|negbio|test-set-labeled)\.csv(\.gz)?")
 _PATH = re.compile(r"(?:.*/)?files/p(\d\d)/p(\1\d+)/s(\d+)/([^/]+)\.jpg")
 DEEPEST, MOST_FOLDERS = 5, 2_000
-"""How far :func:`find_trees` looks."""
+"""Limits of the search of :func:`find_trees`."""
 
 
 class ImageFault(NamedTuple):
-    """What is wrong with an image, for the user's table to report."""
+    """A problem of an image, to be reported with the row of the user's table."""
 
     field: str
     rule: str
@@ -83,7 +83,7 @@ class MimicStudy:
     taken: tuple[int, float] | None = field(default=None, repr=False)
 
     def is_before(self, other: MimicStudy) -> bool | None:
-        """Whether it was taken before `other`, or None if that is not known."""
+        """Return True if it was taken before `other`; None if that is unknown."""
         return None if self.taken is None or other.taken is None else self.taken < other.taken
 
 
@@ -106,7 +106,7 @@ def find_trees(root: Path) -> list[Path]:
 def tree_files(tree: Path) -> dict[str, Path]:
     """Tables of a tree by role: "metadata", "split", "chexpert", "negbio", "test-set-labeled", "IMAGE_FILENAMES".
 
-    Of a table that is there as ``.csv.gz`` and as ``.csv`` the first is taken: it is what was published.
+    If a table is there as ``.csv.gz`` and as ``.csv``, the former is read, because it is the published file.
     """
     files: dict[str, Path] = {}
     for path in entries_in(tree):
@@ -145,7 +145,7 @@ def look_up_studies(
 
 
 def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[StudyImage, ...], list[ImageFault]]:
-    """Images of a study for a record, and what is wrong with them; reads the headers of the pictures that are there."""
+    """Return the images of a study for a record, and their problems; reads the headers of the pictures present."""
     images, faults = [], []
     for image in study.images:
         there = image.path.is_file()
@@ -250,7 +250,7 @@ def _splits(path: Path, studies: Collection[str], problems: list[Problem]) -> di
 
 
 def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[TableRow]:
-    """Rows of a table, which may be packed; one without the `required` columns has none."""
+    """Yield rows of a table, which may be packed; one without the `required` columns has none."""
     with open_table(path, problems=problems) as reader:
         lacking = [name for name in required if name not in reader]
         if not lacking:

@@ -6,7 +6,7 @@ Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` 
 Conventions
 -----------
 * Either file will do. Where both are there the CSV is used, and every box of the one must be in the other.
-* Boxes are pixels of the full-size JPEG, whose size stands in every row; a picture of another size is an error.
+* Boxes are pixels of the full-size JPEG, whose size is in every row; a picture of another size is an error.
 * A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
   each with its box, are the config ``phrases``.
 * Phrases of reports were marked, not every finding: a category without a box is unlabelled, not absent.
@@ -14,7 +14,7 @@ Conventions
   metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` what it means. All pictures are said to
   be frontal, so a picture whose view is not told is FRONTAL, and one that the metadata call lateral or oblique is kept
   with that view (LATERAL, UNKNOWN) and counted in the warnings.
-* The pictures are those of MIMIC-CXR-JPG: `pictures` is its root, the folder that holds ``files``, and must be named
+* The pictures come from MIMIC-CXR-JPG: `pictures` is its root, the folder that holds ``files``, and must be named
   when pixels are embedded. Where they are withheld, it is looked for in the download.
 
 Traps handled here:
@@ -85,7 +85,7 @@ class PhraseBox:
 
 
 def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[PhraseBox]:
-    """Boxes of the CSV file, or of the JSON file where there is no CSV; where both are there, they must agree."""
+    """Return the boxes of the CSV file, else of the JSON file; if the download has both, they must agree."""
     rows: dict[str, list[PhraseBox]] = {}
     if "boxes" in files:
         table = read_table(files["boxes"], COLUMNS, faults, warnings, optional=("split", "subject_id", "study_id"))
@@ -102,7 +102,7 @@ def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) ->
 
 
 def _coco_table(path: Path, faults: Faults) -> list[BoxRow]:
-    """The annotations of the JSON file with the columns of the CSV file."""
+    """Return the annotations of the JSON file with the columns of the CSV file."""
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
         images = {image["id"]: image for image in content["images"]}
@@ -150,12 +150,12 @@ def _checked(table: Sequence[BoxRow], faults: Faults) -> list[PhraseBox]:
         for name in ("size", "path", "split"):
             got, wanted = getattr(row, name), getattr(first, name)
             if got != wanted:
-                faults.add(raw.problem(name, f"must be that of line {first.line}, {wanted}", got), row.image_id)
+                faults.add(raw.problem(name, f"must be {wanted}, as in line {first.line}", got), row.image_id)
     return rows
 
 
 def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
-    """The row, or None after noting all that is wrong with it."""
+    """Return the row, or None after noting all that is wrong with it."""
     image_id, n_before = raw["dicom_id"], len(faults.problems)
     finding, value = known_finding(raw["category_name"], MS_CXR_FINDINGS)
     if finding is None:
@@ -193,7 +193,7 @@ def _checked_row(raw: BoxRow, faults: Faults) -> PhraseBox | None:
 
 
 def _whole(text: str) -> int | None:
-    """A whole number above 0; some tools write 2544 as 2544.0."""
+    """Return a whole number above 0; some tools write 2544 as 2544.0."""
     match = re.fullmatch(r"([1-9]\d{0,5})(?:\.0+)?", text)
     return None if match is None else int(match[1])
 
@@ -241,7 +241,7 @@ def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[Localization
 
 
 def phrase_features() -> Features:
-    """Features of the config ``phrases``: a row per box."""
+    """Return features of the config ``phrases``: a row per box."""
     from datasets import ClassLabel, Features, List, Value
 
     return Features(
@@ -284,7 +284,7 @@ def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bo
 
 
 def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:
-    """ViewPosition by image, those of `image_ids`, from MIMIC-CXR-JPG's own table of 377,110, if it is there."""
+    """Return the ViewPosition of `image_ids` from MIMIC-CXR-JPG's own table of 377,110 images, if it is there."""
     path = find_file(place, *METADATA)
     if path is None:
         return {}

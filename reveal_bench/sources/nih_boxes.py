@@ -9,7 +9,7 @@ Conventions
 * The list says "Infiltrate" where the collection's labels say "Infiltration"; the latter is used.
 * Only images in the list are part of the dataset. A finding without a box was not looked for with boxes: it is
   unlabelled, not absent. The collection's labels come from reports by a program and are not mixed in.
-* The first part of a picture's name is the patient. The view is known if ``Data_Entry_2017*.csv`` lies beside the list.
+* The first part of a picture's name is the patient. The view is known if ``Data_Entry_2017*.csv`` is beside the list.
 * The spacing that the collection publishes belongs to the originals, not to these frames: none is given.
 """
 

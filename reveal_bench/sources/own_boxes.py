@@ -14,12 +14,13 @@ Conventions
 -----------
 * Of a COCO file the keys from `image` to `reader` are left out: `file_name`, categories and boxes [x, y, w, h] in
   pixels have one meaning.
-* `images` says which images were read for all findings: those of a table, those ``in the table`` of boxes (or listed by
-  the COCO file), or ``all pictures``. There a finding without a box is absent. Without the key it is unlabelled.
+* `images` says which images were read for all findings: the images of a table, those ``in the table`` of boxes (or
+  listed by the COCO file), or ``all pictures``. There a finding without a box is absent. Without the key it is
+  unlabelled.
 * A row without finding and numbers is an image without a box; it is a problem without `images`.
-* With `reader` and without a reference nothing is merged: boxes are those of individual readers, see
-  :mod:`reveal_bench.kinds.detection.fusion`. A finding of two readers is present, that of one is unknown. A reader has
-  read the images of which there is a row with the reader's name, which the config ``readers`` keeps.
+* With `reader` and without a reference nothing is merged: boxes belong to individual readers, see
+  :mod:`reveal_bench.kinds.detection.fusion`. A finding of two readers is present, a finding of one is unknown. A reader
+  has read the images that have a row with the reader's name; the config ``readers`` lists them.
 * Sizes come from the pictures, which are needed even where pixels are withheld: DICOM files if there is any, else PNG
   and JPEG. Those that a COCO file names must be the same. Patients come from the column
   `patient` or from DICOM headers.
@@ -92,7 +93,7 @@ class _Own:
         return BoxSource("own-boxes", needs, {}, self.find, self.parse, OwnTables.counts, self.make)
 
     def find(self, root: Path) -> dict[str, Path]:
-        """The mapping; it names the tables, which lie beside it or in `root`."""
+        """Return the mapping; it names the tables, which are beside it or in `root`."""
         path = self.mapping if self.mapping is not None else root / MAPPING_NAME
         if not is_of_boxes(path):
             return {}
@@ -104,11 +105,11 @@ class _Own:
         return {"mapping": path} | {r: p if p.is_file() else root / tables[r] for r, p in beside.items()}
 
     def parse(self, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
-        """Every image that a table names."""
+        """Return every image that a table names."""
         return read_tables(read_box_mapping(files["mapping"]), files, faults, warnings)
 
     def make(self, build: BoxBuild[OwnTables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
-        """Records of every split."""
+        """Return records of every split."""
         tables, faults = build.parsed, build.faults
         films, headers = _films(build)
         if tables.mapping.images == PICTURED:
@@ -152,7 +153,7 @@ class _Own:
 def _check_markers(
     pictures: Mapping[str, PictureFile], headers: Mapping[str, Header], build: BoxBuild[OwnTables]
 ) -> None:
-    """What speaks against publishing films, and what only fails to speak for it."""
+    """Note the reasons against publishing images, and warn where headers do not state that images may be published."""
     used = {name: headers[name] for name in pictures if name in headers}
     for name, header in used.items():
         for problem in marker_problems(header, pictures[name].source_path):
@@ -170,7 +171,7 @@ def _check_splits(tables: OwnTables, records: Mapping[str, LocalizationRecord], 
 
 
 def _percent_warning(mapping: BoxMapping, records: Iterable[LocalizationRecord]) -> list[str]:
-    """A warning if every number may be a percentage, where films are larger."""
+    """Return a warning if every number may be a percentage, where films are larger."""
     drawn = [(record, box) for record in records for one in record.annotations for box in one.boxes_xywh]
     if mapping.is_normalised or not drawn or any(min(record.size) <= PERCENT for record, _ in drawn):
         return []
@@ -186,12 +187,12 @@ def detect(root: Path) -> float:
 
 
 def inspect(root: Path, *, mapping: Path | None = None, pictures: Path | None = None, workers: int = 1) -> Inspection:
-    """Count what the tables hold, and list what is wrong with them; pictures are not looked at.
+    """Count the entries of the tables, and list their problems; pictures are ignored.
 
     Raises
     ------
     ValueError
-        If there is no mapping of boxes, or with all that is wrong with it.
+        If the mapping of boxes is missing, or has problems: the message lists all of them.
     """
     return _Own(mapping).source.inspect(root)
 
@@ -206,7 +207,7 @@ def read(
     id_key: bytes | None = None,
     workers: int = 1,
 ) -> SourceData:
-    """Records per split; parameters as of :meth:`reveal_bench.sources.box_source.BoxSource.read`.
+    """Return records per split; parameters as of :meth:`reveal_bench.sources.box_source.BoxSource.read`.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ def read(
     BuildError
         With every problem of mapping, tables and pictures.
     ValueError
-        If there is no mapping of boxes, no picture, or no `id_key` where ids have to be made.
+        If the mapping of boxes, all pictures, or an `id_key` that is needed for ids, are missing.
     """
     own = _Own(mapping, Namer(id_key))
     how: dict[str, Any] = {"pixels": pixels, "keep_going": keep_going, "pictures": pictures, "workers": workers}
@@ -230,7 +231,7 @@ def read(
 
 
 def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]]:
-    """Pictures, and headers of DICOM files, by what images are called in the table."""
+    """Return pictures, and headers of DICOM files, by what images are called in the table."""
     place = build.root if build.pictures is None else Path(build.pictures)
     is_by_uid = build.parsed.mapping.matches == "SOPInstanceUID"
     films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid)
@@ -260,7 +261,7 @@ class _OwnRecords:
     def record(
         self, name: str, image: OwnImage, picture: PictureFile, header: Header | None
     ) -> LocalizationRecord | None:
-        """The record of an image; None after noting why there is none."""
+        """Return the record of an image, or None after noting the reason."""
         size = self._size(name, picture, header)
         if size is None or name in self.faults.bad:
             return None
@@ -327,7 +328,7 @@ class _OwnRecords:
             self.faults.add(listed.problem("width, height", f"must be {own}, the size of the picture", stated), name)
 
     def _boxes(self, rows: Sequence[tuple[str, BoxRow]], name: str, size: tuple[int, int]) -> dict[str, list[Box]]:
-        """Boxes by finding in pixels, checked."""
+        """Return boxes by finding in pixels, checked."""
         boxes: dict[str, list[Box]] = {}
         mapping = self.mapping
         for finding, row in rows:

@@ -31,7 +31,7 @@ REFERENCE = ""
 
 @dataclass(frozen=True)
 class BoxMapping:
-    """A mapping that was read. `image` to `reader` are columns, "" where there is none."""
+    """A parsed mapping. The fields from `image` to `reader` name columns; "" means none."""
 
     file: str
     boxes: str
@@ -50,12 +50,12 @@ class BoxMapping:
 
     @property
     def is_coco(self) -> bool:
-        """Whether no columns are named, for COCO has none."""
+        """True for a COCO file, which has no columns to name."""
         return not self.image
 
 
 def is_of_boxes(path: Path) -> bool:
-    """Whether a mapping is one of boxes."""
+    """Return True if a mapping is a mapping of boxes."""
     try:
         return re.search(r"^boxes *:", path.read_text(encoding="utf-8-sig"), re.MULTILINE) is not None
     except (OSError, UnicodeDecodeError):
@@ -63,7 +63,7 @@ def is_of_boxes(path: Path) -> bool:
 
 
 def read_box_mapping(path: Path) -> BoxMapping:
-    """Read a mapping.
+    """Read a mapping of boxes, and check every key of it.
 
     Raises
     ------
@@ -136,11 +136,11 @@ class _BoxParser(MappingParser):
 
 @dataclass
 class OwnImage:
-    """What the tables say of one image.
+    """One image with its boxes, as the tables describe it.
 
     Attributes
     ----------
-    first : where it stands first
+    first : the first row that names it
     drawn : reader -> (finding, row) of each box; a reader who drew nothing has none
     empty : reader -> the row that says so
     listed : its entry in a COCO file, with `width` and `height`
@@ -163,7 +163,7 @@ class OwnTables:
     readers: dict[str, BoxRow] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """Of images, boxes and readers."""
+        """Return the numbers of images, boxes and readers."""
         drawn = [image.drawn for image in self.images.values()]
         return {
             "images": len(drawn),
@@ -174,7 +174,7 @@ class OwnTables:
 
 
 def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> OwnTables:
-    """What the tables say, noting what is wrong with them."""
+    """Return the contents of the tables, and note their problems."""
     tables = OwnTables(mapping)
     if IMAGES in files and not isinstance(mapping.images, str):
         _read_images(files[IMAGES], mapping.images, tables, faults, warnings)
@@ -197,7 +197,7 @@ def read_tables(mapping: BoxMapping, files: Mapping[str, Path], faults: Faults, 
 def _rows(
     path: Path, sheet: str | None, columns: Sequence[str], named_in: str, faults: Faults
 ) -> tuple[list[BoxRow], tuple[str, ...]]:
-    """Rows of a table with the columns that a mapping names, and all columns; none after noting what is wrong."""
+    """Return the rows of a table with the columns that a mapping names, and all columns; empty after a problem."""
     problems: list[Problem] = []
     table = scan_table(path, path.name, problems, sheet=sheet)
     problems += [] if table is None else missing_columns(table, columns, named_in=named_in)
@@ -218,7 +218,7 @@ def _box_rows(path: Path, mapping: BoxMapping, faults: Faults, warnings: list[st
 
 
 def _unused(file: str, columns: Sequence[str], mapping: BoxMapping, named: Sequence[str]) -> list[str]:
-    """A warning for each column that looks like patients or splits, where the mapping names none for them."""
+    """Return a warning for each column that looks like patients or splits, where the mapping names none for them."""
     keys = [key for key in ("patient", "split") if isinstance(mapping.images, str) or key not in mapping.images]
     return [
         f"{file}: the column {column!r} is not read; the mapping may name a table with a row per image that has it: "
@@ -286,7 +286,7 @@ def _size_of(entry: Mapping[str, Any]) -> dict[str, str]:
 def _coco_problem(
     row: BoxRow, entry: Mapping[str, Any], images: Mapping[Any, str], names: Mapping[Any, str], seen: set[Any]
 ) -> Problem | None:
-    """What is wrong with an annotation; `seen` are the ids of those before it."""
+    """Return the problem of an annotation, or None; `seen` has the ids of earlier annotations."""
     if entry["image_id"] not in images:
         return row.problem("image_id", "must be the id of an image", entry["image_id"])
     if entry["category_id"] not in names:
@@ -348,7 +348,7 @@ def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
 
 
 def _check_readers(tables: OwnTables, faults: Faults) -> None:
-    """Note readers who contradict themselves, whose names differ in case alone, and a reference who is none of them."""
+    """Note readers who contradict themselves, names that differ only in case, and a reference that is not a reader."""
     mapping = tables.mapping
     for name, image in tables.images.items():
         for reader, row in image.empty.items():

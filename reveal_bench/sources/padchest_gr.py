@@ -18,8 +18,8 @@ Conventions
   must be joined first. Those of earlier studies are not read.
 
 Files are parsed strictly. Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a
-float; a sentence that is not abnormal often lacks the keys of its labels and boxes; the images of earlier studies lie
-beside those asked for.
+float; a sentence that is not abnormal often lacks the keys of its labels and boxes; the images of earlier studies are
+in the same folder as the images in question.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Sentence:
 
     @property
     def findings(self) -> list[str]:
-        """What its labels are here, in the order of the benchmark; none if no label is a finding."""
+        """Findings of the study's labels, in the order of the benchmark; empty if no label is a finding."""
         findings = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
         return [finding for finding in PADCHEST_GR_LABELS if finding in findings]
 
@@ -136,7 +136,7 @@ class PadchestStudy:
     sentences: tuple[Sentence, ...]
 
     def problem(self, field: str, rule: str, value: object) -> Problem:
-        """A problem of this entry."""
+        """Return a problem of this entry."""
         return Problem(self.file, self.number, field, rule, str(value))
 
 
@@ -170,7 +170,7 @@ class PngSource:
             raise
 
     def find(self, study: PadchestStudy, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:
-        """The picture of a study and its (height, width); None after noting what is wrong."""
+        """Return the picture of a study and its (height, width), or None after noting a problem."""
         picture = self._picture(study, faults)
         if picture is None:
             return None
@@ -328,7 +328,7 @@ def _texts(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faul
 
 
 def _corners(raw: dict[str, Any], key: str, where: str, study: PadchestStudy, faults: Faults) -> tuple[Corners, ...]:
-    """Boxes as they stand, each of four numbers from 0 to 1."""
+    """Return the unchanged boxes, each of four numbers from 0 to 1."""
     values = raw.get(key) or []
     boxes: list[Corners] = []
     for value in values if isinstance(values, list) else [values]:
@@ -368,7 +368,7 @@ def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[Localiza
 
 
 def sentence_features() -> Features:
-    """Features of the config ``sentences``: a row per sentence, in the order of the report."""
+    """Return features of the config ``sentences``: a row per sentence, in the order of the report."""
     from datasets import Features, List, Value
 
     text, boxes = Value("string"), List(List(Value("float64")))

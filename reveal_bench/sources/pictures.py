@@ -1,7 +1,7 @@
-"""Picture files: size from the header, hashes, decoded pixels; and what is published of them.
+"""Picture files: size from the header, hashes, decoded pixels, and the bytes that are published.
 
 :func:`develop` is the one way from a :class:`reveal_bench.kinds.images.PictureFile` to published bytes:
-JPEG and 8-bit PNG pass unchanged but for metadata, DICOM goes through the pipeline of
+JPEG and 8-bit PNG pass unchanged except for their metadata, DICOM goes through the pipeline of
 :mod:`reveal_bench.dicom`, grey PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published
 8-bit grey values, row by row, as Pillow decodes them.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
-"""Of pictures that are not DICOM, in lower case."""
+"""File endings of pictures that are not DICOM, in lower case."""
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 GREY_OF_16_BITS = b"\x10\x00"
@@ -99,7 +99,7 @@ def _is_metadata(marker: int, content: bytes) -> bool:
 
 
 def _end_of_scan(data: bytes, place: int) -> int:
-    """Where the coded data end: at the next marker that is neither a stuffed byte nor a restart."""
+    """Return the end of the coded data: the next marker that is neither a stuffed byte nor a restart."""
     while (place := data.find(b"\xff", place)) >= 0 and place + 1 < len(data):
         follower = data[place + 1]
         if follower != 0 and not 0xD0 <= follower <= 0xD7:
@@ -136,7 +136,7 @@ MEMBER_BYTES = 256 << 20
 
 
 def develop(picture: PictureFile) -> PublishedPicture:
-    """Read a picture and make what is published of it.
+    """Read a picture, and return the version to be published.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _check_upright(data: bytes) -> None:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             turned = image.getexif().get(_ORIENTATION, 1)
     except (OSError, SyntaxError, Image.DecompressionBombError):
-        return  # what is wrong with the file shows when its metadata are cut out and it is decoded
+        return  # a damaged file fails later, when its metadata are cut out and it is decoded
     if turned != 1:
         raise ValueError(f"turned by its metadata (EXIF orientation {turned}): save it as it is to be seen")
 
@@ -221,7 +221,7 @@ def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
 
 
 def grey_of_16_bits(image: Image) -> npt.NDArray[np.uint8]:
-    """The pixels of a picture of 16 bits in 8, from its lowest to its highest value; array (height, width)."""
+    """Return the pixels of a picture of 16 bits in 8, from its lowest to its highest value; array (height, width)."""
     values = np.asarray(image).astype(np.float64)
     low, high = values.min(), values.max()
     grey: npt.NDArray[np.uint8] = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)

@@ -1,10 +1,10 @@
 """REVEAL-CXR and sets made like it: a tree of DICOM files, one table of labels, and a mapping of its columns.
 
-Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. How the files of
-that release lie is not public, so nothing is assumed: images are grouped into studies by their headers
-(:mod:`reveal_bench.sources.study_tree`), the table is read in any usual form
-(:mod:`reveal_bench.tables`), and a YAML file says what its columns mean
-(:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or the one that is given.
+Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. The layout of that
+release is not public, so nothing is assumed: images are grouped into studies by their headers
+(:mod:`reveal_bench.sources.study_tree`), the table is read in any usual form (:mod:`reveal_bench.tables`), and a YAML
+file says what its columns mean (:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or
+the one that is given.
 
 Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used by itself.
 
@@ -12,8 +12,8 @@ What becomes what
 -----------------
 * One record per row of the table, or per study where the table has a row per reader; they and the studies of the
   images must fit one to one: what does not is a problem of the row, or of the first file of the study.
-* Splits are those that the mapping names; without them there is one, "test".
-* Files that are no original radiograph, and doubles, are set aside and listed with the reason.
+* Splits come from the mapping; without them there is one, "test".
+* Files that are not original radiographs, and duplicates, are set aside and listed with the reason.
 * Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Nothing else
   of a header, table or path goes into a record but view, size, spacing, manufacturer, model, detector type, kVp and
   mAs, and, where the mapping says so, age (as a band) and sex.
@@ -76,7 +76,7 @@ SHOWN_TEXTS = 20
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
 Facts = dict[str, str]
-"""What is known of a study beside its row, by field of a StudyRecord; and `patient_key`, which is not published."""
+"""Facts of a study besides its row, by field of a StudyRecord; and `patient_key`, which is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def join_rows(
     *,
     faulty: Iterable[str] = (),
 ) -> list[Joined]:
-    """Rows with their studies, in the order of the rows, but for those with a problem.
+    """Return rows with their studies, in the order of the rows, except rows with a problem.
 
     `faulty` are the keys of rows that have a problem already: their studies are not also reported as without a row.
     """
@@ -130,7 +130,7 @@ def join_rows(
             keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
             value = f"none with {mapping.key_matches} {keys}"[:200]
             problems.append(Problem(study.images[0].source_path, None, "study", f"must have a row in {file}", value))
-    if mapping.leaves_out_others:  # and what is wrong with their files does not matter here
+    if mapping.leaves_out_others:  # then problems of their files do not matter here
         others = [study for study in tree.studies.values() if study.uid not in taken]
         spare = {image.source_path for study in others for image in study.images}
         tree.problems[:] = [problem for problem in tree.problems if problem.file not in spare]
@@ -148,17 +148,17 @@ class Namer:
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def name(self, kind: IdKind, uid: str) -> str:
-        """The keyed id of `uid`."""
+        """Return the keyed id of `uid`."""
         if self.key is None:
             raise ArgumentError("id_key", "must be given where an id is not public")
         return self.ids.setdefault((kind, uid), keyed_id(self.key, kind, uid))
 
     def study_id(self, joined: Joined) -> str:
-        """The study's public id, or its keyed one."""
+        """Return the study's public id, or its keyed one."""
         return joined.row.ids.get("study") or self.name("study", joined.study.uid)
 
     def problems(self, file: str) -> list[Problem]:
-        """Ids that two identifiers share."""
+        """Return ids that two identifiers share."""
         if self.key is None:
             return []
         return [
@@ -180,7 +180,7 @@ def make_records(
     *,
     more_facts: Callable[[Joined], Facts] | None = None,
 ) -> dict[str, list[StudyRecord]]:
-    """Records per split.
+    """Return the records of every split, made from the joined rows.
 
     `more_facts` adds what the source gives elsewhere: age_band, sex, race, patient_class and patient_key; the mapping's
     come first.
@@ -222,7 +222,7 @@ def make_records(
 
 
 def _device_texts(images: Iterable[StudyImage]) -> list[str]:
-    """The only texts of headers that are published, for somebody to look at; a name among them is rare."""
+    """Return the only texts of headers that are published, for somebody to look at; a name among them is rare."""
     counts = Counter(text for image in images for text in (image.manufacturer_raw, image.model_raw) if text)
     rarest = sorted(counts, key=lambda text: (counts[text], text))
     more = f" and {len(rarest) - SHOWN_TEXTS:,} more" if len(rarest) > SHOWN_TEXTS else ""
@@ -231,7 +231,7 @@ def _device_texts(images: Iterable[StudyImage]) -> list[str]:
 
 
 def label_terms() -> Extra:
-    """The table `labels`: definition and codes of every label."""
+    """Return the table `labels`: definition and codes of every label."""
     rows = [
         {name: getattr(term, name) for name in ("name", "definition", "radlex", "snomed", "loinc")}
         for term in REVEAL_TERMS
@@ -295,7 +295,7 @@ MAPPING_NAME = "mapping.yaml"
 WANTED = "DICOM radiographs and a table of labels"
 
 PUBLISHED = {"studies": 100, "images": 109}
-"""Of the released half (paper 004, Tables 1 and S2); compared if the download claims to be it."""
+"""Counts of the released half (paper 004, Tables 1 and S2); compared if the download claims to be it."""
 
 CLAIM = re.compile(r"reveal[\s_-]*cxr", re.IGNORECASE)
 DICOM_SUFFIXES = (".dcm", ".dicom")
@@ -357,7 +357,7 @@ def read(
     workers: int = 1,
     include_secondary: bool = False,
 ) -> SourceData:
-    """Records of every split, with what was set aside.
+    """Return the records of every split, and the files that were set aside.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ def read(
     BuildError
         With every problem of mapping, table and headers.
     ValueError
-        If there is no mapping (with one to start from), or `id_key` is missing.
+        If the mapping is missing (the message suggests one), or `id_key` is.
     """
     root = checked_folder(Path(root), WANTED)
     path = mapping_path(root, mapping)
@@ -396,7 +396,7 @@ def collect_data(
     keep_going: bool,
     more_facts: Callable[[Joined], Facts] | None = None,
 ) -> SourceData:
-    """The reading of a download whose `problems` so far are known; parameters as of `make_records`.
+    """Return the reading of a download whose `problems` so far are known; parameters as of `make_records`.
 
     Raises
     ------
@@ -444,18 +444,18 @@ class Joining:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file is DICOM, not even one that cannot be used."""
+        """True if no file is DICOM, not even an unusable one."""
         return not (self.tree.studies or self.tree.problems or self.tree.set_aside)
 
     @property
     def claims(self) -> bool:
-        """Whether the download says that it is the released half, and is not made up."""
+        """True if the download claims to be the released half and is not synthetic."""
         named = CLAIM.search(self.root.name) or (self.mapping and CLAIM.search(self.mapping.source or ""))
         return bool(named) and not is_synthetic(self.root)
 
     @property
     def counts(self) -> dict[str, int]:
-        """What is here."""
+        """Numbers of studies, images and rows."""
         counts = {"studies": len(self.tree.studies), "images": self.tree.n_images}
         counts["files set aside"] = len(self.tree.set_aside)
         if self.table is not None:
@@ -511,13 +511,13 @@ def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: b
 
 
 def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Path:
-    """Where the table lies: beside the mapping if it is there, else in the download."""
+    """Return the path of the table: beside the mapping if it is there, else in the download."""
     is_beside = mapping is not None and (mapping.parent / read.table).is_file()
     return mapping.parent if mapping is not None and is_beside else root
 
 
 def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
-    """How many studies have no row, where that is as the mapping wants it."""
+    """Return a warning with the number of studies without a row, if the mapping allows them."""
     if joining.mapping is None or not joining.mapping.leaves_out_others:
         return []
     keys = {row.key for row in joining.rows} | faulty
@@ -526,7 +526,7 @@ def _left_out(joining: Joining, faulty: set[str]) -> list[str]:
 
 
 def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
-    """How many studies have how many readers, where these differ, and how many have no label that most gave."""
+    """Return warnings with the numbers of readers, if they differ, and of studies without a majority label."""
     warnings = []
     counted = Counter(len(row.labels_by_reader) for row in rows)
     if len(counted) > 1:
@@ -541,7 +541,7 @@ def _of_readers(rows: Sequence[LabelledStudy]) -> list[str]:
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
-    """Raise ValueError if ids have to be made and there is no key."""
+    """Raise ValueError if ids need a key and it is missing."""
     if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
         raise ArgumentError(
             "id_key",
@@ -552,7 +552,7 @@ def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
 
 
 def suggestion(root: Path, tree: StudyTree) -> str:
-    """A sentence with a mapping to save and correct, or with the reason why there is none."""
+    """Return a sentence with a mapping to save and correct, or with the reason why none can be suggested."""
     guess = guess_mapping(root, tree)
     if guess is None:
         read = [path.relative_to(root).as_posix() for path in tables_below(root)]
@@ -565,7 +565,7 @@ def suggestion(root: Path, tree: StudyTree) -> str:
 
 
 def mapping_path(root: Path, mapping: Path | None) -> Path | None:
-    """The mapping that is given, or the one that lies in `root`."""
+    """Return the mapping that the user names, or else the one in `root`."""
     if mapping is not None:
         return Path(mapping)
     own = root / MAPPING_NAME
@@ -580,7 +580,7 @@ def checked_folder(root: Path, wanted: str) -> Path:
 
 
 def _passed_over(tree: StudyTree) -> list[str]:
-    """What was set aside, by reason, and how many files are not DICOM."""
+    """Return warnings with the number of files set aside, by reason, and of files that are not DICOM."""
     reasons = Counter(re.sub(r"^duplicate of .*?: ", "a duplicate: ", reason) for _, reason in tree.set_aside)
     warnings = [f"{count_text(n, 'file')} set aside: {reason}" for reason, n in reasons.most_common()]
     if any("secondary" in reason for reason in reasons):

@@ -7,12 +7,12 @@ that made the candidates, so nothing here reproduces that set: the tasks are the
 What becomes what
 -----------------
 * The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and, if there are any, ``ratings.csv``; or
-  the task file itself. The MIMIC-CXR-JPG tree lies in it, or `pictures` names it.
+  the task file itself. The MIMIC-CXR-JPG tree is in it, or `pictures` names it.
 * One record per task, in the split "test". Its images are all of the study's, in the order of the metadata; ids are
   the source's own public pseudonyms: subject, study and DICOM id.
 * A task has a prior study if ``prior_study_id`` is given: of the same patient, and taken earlier as far as the dates
   tell. A task of measurement_temporal without one is allowed (a cardiothoracic ratio needs none), and counted.
-* Reference boxes lie in an image of the task; the image may go unnamed only where the task has a single one.
+* Reference boxes are inside an image of the task; the image may go unnamed only where the task has a single one.
 * Ratings become the config `ratings`, which follows the tasks into a private holdout; the rubric the config `rubric`.
 
 With `keep_going` a task with a problem is left out together with its ratings.
@@ -58,7 +58,7 @@ TASKS, RATINGS = "tasks", "ratings"
 
 
 def detect(root: Path) -> float:
-    """0.9 if `root` is, or holds, a task file named ``tasks``; a little more if a ratings file lies beside it."""
+    """Return 0.9 if `root` is, or holds, a task file named ``tasks``; a little more with a ratings file beside it."""
     root = Path(root)
     if root.is_file():
         return 0.9 if root.stem.casefold() == TASKS and root.suffix.casefold() in SUFFIXES else 0.0
@@ -86,7 +86,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> SourceData:
-    """The tasks (split "test"), their ratings and the rubric.
+    """Return the tasks (split "test"), their ratings and the rubric.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     Raises
     ------
     BuildError
-        With every problem of both files, and of the studies and pictures that they name.
+        With every problem of the two files, and of the studies and pictures that they name.
     """
     parsed = _parse(Path(root), pictures, need_pictures=pixels == "embed")
     whole = [problem for problem in parsed.problems if not _is_of_a_line(problem, parsed)]
@@ -130,7 +130,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
 
 
 def rubric_features() -> Features:
-    """Features of the config `rubric`."""
+    """Return features of the config `rubric`."""
     from datasets import Features, Value
 
     return Features({"criterion": Value("string"), "score": Value("int8"), "description": Value("string")})
@@ -172,7 +172,7 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
         parsed.ratings = parse_ratings(parsed.rating_file, parsed.problems, parsed.warnings)
         _check_rated_tasks(parsed)
     else:
-        parsed.warnings.append("there is no ratings file: the dataset has only tasks and the rubric")
+        parsed.warnings.append("no ratings file: the dataset has only tasks and the rubric")
     if parsed.tree is not None and parsed.tasks:
         wanted = {study for task in parsed.tasks for study in (task.study_id, task.prior_study_id) if study}
         parsed.studies = look_up_studies(parsed.tree, wanted, parsed.problems, parsed.warnings)
@@ -230,7 +230,7 @@ def _named_studies(task: TaskLine) -> list[tuple[str, str]]:
 
 
 def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[ImageFault]:
-    """Whether the studies are in the tree, of one patient, and in order of time."""
+    """Check that the studies are in the tree, belong to one patient, and are in order of time."""
     rule = "must be a study of the MIMIC-CXR-JPG tree"
     faults = [
         ImageFault(column, rule, study_id) for column, study_id in _named_studies(task) if study_id not in studies
@@ -254,7 +254,7 @@ def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[Ima
 
 
 def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[ImageFault]:
-    """Every reference box that does not lie in an image of the task."""
+    """Return a fault for every reference box outside the images of the task."""
     by_id = {image.image_id: image for image in images}
     faults = []
     for box in task.reference_boxes if images else ():
@@ -266,7 +266,7 @@ def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[ImageFault
             continue
         x, y, width, height = box.bbox_xywh
         if min(x, y) < 0 or x + width > image.width or y + height > image.height:
-            rule = f"must lie in the image of {image.width} x {image.height}"
+            rule = f"must be in the image of {image.width} x {image.height}"
             faults.append(ImageFault("reference_boxes", rule, f"{[x, y, width, height]} of {box.label!r}"))
     return faults
 
@@ -297,7 +297,7 @@ def _record(task: TaskLine, parsed: _Found) -> TaskRecord:
 
 
 def _named(box: ReferenceBox, images: Sequence[StudyImage]) -> ReferenceBox:
-    """The box with the name of its image, which may go unsaid where there is only one."""
+    """Return the box with the name of its image, which may be missing if the task has only one."""
     return box if box.image_id is not None else replace(box, image_id=images[0].image_id)
 
 
@@ -324,7 +324,7 @@ def _counts(parsed: _Found) -> dict[str, int]:
 
 
 def _notes(parsed: _Found) -> list[str]:
-    """What a maintainer may want to look at, counted."""
+    """Return warnings that count what a maintainer may want to check."""
     rated = {line.rating.task_id for line in parsed.ratings}
     single = [task for task in parsed.tasks if task.category == "measurement_temporal" and not task.temporal]
     unseen = Counter(image.view_raw or "blank" for images in parsed.images.values() for image in images
@@ -338,7 +338,7 @@ def _notes(parsed: _Found) -> list[str]:
 
 
 def _set_aside(folder: Path, parsed: _Found) -> list[tuple[str, str]]:
-    """Files beside the task file, and at the top of the tree, that are not read."""
+    """Return files beside the task file, and at the top of the tree, that are not read."""
     tree = parsed.tree or folder
     tables = tree_files(tree)
     used = {parsed.task_file, parsed.rating_file, tables.get("split")}

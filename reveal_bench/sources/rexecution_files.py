@@ -23,7 +23,7 @@ clinical_relevance     scores of the question, whole numbers from 1 to 5; answer
 risk_flag              Yes or No
 total                  the four scores together. Not stored. The source does not say how its "Conclusion" is formed;
                        where it is not the sum of the four scores, a warning says so
-requires_boxes         Yes or No (No if there is no such column): the answer must localize
+requires_boxes Yes or No (No without this column): the answer must localize
 reference_answer       text
 reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height], "image_id": "<dicom_id>"}, ...], in
                        pixels of that image; image_id may be left out if the task has one image only
@@ -33,10 +33,10 @@ reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height
 language, image_content, image_style, whole numbers from 1 to 5 or blank. A column content is checked to be the smallest
 of process, execution and synthesis, and never stored.
 
-Files are found by their names. How each form is read is said in :mod:`reveal_bench.tables`. In a column
-name case, blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell,
-``null`` and a missing key are the same: the cell is left out of its row. Columns that nobody knows are told with the
-nearest one that is known.
+Files are found by their names. How each form is read is said in :mod:`reveal_bench.tables`. In a column name case,
+blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell, ``null`` and a
+missing key are the same: the cell is left out of its row. A warning lists unknown columns, each with the nearest known
+one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CanonicalTable:
 
 
 def find_tables(folder: Path, stem: str) -> list[Path]:
-    """Files of a folder with this stem and one of :data:`SUFFIXES`, whatever their case."""
+    """Return files of a folder with this stem and one of :data:`SUFFIXES`, whatever their case."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -88,7 +88,7 @@ def find_tables(folder: Path, stem: str) -> list[Path]:
 
 
 def fold(name: object) -> str:
-    """A name without what does not matter in it.
+    """Return a name without case, blanks, underscores, hyphens and slashes.
 
     Examples
     --------
@@ -105,14 +105,14 @@ def read_table(
     problems: list[Problem],
     warnings: list[str],
 ) -> CanonicalTable:
-    """Rows of a table.
+    """Return the rows of a table, under the canonical names of its columns.
 
     Parameters
     ----------
     path : a file with one of :data:`SUFFIXES`
     columns : canonical name -> further names that mean the same
     required : canonical names without which there are no rows
-    problems, warnings : grow by what is wrong, and by columns that nobody knows
+    problems, warnings : lists that get the problems, and the unknown columns
     """
     table = CanonicalTable(path.name)
     faults: list[Problem] = []
@@ -193,7 +193,7 @@ CATEGORY_NAMES = {
         "measurement and temporal comparison", "temporal measurement",
     ),
 }  # fmt: skip
-"""Further names of the categories, folded: those of paper 001 (sections 3.1 and 6) and their singulars."""
+"""Further names of the categories, folded: the names in paper 001 (sections 3.1 and 6) and their singulars."""
 YES, NO = {"yes", "true", "y", "1"}, {"no", "false", "n", "0"}
 
 _DASH = re.compile(r"\s+[-\u2013]\s+")
@@ -231,7 +231,7 @@ class TaskRatingRow:
 
 
 def _named(text: str, known: Mapping[str, str]) -> str:
-    """`text` for a message, with what the nearest of the `known` folded texts stands for."""
+    """Return `text` for a message, with the meaning of the nearest of the `known` folded texts."""
     near = nearest_names(text, known, most=1)
     return f"{text!r}" + (f" (nearest: {known[near[0]]!r})" if near else "")
 
@@ -259,14 +259,14 @@ class _RowCells:
         return value
 
     def name(self, name: str) -> str:
-        """A required text of one line."""
+        """Return a required text of one line."""
         text = self.text(name, required=True) or ""
         if "\n" in text or "\r" in text:
             self.refuse(name, "must be one line", repr(text))
         return text
 
     def number(self, name: str) -> int | None:
-        """A whole number from 1 to 5."""
+        """Return a whole number from 1 to 5."""
         text = self.text(name)
         if text is None or re.fullmatch(r"[1-5](\.0+)?", text):
             return None if text is None else int(text[0])
@@ -281,7 +281,7 @@ class _RowCells:
         return None
 
     def mimic_id(self, name: str, letter: str, *, required: bool = False) -> str | None:
-        """The digits of an id of MIMIC, with or without its letter."""
+        """Return the digits of an id of MIMIC, with or without its letter."""
         text = self.text(name, required=required)
         match = re.fullmatch(rf"{letter}?(\d+)(\.0)?", text or "", re.IGNORECASE | re.ASCII)
         if text is not None and match is None:
@@ -289,7 +289,7 @@ class _RowCells:
         return match[1] if match else None
 
     def values(self, name: str) -> tuple[str, ...]:
-        """The values of a tag."""
+        """Return the values of a tag."""
         value = self.cells.get(name)
         parts = value if isinstance(value, list) else _DASH.split(self.text(name) or "none")
         if not all(isinstance(part, str) and part.strip() for part in parts):
@@ -298,7 +298,7 @@ class _RowCells:
         values = tuple(part.strip() for part in parts)
         none = [part for part in values if part.casefold() == "none"]
         if none and len(values) > 1:
-            self.refuse(name, '"None" must stand alone', repr(value))
+            self.refuse(name, '"None" must be alone', repr(value))
         return () if none else values
 
     def category(self) -> str:
@@ -345,13 +345,13 @@ def _box(entry: Any) -> ReferenceBox | None:
 
 
 def parse_tasks(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskLine]:
-    """The tasks of a file, in its order; a task with a problem is among them, with blanks where it has none."""
+    """Return the tasks of a file, in its order; a task with a problem is among them, with blanks where it has none."""
     table = read_table(path, TASK_COLUMNS, ("task_id", "study_id", "prompt", "category"), problems, warnings)
     tasks = [_task(_RowCells(table.file, row, problems)) for row in table.rows]
     _check_unique(table.file, [(task.line, (task.task_id,)) for task in tasks], "task_id", problems)
     warnings += _wrong_totals(table, tasks)
     if table.rows and "requires_boxes" not in table.columns:
-        warnings.append(f"{table.file}: there is no column requires_boxes: no task asks for boxes")
+        warnings.append(f"{table.file}: the column requires_boxes is missing: no task asks for boxes")
     return tasks
 
 
@@ -386,7 +386,7 @@ def _task(cells: _RowCells) -> TaskLine:
 
 
 def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
-    """Where the total is not the sum of the four scores."""
+    """Return a warning for each total that is not the sum of the four scores."""
     wrong = []
     for row, task in zip(table.rows, tasks, strict=True):
         total = row.cells.get("total")
@@ -402,7 +402,7 @@ def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
 
 
 def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> list[TaskRatingRow]:
-    """The ratings of a file, in its order; one with a problem is among them, with blanks where it has none."""
+    """Return the ratings of a file, in its order; one with a problem is among them, with blanks where it has none."""
     table = read_table(path, RATING_COLUMNS, ("task_id", "model", "reader"), problems, warnings)
     ratings = [_rating(_RowCells(table.file, row, problems)) for row in table.rows]
     keys = [(line.line, (line.rating.task_id, line.rating.model, line.rating.reader)) for line in ratings]
@@ -411,7 +411,7 @@ def parse_ratings(path: Path, problems: list[Problem], warnings: list[str]) -> l
         _check_spelling(table.file, [(line.line, getattr(line.rating, name)) for line in ratings], name, problems)
     absent = [name for name in CRITERIA if name not in table.columns]
     if ratings and absent:
-        warnings.append(f"{table.file}: there is no column {', '.join(absent)}: these scores are null")
+        warnings.append(f"{table.file}: without the columns {', '.join(absent)}, these scores are null")
     n_empty = sum(all(getattr(line.rating, name) is None for name in CRITERIA) for line in ratings)
     if n_empty:
         warnings.append(f"{table.file}: {n_empty:,} ratings have no score at all (kept)")
@@ -448,7 +448,7 @@ def _check_spelling(file: str, names: Iterable[tuple[int, str]], field: str, pro
 
 
 def read_ratings_table(path: Path) -> list[Rating]:
-    """The ratings of a table by itself, see :func:`parse_ratings`.
+    """Return the ratings of a table by itself, see :func:`parse_ratings`.
 
     Raises
     ------

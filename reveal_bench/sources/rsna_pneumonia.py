@@ -93,7 +93,7 @@ def _make(build: BoxBuild[_RsnaTables]) -> tuple[dict[str, list[LocalizationReco
 
 
 def class_features() -> Features:
-    """Features of the config ``classes``: a row per image."""
+    """Return features of the config ``classes``: a row per image."""
     from datasets import ClassLabel, Features, Value
 
     return Features({"image_id": Value("string"), "class": ClassLabel(names=list(CLASSES))})
@@ -114,7 +114,7 @@ def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _R
 
 
 def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, BoxRow]]:
-    """Boxes by image, none for an image without; and the first row of each image."""
+    """Return boxes by image, none for an image without; and the first row of each image."""
     boxes: Boxes = {}
     first_of: dict[str, BoxRow] = {}
     for row in read_table(path, ("patientId", *BOX, "Target"), faults, warnings):
@@ -124,7 +124,7 @@ def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes,
         if target not in ("0", "1"):
             faults.add(row.problem("Target", "must be 0 or 1", repr(target)), image_id)
         elif target != first["Target"]:
-            faults.add(row.problem("Target", f"must be that of line {first.line}", target), image_id)
+            faults.add(row.problem("Target", f"must be the same as in line {first.line}", target), image_id)
         elif target == "1":
             box = read_box(row, BOX, faults, image_id, form="xywh", size=(NIH_SIDE, NIH_SIDE))
             own_boxes += [box] if box is not None else []
@@ -169,7 +169,7 @@ def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: lis
 def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
     """Patient of ChestX-ray14 by image."""
     if path is None:
-        warnings.append(f"there is no mapping to ChestX-ray14: {NO_PATIENTS}")
+        warnings.append(f"without a mapping to ChestX-ray14: {NO_PATIENTS}")
         return {}
     patients: dict[str, str] = {}
     try:

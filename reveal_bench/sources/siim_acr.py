@@ -11,7 +11,7 @@ Conventions
 * An image may have several rows, one per region drawn; its mask is their union, and `n_instances` counts them.
 * One finding, "Pneumothorax": present with a mask, else absent.
 * Images are named by UIDs that the challenge published. Where their pictures are there, embedded or not, images with
-  one PatientID share a `patient_id`, that of the first of them; else `patient_id` repeats the image id.
+  one PatientID share the `patient_id` of the first; else `patient_id` repeats the image id.
 * The view is read from the header. The spacing in it belongs to the original before it was made smaller: none is given.
 """
 
@@ -182,7 +182,7 @@ def _record(
 
 
 def _boxes(masks: list[PackedMasks]) -> list[Box]:
-    """The tight box of each region."""
+    """Return the tight box of each region."""
     return [(x, y, width, height) for mask in masks for x, y, width, height in mask.boxes_xywh().tolist()]
 
 

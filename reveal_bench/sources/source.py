@@ -1,11 +1,11 @@
-"""What every source gives: problems with an address, an inspection, its data, and its row of SOURCE_MODULES.
+"""The interface of every source: problems with an address, an inspection, its data, its row of SOURCE_MODULES.
 
 Conventions
 -----------
 The module of a source has three functions:
 
-* ``detect(root) -> float``: how sure it is, from names alone, that `root` is its download (0 to 1);
-* ``inspect(root) -> Inspection``: what is here, counts, and what does not match, without reading pixels;
+* ``detect(root) -> float``: its confidence, from file names alone, that `root` is its download (0 to 1);
+* ``inspect(root) -> Inspection``: files, counts and mismatches, without reading pixels;
 * ``read(root, *, pixels, keep_going, **options) -> SourceData``: the records of every split. Whatever can be checked
   without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
   Records carry no pixels but a :class:`reveal_bench.kinds.images.PictureFile`: the folder writer reads
@@ -47,7 +47,7 @@ SHOWN = 50
 class BuildError(ValueError):
     """All problems of a build; `problems` holds every one, the message the first of them.
 
-    `warnings` is what was to be said beside them, such as which files were set aside.
+    `warnings` holds further messages for the user, such as which files were set aside.
     """
 
     def __init__(self, problems: Iterable[Problem], *, hint: str | None = None, warnings: Sequence[str] = ()) -> None:
@@ -66,10 +66,8 @@ class Inspection:
     Attributes
     ----------
     files : dict from role ("gt_annotations_test") to path relative to the root
-    counts, expected : what is here, and what the source publishes; the difference is in `warnings`
-    problems : what would stop a build, as far as it shows without reading pixels
-    warnings : what would not
-    synthetic : whether the folder says that it is made up
+    counts, expected : numbers of this download, and those that the source publishes; `warnings` has the differences
+    problems : reasons to stop a build that show without reading pixels
     """
 
     source: str
@@ -123,18 +121,18 @@ class Extra:
 
 @dataclass
 class SourceData:
-    """The data that a source reads from a download.
+    """Records, warnings and further tables that a source reads from a download.
 
     Attributes
     ----------
-    splits : dict from split to its records; what has a length shows how far a build is
+    splits : dict from split to its records; records with a length allow a build to show its progress
     warnings : grows while the records are iterated
     extras : further configs
     set_aside : (path relative to the download, reason) of every file that is not part of the dataset
-    synthetic : whether the download says of itself that it is made up
-    benchmark : what the records are of, where the download names its own findings; else the source's
+    synthetic : whether the download says that it is synthetic benchmark : the records' benchmark if the download names
+        its own findings; else the source's
     ids : (kind, identifier in the download) -> id, of those that were made with a secret; private
-    unfused : a warning for who does not fuse readers' boxes; empty where that is not needed
+    unfused : warning to show when readers' boxes are not fused; empty if there is nothing to fuse
     """
 
     splits: Mapping[str, Iterable[Record]]
@@ -151,7 +149,7 @@ class SourceData:
 class SourceModule:
     """One row of SOURCE_MODULES; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
 
-    `options` names the further keyword arguments that its `read` takes, and its `inspect` but for `id_key`:
+    `options` names the further keyword arguments of its `read`, which its `inspect` accepts too, except `id_key`:
 
     * ``pictures``: Path of a folder with the pictures, for downloads of annotations alone;
     * ``mapping``: Path of a YAML file that says which column means what;
@@ -177,14 +175,13 @@ def read_json(
     file: str = "",
     repeated: list[str] | None = None,
 ) -> Form:
-    """The JSON list or object of a UTF-8 file; an empty one after noting what is wrong with the file.
+    """Return the JSON list or object of a UTF-8 file; an empty one after noting the file's problem.
 
     Parameters
     ----------
     form : list or dict
     note : takes the problem, if there is one
-    file : name for messages; that of `path` by default
-    repeated : takes the keys that stand twice in one object, which are an error without it
+    file : name for messages; by default the name of `path`
     """
     name = "list" if form is list else "object"
     try:
@@ -200,12 +197,12 @@ def read_json(
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder, sorted; none if it cannot be read."""
+    """Return the folders in a folder, sorted; an empty list if it cannot be read."""
     return [path for path in entries_in(folder) if path.is_dir()]
 
 
 def entries_in(folder: Path) -> list[Path]:
-    """Everything in a folder, sorted; nothing if it cannot be read."""
+    """Return the entries of a folder, sorted; an empty list if it cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -213,7 +210,7 @@ def entries_in(folder: Path) -> list[Path]:
 
 
 def is_synthetic(root: Path) -> bool:
-    """Whether a download says of itself that it is made up."""
+    """Return True if a download declares itself synthetic."""
     return ((root if root.is_dir() else root.parent) / SYNTHETIC_MARKER).exists()
 
 

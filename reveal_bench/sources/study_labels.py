@@ -1,9 +1,9 @@
 """Rows of a table of studies -> labels, agreement and demographics, as its mapping says.
 
-Every text must be known to the mapping or to a vocabulary: what is not is a problem with the row, the column, the text
-and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present; beside a label they are a
-problem, and so is a blank cell of labels: a study without labels must say so. Where a mapping has findings of its own,
-one of these texts may be among them, and is then a label.
+Every text must be known to the mapping or to a vocabulary: an unknown text is a problem with the row, the column, the
+text and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present; beside a label they are
+a problem, and so is a blank cell of labels: a study without labels must say so. Where a mapping has findings of its
+own, one of these texts may be among them, and is then a label.
 
 Where the mapping names the column of readers, the rows of a study make one: a label is present if more than half of the
 study's readers gave it. Of three readers it is counted how many gave exactly these labels (paper 004, section 2.4).
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from datasets import Features
 
 NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
-"""Texts that stand for a study without any of the labels, folded."""
+"""Texts that mean a study without any of the labels, folded."""
 
 PRESENT = frozenset(("1", "1.0", "yes", "y", "true", "t", "present", "positive"))
 ABSENT = frozenset(("0", "0.0", "no", "n", "false", "f", "absent", "negative"))
@@ -72,7 +72,7 @@ class LabelledStudy:
 
 
 def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Problem]) -> bool:
-    """Whether every column that the mapping names is there."""
+    """Return True if the table has every column that the mapping names."""
     missing = missing_columns(table, mapping.columns, named_in=mapping.file)
     problems += missing
     return not missing
@@ -81,7 +81,7 @@ def check_columns(mapping: StudyMapping, table: InputTable, problems: list[Probl
 def labelled_studies(
     mapping: StudyMapping, table: InputTable, problems: list[Problem]
 ) -> tuple[list[LabelledStudy], set[str]]:
-    """Every study whose rows have no problem, and the study keys of the others."""
+    """Return every study whose rows have no problem, and the study keys of the others."""
     by_key: dict[str, LabelledStudy] = {}
     faulty: set[str] = set()
     spelt: dict[str, str] = {}
@@ -104,7 +104,7 @@ def labelled_studies(
 
 
 def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
-    """The study with the labels of more than half of its readers."""
+    """Return the study with the labels of more than half of its readers."""
     votes = Counter(label for labels in study.labels_by_reader.values() for label in labels)
     labels = tuple(label for label in findings if 2 * votes[label] > len(study.labels_by_reader))
     if len(study.labels_by_reader) != 3:
@@ -114,7 +114,7 @@ def _agreed(study: LabelledStudy, findings: Sequence[str]) -> LabelledStudy:
 
 
 def reader_labels(triples: Iterable[tuple[str, str, Sequence[str]]]) -> list[Extra]:
-    """The table `readers` from (study_id, reader, labels); none without any."""
+    """Return the table `readers` from (study_id, reader, labels); none without any."""
     rows = [{"study_id": study_id, "reader": reader, "labels": list(labels)} for study_id, reader, labels in triples]
     return [Extra("readers", _reader_features, rows, key="study_id")] if rows else []
 
@@ -126,15 +126,16 @@ def _reader_features() -> Features:
 
 
 Fail = Callable[[str, str, str], None]
-"""Called with (column, rule, value) of what is wrong with a cell."""
+"""Called with (column, rule, value) of each problem of a cell."""
 
 
 def labels_of_cell(
     entries: Iterable[object], column: str, fail: Fail, vocabulary: Sequence[str] = REVEAL_LABELS
 ) -> tuple[str, ...]:
-    """The labels that the entries of a cell name, in the order of `vocabulary`; `fail` is called for what is wrong.
+    """Return the labels named by the entries of a cell, in the order of `vocabulary`; `fail` is called for each
+    problem.
 
-    Spelling is that of :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` stands alone.
+    Spelling follows :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` must be alone.
     """
     entries = list(entries)
     if "" in entries:
@@ -152,7 +153,7 @@ def labels_of_cell(
 
 
 def spelled_labels(entries: Iterable[object], vocabulary: Sequence[str] = REVEAL_LABELS) -> tuple[list[str], list[str]]:
-    """Texts of labels -> canonical labels, and the texts that are none; texts of :data:`NO_LABEL` give nothing."""
+    """Return the canonical labels of texts, and the unknown texts; texts of :data:`NO_LABEL` are in neither."""
     known, unknown = [], []
     for entry in entries:
         label = canonical_finding(entry, vocabulary) if isinstance(entry, str) else None
@@ -180,7 +181,7 @@ def age_of(text: str) -> float | None:
 
 
 def image_stem(name: str) -> str:
-    """The name of an image without its folder, and without its suffix if that is one of images.
+    """Return the name of an image without its folder, and without its suffix if that is one of images.
 
     Examples
     --------
@@ -251,7 +252,7 @@ class _MappedRow:
         return name in self.mapping.rules and not self.mapping.rules[name].from_header
 
     def _word(self, rule: ColumnRule, words: tuple[str, ...]) -> str | None:
-        """A cell as one of `words`; None for unknown."""
+        """Return a cell as one of `words`; None for unknown."""
         column = rule.column or ""
         text = self.row[column]
         values = rule.values or {}
@@ -318,9 +319,9 @@ class _MappedRow:
         return text
 
     def _consistent(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """`labels`, after noting one that must stand alone and does not."""
+        """Return `labels`, after noting a label that excludes others and is not alone."""
         if lone := conflict(labels, self.mapping.findings):
-            self.fail(lone, "must stand alone", ", ".join(labels))
+            self.fail(lone, "must be alone", ", ".join(labels))
         return labels
 
     def _labels(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ FRONTAL = ("AP", "PA")
 
 @dataclass(frozen=True, slots=True)
 class TreeImage:
-    """One image: its file, its header, and its path for messages; a picture that is no DICOM has a bare header."""
+    """One image: its file, its header, and its path for messages; a PNG or JPEG file has a bare header."""
 
     file: DicomFile
     header: Header
@@ -64,7 +64,7 @@ class TreeStudy:
         return {image.header.patient_key for image in self.images if image.header.patient_key}
 
     def keys(self, fact: str) -> set[str]:
-        """Its values of a study key's fact, of :data:`reveal_bench.sources.mapping.KEY_FACTS`."""
+        """Return the study's values of a fact of :data:`reveal_bench.sources.mapping.KEY_FACTS`."""
         if fact == "StudyInstanceUID":
             return {self.uid}
         if fact == "PatientID":
@@ -79,13 +79,13 @@ class TreeStudy:
 
 @dataclass
 class StudyTree:
-    """Everything below a folder.
+    """All studies, and everything else, below a folder.
 
     Attributes
     ----------
     studies : StudyInstanceUID -> study, in the order of their first files
     set_aside : (path, reason) of readable files that are not part of the dataset
-    problems : of files; those of an image have its study's UID in `problem_studies`
+    problems : problems of files; `problem_studies` has the study UID of each image with one
     problem_studies : UIDs of studies that have a problem
     n_others : suffix -> files that are neither DICOM nor a table or a mapping
     """
@@ -106,7 +106,7 @@ class StudyTree:
 def read_tree(
     root: Path, *, workers: int = 1, require_deidentified: bool = False, include_secondary: bool = False
 ) -> StudyTree:
-    """Read the headers below `root` and group them.
+    """Read the headers below `root`, and group them into studies.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def _bare_header(study: str, image: str, height: int, width: int) -> Header:
 
 
 def _path(name: str) -> PurePosixPath:
-    """A file's path; an archive counts as a folder of its name without suffix."""
+    """Return a file's path; an archive counts as a folder of its name without suffix."""
     archive, bang, member = name.partition("!")
     return PurePosixPath(archive).with_suffix("") / member if bang else PurePosixPath(name)
 
@@ -222,7 +222,7 @@ def _check_markers(tree: StudyTree, *, require_deidentified: bool) -> None:
 
 
 def marker_problems(header: Header, name: str, *, require_deidentified: bool = False) -> list[Problem]:
-    """What speaks against publishing an image; `name` is its path for messages."""
+    """Return the reasons against publishing an image; `name` is its path for messages."""
     problems = []
     if header.burned_in:
         rule = "must not be YES: the pixels may show a name"
@@ -235,7 +235,7 @@ def marker_problems(header: Header, name: str, *, require_deidentified: bool = F
 
 
 def marker_warnings(headers: Iterable[Header]) -> list[str]:
-    """What only fails to speak for publishing images, counted."""
+    """Return warnings, with counts, of headers that do not state that images may be published."""
     from reveal_bench.dicom import deid_warnings
 
     counts = Counter(text for header in headers for text in deid_warnings(header))
@@ -274,7 +274,7 @@ _NAMES = {"sex": r"sex|gender", "race": r"race|ethnic", "patient_class": r"class
 
 @dataclass
 class Guess:
-    """A guess at one table: `content` as YAML data, `n_matched` of `n_studies` studies, notes on what is left open."""
+    """A guess at one table: `content` as YAML data, `n_matched` of `n_studies` studies, notes on open questions."""
 
     table: InputTable
     content: dict[str, Any]
@@ -308,7 +308,7 @@ class Guess:
 
 
 def tables_below(root: Path) -> Iterator[Path]:
-    """Files at or near `root` that may be a table of studies, the nearest first."""
+    """Yield files at or near `root` that may be a table of studies, the nearest first."""
     paths = []
     for folder, subfolders, names in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
@@ -322,7 +322,7 @@ def tables_below(root: Path) -> Iterator[Path]:
 
 
 def guess_mapping(root: Path, tree: StudyTree) -> Guess | None:
-    """The best guess at what a table below `root` says of the studies; None if no table matches any."""
+    """Return the best guess at the columns of a table below `root`; None if no table matches any study."""
     guesses = []
     for path in tables_below(root):
         problems: list[Problem] = []
@@ -379,7 +379,7 @@ def _guess(table: InputTable, tree: StudyTree) -> Guess | None:
 
 
 def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, int] | None:
-    """The column and the fact that match most studies."""
+    """Return the column and the fact that match most studies."""
     best: tuple[int, str, str] | None = None
     for fact in KEY_FACTS:
         by_key: dict[str, str] = {}
@@ -396,7 +396,7 @@ def _study_key(cells: dict[str, list[str]], tree: StudyTree) -> tuple[str, str, 
 
 
 def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, Any], list[str], set[str]]:
-    """How labels are given, notes, and the columns that give them."""
+    """Return the form of the labels, notes, and the columns that hold them."""
     wide = {}
     for column, texts in cells.items():
         label = canonical_finding(column, REVEAL_LABELS)
@@ -423,7 +423,7 @@ def _labels(table: InputTable, cells: dict[str, list[str]]) -> tuple[dict[str, A
 
 
 def _own_findings(cells: dict[str, list[str]]) -> list[str]:
-    """Columns that may be findings of one's own, at least two: their cells say yes and no, and nothing else."""
+    """Return columns that may be findings of one's own, at least two: their cells say yes and no, and nothing else."""
     columns = [
         column
         for column, texts in cells.items()
@@ -433,14 +433,14 @@ def _own_findings(cells: dict[str, list[str]]) -> list[str]:
 
 
 def _share(entries: Iterator[Any]) -> float:
-    """How many of `entries` are labels or say that there is none."""
+    """Return the proportion of `entries` that are labels or mean no label."""
     listed = list(entries)
     _, unknown = spelled_labels(listed)
     return 1 - len(unknown) / len(listed) if listed else 0.0
 
 
 def _categories(texts: list[str]) -> list[str] | None:
-    """The different texts of a column, if they are few."""
+    """Return the different texts of a column, if they are few."""
     different = sorted(set(texts) - {""})
     return different if 0 < len(different) <= FEW else None
 
@@ -454,7 +454,7 @@ def _agreement(cells: dict[str, list[str]]) -> dict[str, Any] | None:
 
 
 def _agreement_of(text: str) -> str:
-    """The first number decides: "2 of 3", "all three", "Agree All: 3/3"."""
+    """Return the agreement by the first number of a text: "2 of 3", "all three", "Agree All: 3/3"."""
     numbers = re.findall(r"\d+|two|three|unanimous", folded(text))
     meaning = {"2": "two_of_three", "two": "two_of_three"}
     meaning |= dict.fromkeys(("3", "three", "unanimous"), "three_of_three")
@@ -489,7 +489,7 @@ def _in_headers(tree: StudyTree, of_table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(texts: list[str], name: str) -> dict[str, str | None]:
-    """What the texts mean that are not our own words; null for unknown."""
+    """Return the meaning of each text that is not a word of this package; null for unknown."""
     own = {folded(word) for word in VOCABULARIES[name]}
     return {
         text: None if folded(text) in _UNKNOWN_WORDS else _WORDS[name].get(folded(text), OPEN)

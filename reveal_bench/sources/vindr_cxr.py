@@ -7,7 +7,7 @@ Conventions
 -----------
 * In "train" every reader's boxes stay that reader's: annotations of the reader "individual" with a `reader_id`. They
   are never merged, so no finding of "train" has a reference and none is asked. `label_status` is 1 if at least two of
-  the readers of the image found it, 0 if none did, and unlabelled between; what is 1 is `missing` a reference.
+  the readers of the image found it, 0 if none did, and unlabelled between; a finding with 1 is `missing` a reference.
 * In "test" the consensus of five readers is the ground truth; a finding without it is absent.
 * What a reader found is read from ``image_labels_*.csv``, or from the boxes where that file is not there.
   Contradictions between the two are counted in the warnings.
@@ -92,7 +92,7 @@ class VindrTables:
 
     @property
     def kaggle(self) -> bool:
-        """Whether it is the Kaggle edition."""
+        """True for the Kaggle edition."""
         return "annotations_train" in self.files and self.files["annotations_train"].name == KAGGLE_TABLE
 
     @property
@@ -108,7 +108,7 @@ class VindrTables:
 
 @dataclass
 class ImageRows:
-    """What the tables say of one image; its first row, and by reader its boxes and its labels that are 1."""
+    """One image of the tables: its first row, and by reader its boxes and its labels that are 1."""
 
     first: BoxRow
     rows: dict[str, list[tuple[str, BoxRow]]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class ImageRows:
         return sorted(self.rows.keys() | self.positive.keys())
 
     def boxes(self, size: tuple[int, int], image_id: str, faults: Faults) -> dict[str, dict[str, list[Box]]]:
-        """Boxes by reader and finding, checked against the size of the picture."""
+        """Return boxes by reader and finding, checked against the size of the picture."""
         by_reader: dict[str, dict[str, list[Box]]] = {}
         for reader, rows in self.rows.items():
             for finding, row in rows:
@@ -131,7 +131,7 @@ class ImageRows:
 
 
 def find_tables(root: Path) -> dict[str, Path]:
-    """The tables below `root`: PhysioNet's by their names, Kaggle's ``train.csv`` by its columns."""
+    """Return the tables below `root`: PhysioNet's by their names, Kaggle's ``train.csv`` by its columns."""
     roles = [f"{what}_{split}" for what in ("annotations", "image_labels") for split in ("train", "test")]
     files = find_files(root, {role: [f"{role}.csv", f"{role}.csv.gz"] for role in roles})
     if any(role.startswith("annotations") for role in files):
@@ -143,7 +143,7 @@ def find_tables(root: Path) -> dict[str, Path]:
 
 
 def read_images(download: VindrTables, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
-    """What the tables of a split say, by image, in the order of the boxes' table."""
+    """Return image id -> contents of the tables of a split, in the order of the boxes' table."""
     columns = ["image_id", "class_name", *BOX, *(["rad_id"] if split == "train" else [])]
     columns += ["class_id"] if download.kaggle else []
     table = read_table(download.files[f"annotations_{split}"], columns, faults, warnings)
@@ -165,7 +165,7 @@ def read_images(download: VindrTables, split: str, faults: Faults, warnings: lis
 
 
 def _label(row: BoxRow, download: VindrTables, faults: Faults) -> str | None:
-    """Canonical label of a row of boxes, None after noting that it is none."""
+    """Return the canonical label of a row of boxes, or None after noting that it is unknown."""
     known = (*download.findings, "No finding") if download.kaggle else LABELS
     label, value = known_finding(row["class_name"], known)
     if label is None:
@@ -283,7 +283,7 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
 
 
 def image_label_features() -> Features:
-    """Features of the config ``image_labels``: a row per image and reader; no reader means the consensus."""
+    """Return features of the config ``image_labels``: a row per image and reader; no reader means the consensus."""
     from datasets import ClassLabel, Features, List, Value
 
     labels = List(ClassLabel(names=list(LABELS)))
@@ -307,14 +307,14 @@ def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> No
 
 
 class _SplitRecords:
-    """Makes the records of one split and counts what is odd about them."""
+    """Maker of the records of one split, which counts their oddities."""
 
     def __init__(self, download: VindrTables, split: str, faults: Faults) -> None:
         self.download, self.split, self.faults = download, split, faults
         self._odd: Counter[tuple[str, str]] = Counter()
 
     def record(self, image_id: str, image: ImageRows, picture: PictureFile, header: Header) -> LocalizationRecord:
-        """The record of an image whose header has a size."""
+        """Return the record of an image whose header has a size."""
         assert header.rows is not None
         assert header.columns is not None
         size = header.rows, header.columns
@@ -350,11 +350,11 @@ class _SplitRecords:
         )
 
     def warnings(self) -> list[str]:
-        """What was odd, counted over the records made so far."""
+        """Return warnings that count the oddities of the records made so far."""
         return [f"split {self.split!r}: {count_text(n, noun)} {what}" for (noun, what), n in self._odd.items()]
 
     def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:
-        """Findings that a reader says are there."""
+        """Return findings that a reader says are there."""
         drawn = set(boxes.get(reader, {}))
         if reader not in image.positive:
             return drawn

@@ -160,7 +160,7 @@ def test_all_problems_of_all_splits_come_together(tmp_path, benchmark, record):
         ({"holdout": "out/private"}, "`holdout` must be neither inside `out`"),
         ({"holdout": "."}, "`holdout` must be neither inside `out`"),
         ({"holdout": "p", "holdout_split": "tset"}, r"`holdout_split` must be one of the splits \(test\), got 'tset'"),
-        ({"holdout": "p", "holdout_fraction": 1.0}, r"`holdout_fraction` must lie in \(0, 1\), got 1.0"),
+        ({"holdout": "p", "holdout_fraction": 1.0}, r"`holdout_fraction` must be in \(0, 1\), got 1.0"),
         (
             {"records": {"all": [1]}},
             "`records` must have split names of letters, digits and _ other than 'all', got 'all'",

@@ -228,7 +228,7 @@ def test_a_picture_twice_in_one_split_is_a_warning_and_in_two_a_problem(tmp_path
     build_folder({"a": [first, twin]}, tmp_path / "one", benchmark)
     warnings = []
     assert validate_folder(tmp_path / "one", load=False, warnings=warnings) == []
-    assert [(w.row, w.field, w.value) for w in warnings] == [("img1", "pixel_sha256", "those of img0")]
+    assert [(w.row, w.field, w.value) for w in warnings] == [("img1", "pixel_sha256", "the pixels of img0")]
     build_folder({"a": [first], "b": [twin]}, tmp_path / "two", benchmark)
     assert faults_of(tmp_path / "two") == [("localization", "img1", "pixel_sha256")]
     build_folder({"a": [first], "b": [twin]}, tmp_path / "withheld", benchmark, pixels="withhold")

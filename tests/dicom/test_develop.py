@@ -154,7 +154,7 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"PixelData": None}, "no pixel data"),
     ({"PixelData": b""}, "no pixel data"),
     ({"Rows": None}, "Rows and Columns must be above 0, got None and 4"),
-    ({"BitsStored": None}, r"BitsStored must lie in \[1, 16\], got None"),
+    ({"BitsStored": None}, r"BitsStored must be in \[1, 16\], got None"),
     ({"BitsAllocated": None}, "BitsAllocated must be 8 or 16, got None"),
     ({"PixelRepresentation": None}, "PixelRepresentation must be 0 or 1, got None"),
     ({"PhotometricInterpretation": None}, "must be MONOCHROME1 or MONOCHROME2, got None"),
@@ -168,7 +168,7 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"Rows": 5}, "truncated: pixel data of 16 bytes, 20 are needed"),
     ({"Rows": 60000, "Columns": 60000}, "60000 x 60000 pixels; at most 100,000,000"),
     ({"BitsAllocated": 32}, "BitsAllocated must be 8 or 16, got 32"),
-    ({"BitsStored": 17}, r"BitsStored must lie in \[1, 16\], got 17"),
+    ({"BitsStored": 17}, r"BitsStored must be in \[1, 16\], got 17"),
     ({"BitsStored": 12, "HighBit": 11}, "BitsStored 12 is more than BitsAllocated 8"),
     ({"HighBit": 7}, r"HighBit must be BitsStored - 1 \(3\), got 7"),
     # display steps that cannot be followed

@@ -52,7 +52,7 @@ def test_originals(write: Write, attributes: dict[str, Any]) -> None:
         ({"SOPClassUID": "1.2.840.10008.1.3.10"}, "a DICOMDIR, the index of a medium"),
         (
             {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.2"},
-            "SOP class 1.2.840.10008.5.1.4.1.1.2 is not that of a radiograph (CR, DX)",
+            "SOP class 1.2.840.10008.5.1.4.1.1.2 is not a radiograph's (CR, DX)",
         ),
         ({"Modality": "CT"}, "modality CT, not CR or DX"),
         ({"Modality": "MG", "SOPClassUID": None}, "modality MG, not CR or DX"),

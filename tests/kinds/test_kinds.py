@@ -236,7 +236,7 @@ def test_tasks_and_their_ratings_go_to_the_same_half(tmp_path, pictures):
 
 
 def test_a_rating_of_no_task_is_an_error_unless_the_task_was_left_out(tmp_path, pictures):
-    with pytest.raises(BuildError, match="ratings:task3: `task_id` must be that of a record, got 'task3'"):
+    with pytest.raises(BuildError, match="ratings:task3: `task_id` must be the key of a record, got 'task3'"):
         build_folder({"test": [task(pictures, i) for i in range(3)]}, tmp_path / "a", TASKS, extras=[ratings(4)])
     (pictures / "0.png").unlink()
     log = BuildLog()

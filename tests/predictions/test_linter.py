@@ -285,7 +285,7 @@ def test_grid_is_the_manifests_unless_given(lint):
     fine = _without_point(cell="P16")
     assert _places(lint(fine)) == [("cell", "cell", '"P16"')]
     assert lint(fine, grid=16).ok
-    with pytest.raises(ValueError, match=r"`n` must lie in \[1, 26\], got 99"):
+    with pytest.raises(ValueError, match=r"`n` must be in \[1, 26\], got 99"):
         lint(fine, grid=99)
 
 

@@ -243,7 +243,7 @@ def test_most_readers_decide(tmp_path, categories, expected):
         ([HEADER, ROW], ["{"], "key.jsonl, line 1: must be JSON, got '{'"),
         ([HEADER, ROW], [{"id": "m1"}], "key.jsonl, line 1: the fields must be cell, finding, grid, id, image_id, mod"),
         ([HEADER, ROW], [KEY, KEY], "key.jsonl, line 2: `id` must occur only once, got 'm00001' twice"),
-        ([HEADER, ROW], [KEY | {"cell": "Z9"}], "key.jsonl, line 1: `cell` must lie in the 8 x 8 grid"),
+        ([HEADER, ROW], [KEY | {"cell": "Z9"}], "key.jsonl, line 1: `cell` must be in the 8 x 8 grid"),
     ],
 )
 def test_broken_answers_and_keys(tmp_path, rows, key, message):

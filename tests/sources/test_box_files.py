@@ -113,9 +113,9 @@ def test_problems_of_images_become_warnings(tmp_path: Path) -> None:
     [
         ((0, 0, 10, 20), None),
         ((-1, -1, 12, 22), None),  # one pixel beyond each side: rounding
-        ((-1.01, 0, 5, 5), "must lie in the image of 10 x 20 pixels"),
-        ((0, 0, 11.01, 5), "must lie in the image of 10 x 20 pixels"),
-        ((0, 16, 5, 5.01), "must lie in the image of 10 x 20 pixels"),
+        ((-1.01, 0, 5, 5), "must be in the image of 10 x 20 pixels"),
+        ((0, 0, 11.01, 5), "must be in the image of 10 x 20 pixels"),
+        ((0, 16, 5, 5.01), "must be in the image of 10 x 20 pixels"),
         ((0, 0, 0, 5), "must have width and height above 0"),
         ((10, 0, 0.9, 5), "must cover the centre of a pixel"),
     ],

@@ -224,7 +224,7 @@ def test_what_is_no_reference_is_set_aside(copy: Path) -> None:
     assert aside["CheXlocalize/gradcam_segmentations_val.json"] == "a model's masks, no references"
     assert sum(reason == "interrupted download" for reason in aside.values()) == 3
     assert len(aside) == 8
-    assert "3 heat maps of a model are not read: they are no references" in chexlocalize.inspect(copy).warnings
+    assert "3 heat maps of a model are not read: they are not references" in chexlocalize.inspect(copy).warnings
 
 
 def test_sizes_show_in_the_inspection(copy: Path) -> None:

@@ -124,7 +124,7 @@ def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
         "groundtruth.csv:2: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got '-1.0'",
         "groundtruth.csv:3: `Edema` must be 0 or 1: an uncertain or blank label is not a reference, got ''",
         "groundtruth.csv:4: `Study` must end like test/patient64741/study1, got 'patient3'",
-        "groundtruth.csv:6: `labels` must say the same of a study in every row, got others of patient4_study1",
+        "groundtruth.csv:6: `labels` must agree in all rows of a study, got others of patient4_study1",
     ]
     assert sorted(map(str, inspect(tmp_path).problems)) == messages
     with pytest.raises(BuildError, match="6 problems"):

@@ -94,7 +94,7 @@ def test_a_table_within_the_download_where_links_lead(tmp_path):
     assert messages(root / "in.csv", within=root) == []
     assert messages(tmp_path / "link" / "in.csv", within=tmp_path / "link") == []
     assert messages(root / "out.csv", within=root) == [
-        "out.csv: `file` must lie within the download, got a place outside of it"
+        "out.csv: `file` must be within the download, got a place outside of it"
     ]
 
 

@@ -135,9 +135,9 @@ def test_version_1_0_0_has_no_splits(tmp_path: Path) -> None:
         (line(image_width=0), ":2: `image_width, image_height` must be whole numbers above 0, got '0', '3056'"),
         (line(image_height="30.5"),
          ":2: `image_width, image_height` must be whole numbers above 0, got '2544', '30.5'"),
-        (line(x=2300), ":2: `x, y, w, h` must lie in the image of 2544 x 3056 pixels, got 2300, 200, 300, 400"),
-        (line() + line(image_width=2545), ":3: `size` must be that of line 2, (3056, 2544), got (3056, 2545)"),
-        (line() + line(split="train"), ":3: `split` must be that of line 2, test, got train"),
+        (line(x=2300), ":2: `x, y, w, h` must be in the image of 2544 x 3056 pixels, got 2300, 200, 300, 400"),
+        (line() + line(image_width=2545), ":3: `size` must be (3056, 2544), as in line 2, got (3056, 2545)"),
+        (line() + line(split="train"), ":3: `split` must be test, as in line 2, got train"),
     ],
 )  # fmt: skip
 def test_what_can_be_wrong_with_a_row(tmp_path: Path, rows: str, problem: str) -> None:

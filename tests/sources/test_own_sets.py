@@ -104,7 +104,7 @@ def test_models_are_asked_for_own_findings_and_understood(own, text, labels):
 
 
 FAULTS = {
-    ("1,0,1,0", "1,0,1,1"): "labels.csv:2: `No finding` must stand alone, got Rib fracture, Pneumothorax, No finding",
+    ("1,0,1,0", "1,0,1,1"): "labels.csv:2: `No finding` must be alone, got Rib fracture, Pneumothorax, No finding",
     ("ptx: PTX", "ptx: PNX"): "mapping.yaml: `labels.wide.ptx` must be one of the mapping's findings (Rib fracture",
     ("[PTX]", "[rib fracture]"): "mapping.yaml: `findings` must have names that differ, got 'rib fracture' again",
     ("- Rib fracture", "- Rib, broken"): "`findings.name` must begin with a letter or digit",
@@ -395,7 +395,7 @@ def test_readers_boxes_stay_apart_and_ids_are_hashes(tmp_path):
 
 
 BOX_FAULTS = {
-    ("30,44", "90,44"): "boxes.csv:2: `x1, y1, x2, y2` must lie in the image of 64 x 80 pixels, got 10, 20, 90, 44",
+    ("30,44", "90,44"): "boxes.csv:2: `x1, y1, x2, y2` must be in the image of 64 x 80 pixels, got 10, 20, 90, 44",
     (",PTX,2", ",PNX,2"): "boxes.csv:3: `finding` must be one of the mapping's findings, got 'PNX'",
     ("film3.png", "film4.png"): "boxes.csv:5: `picture` must exist for film4, got no such file",
     ("40,40", "a,40"): "boxes.csv:5: `x1, y1, x2, y2` must be four finite numbers, got 'a', '40', '50', '60'",

@@ -170,7 +170,7 @@ def test_the_tree_may_lie_elsewhere(copy: Path, tmp_path: Path) -> None:
     (copy / "tasks.csv").rename(alone)
     source_data = rexecution.read(alone, pictures=tmp_path / "data" / "files")
     assert [extra.config for extra in source_data.extras] == ["rubric"]
-    assert "there is no ratings file: the dataset has only tasks and the rubric" in source_data.warnings
+    assert "no ratings file: the dataset has only tasks and the rubric" in source_data.warnings
 
 
 def test_files_that_are_no_part_are_set_aside(copy: Path) -> None:
@@ -211,7 +211,7 @@ def unname_box(rows: Rows) -> None:
         (lambda rows: rows[3].update(prior_study_id="6"), "`prior_study_id` must be a study of the MIMIC-CXR-JPG tree"),
         (lambda rows: rows[3].update(prior_study_id=rows[5]["study_id"]), "must be a study of the same patient, got 5"),
         (swap_prior, "`prior_study_id` must be earlier than `study_id`, got 5"),
-        (shift_box, "`reference_boxes` must lie in the image of "),
+        (shift_box, "`reference_boxes` must be in the image of "),
         (unname_box, "`reference_boxes` must name one of the 2 images of the task, got none"),
     ],
 )

@@ -103,7 +103,7 @@ def test_every_form_gives_the_same_rating(tmp_path: Path, suffix: str) -> None:
     assert [line.rating for line in ratings] == [
         Rating("t1", "m", "r", 4, 2, 5), Rating("t1", "m", "r2", 4, None, 5, 1),
     ]  # fmt: skip
-    assert warnings == [f"ratings{suffix}: there is no column image_content, image_style: these scores are null"]
+    assert warnings == [f"ratings{suffix}: without the columns image_content, image_style, these scores are null"]
 
 
 def test_json_may_give_lists_and_booleans(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ BROKEN_CELLS = [
     ({"prompt": "a\x00b"}, "`prompt` must hold no control characters, got 'a\\x00b'"),
     ({"category": "diagnosis_suport"}, "got 'diagnosis_suport' (nearest: 'diagnosis_support')"),
     ({"category": ""}, "`category` must not be blank"),
-    ({"tag_laterality": "None \u2013 Left"}, '`tag_laterality` "None" must stand alone'),
+    ({"tag_laterality": "None \u2013 Left"}, '`tag_laterality` "None" must be alone'),
     ({"clarity": "6"}, "`clarity` must be a whole number from 1 to 5, got '6'"),
     ({"clarity": "4.5"}, "`clarity` must be a whole number from 1 to 5, got '4.5'"),
     ({"clarity": "\u0664"}, "`clarity` must be a whole number from 1 to 5"),
@@ -246,7 +246,7 @@ def test_unknown_columns_are_told_with_the_nearest(tmp_path: Path) -> None:
     assert (task.risk_flag, problems) == (None, [])
     assert "tasks.csv: the column 'Risk flagg' (nearest: 'risk_flag') is unknown and is ignored" in warnings
     assert "tasks.csv: the column '' is unknown and is ignored" in warnings
-    assert "tasks.csv: there is no column requires_boxes: no task asks for boxes" in warnings
+    assert "tasks.csv: the column requires_boxes is missing: no task asks for boxes" in warnings
 
 
 def test_totals_are_compared_and_not_stored(tmp_path: Path) -> None:

@@ -76,12 +76,12 @@ LABELS, INFO = "stage_2_train_labels.csv", "stage_2_detailed_class_info.csv"
     ("rows", "classes", "problem"),
     [
         ("aa,1,1,2,2,2\n", "", f"{LABELS}:2: `Target` must be 0 or 1, got '2'"),
-        ("aa,1,1,2,2,1\naa,,,,,0\n", "", f"{LABELS}:3: `Target` must be that of line 2, got 0"),
+        ("aa,1,1,2,2,1\naa,,,,,0\n", "", f"{LABELS}:3: `Target` must be the same as in line 2, got 0"),
         ("aa,,,,,0\naa,,,,,0\n", "", f"{LABELS}:3: `patientId` must have one row where Target is 0, got aa"),
         ("aa,1,1,2,2,0\n", "", f"{LABELS}:2: `x, y, width, height` must be blank where Target is 0, got 1, 1, 2, 2"),
         ("aa,,,,,1\n", "", f"{LABELS}:2: `x, y, width, height` must be four finite numbers, got '', '', '', ''"),
         ("aa,1000,1,30,2,1\n", "",
-         f"{LABELS}:2: `x, y, width, height` must lie in the image of 1024 x 1024 pixels, got 1000, 1, 30, 2"),
+         f"{LABELS}:2: `x, y, width, height` must be in the image of 1024 x 1024 pixels, got 1000, 1, 30, 2"),
         ("aa,,,,,0\n", "aa,normal\n", f"{INFO}:2: `class` must be one of 'Normal', 'No Lung Opacity / Not Normal', "
          "'Lung Opacity', got 'normal'"),
         ("aa,,,,,0\n", "zz,Normal\n", f"{INFO}:2: `patientId` must be in the table of labels, got 'zz'"),

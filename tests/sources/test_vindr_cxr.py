@@ -161,7 +161,7 @@ def test_a_train_csv_of_another_source_is_not_taken_for_it(tmp_path: Path) -> No
         ({"annotations_train": TRAIN_HEADS + "a,R1,No finding,1,1,2,2\n"},
          ["annotations_train.csv:2: `x_min, y_min, x_max, y_max` must be blank for 'No finding', got 1, 1, 2, 2"]),
         ({"annotations_train": TRAIN_HEADS + "a,R1,Edema,5,5,62,9\n"},
-         ["annotations_train.csv:2: `x_min, y_min, x_max, y_max` must lie in the image of 60 x 40 pixels, "
+         ["annotations_train.csv:2: `x_min, y_min, x_max, y_max` must be in the image of 60 x 40 pixels, "
           "got 5, 5, 62, 9"]),
         ({"annotations_train": "image_id,class_name,x_min,y_min,x_max,y_max\n"},
          ["annotations_train.csv:1: `rad_id` must be a column, got image_id, class_name, x_min, y_min, x_max, y_max"]),

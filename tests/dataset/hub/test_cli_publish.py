@@ -160,7 +160,7 @@ def test_every_reason_is_told_and_nothing_is_sent(hub: FakeHub, publisher: Clien
         ),
         (["--token-file", "EMPTY"], {}, "must hold one token and nothing else"),
         (["--token-file", "no-such-file"], {}, "no-such-file: no such file or directory"),
-        ([], {}, "there is no token to publish with: set HF_TOKEN"),
+        ([], {}, "a token is needed to publish: set HF_TOKEN"),
     ],
 )
 def test_tokens(

@@ -34,7 +34,7 @@ def test_files_of_somebody_else_are_not_removed(hub: FakeHub, publisher: Client,
     head = hub.repo(made).change("train.csv", b"years of work")
     outcome = publisher.run(PUBLISH, folder=folders.public, repo_id=made, options=OPTIONS)
     assert outcome.names[0] == "PublishRefusedError"
-    assert "`files` must be those of a dataset folder: these would be removed, got train.csv" in (outcome.error or "")
+    assert "`files` must belong to a dataset folder: these would be removed, got train.csv" in (outcome.error or "")
     assert hub.repo(made).head == head
 
 

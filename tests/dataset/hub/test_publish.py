@@ -199,7 +199,7 @@ def test_a_token_that_may_not_write(hub: FakeHub, publisher: Client, folders: Fo
     unknown = publisher.run(PUBLISH, **call, options={**OPTIONS, "token": "hf_nobody"})
     assert "the token is missing or not valid" in (unknown.error or "")
     none = publisher.run(PUBLISH, **call, options={**OPTIONS, "token": None})
-    assert "there is no token to publish with: set HF_TOKEN" in (none.error or "")
+    assert "a token is needed to publish: set HF_TOKEN" in (none.error or "")
     assert repo.tags == {}
 
 

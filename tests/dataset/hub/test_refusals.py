@@ -99,7 +99,7 @@ def test_a_benchmark_of_unknown_licence(copied: Folders) -> None:
 
 
 def test_a_holdout_folder(folders: Folders, copied: Folders) -> None:
-    assert "`license_name` must not be that of a private holdout" in reasons(folders.vault, private=True)
+    assert "`license_name` must not belong to a private holdout" in reasons(folders.vault, private=True)
     # the same references under another card
     (copied.vault / "README.md").write_bytes((folders.public / "README.md").read_bytes())
     seal(copied.vault)
@@ -254,7 +254,7 @@ def test_the_holdout_of_something_else(folders: Folders, copied: Folders) -> Non
     change_rows(copied.vault / "manifest/holdout.parquet", image_id="another")
     text = reasons(folders.public, holdout=copied.vault)
     assert "vault/manifest/benchmark.json: `benchmark` must be of the same benchmark" in text
-    assert "manifest/holdout.parquet: `ids` must be those of the manifest in vault" in text
+    assert "manifest/holdout.parquet: `ids` must equal the ids of the manifest in vault" in text
 
 
 def test_what_validation_finds_is_in_the_same_list(copied: Folders) -> None:
