@@ -411,7 +411,7 @@ def terms_of(vocabulary: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, A
     return {"terms": vocabulary.terms} if isinstance(vocabulary, Vocabulary) and vocabulary.terms else {}
 
 
-def alone_in(vocabulary: Iterable[str]) -> frozenset[str]:
+def contradicting_finding(vocabulary: Iterable[str]) -> frozenset[str]:
     """Return the findings of `vocabulary` that exclude all others; empty without terms."""
     return vocabulary.alone if isinstance(vocabulary, Vocabulary) else frozenset()
 
@@ -419,7 +419,7 @@ def alone_in(vocabulary: Iterable[str]) -> frozenset[str]:
 def conflict(findings: Iterable[str], vocabulary: Iterable[str]) -> str | None:
     """Return a finding that excludes others by `vocabulary` but is among others in `findings`, or None."""
     names = set(findings)
-    return min(names & alone_in(vocabulary), default=None) if len(names) > 1 else None
+    return min(names & contradicting_finding(vocabulary), default=None) if len(names) > 1 else None
 
 
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:

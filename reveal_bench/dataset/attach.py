@@ -50,7 +50,7 @@ HEAD_BYTES = 132
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedPicture:
     """The picture of an image, as it is published."""
 
     data: bytes = field(repr=False)
@@ -74,14 +74,14 @@ class SourceFiles:
             for name in _names(PurePosixPath(file.source_path)):
                 self._named.setdefault(name, []).append(file)
 
-    def find(self, facts: Row) -> Found | Problem:
+    def find(self, facts: Row) -> MatchedPicture | Problem:
         """Return the picture of an image; `facts` has image_id, width, height and, where they are known, the hashes."""
         image_id, source = facts["image_id"], facts["source_sha256"]
         candidates = self._named.get(image_id.casefold(), [])
         faults = []
         for file in candidates:
             outcome = _checked(file, facts)
-            if isinstance(outcome, Found):
+            if isinstance(outcome, MatchedPicture):
                 return outcome
             faults.append(outcome)
         same = self._by_hash().get(source) if source is not None else None
@@ -103,7 +103,7 @@ class SourceFiles:
             return self._hashed
 
 
-def _checked(file: PictureFile, facts: Row) -> Found | Problem:
+def _checked(file: PictureFile, facts: Row) -> MatchedPicture | Problem:
     """Return the file's picture, if it is the right one."""
     image_id, source, pixels = facts["image_id"], facts["source_sha256"], facts["pixel_sha256"]
     try:
@@ -119,7 +119,7 @@ def _checked(file: PictureFile, facts: Row) -> Found | Problem:
     return _of_size(file, facts, made, is_verified=source is not None or pixels is not None)
 
 
-def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verified: bool) -> Found | Problem:
+def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verified: bool) -> MatchedPicture | Problem:
     height, width = made.size
     if facts["width"] is not None and (width, height) != (facts["width"], facts["height"]):
         rule = f"must be {facts['width']} x {facts['height']} pixels"
@@ -128,7 +128,7 @@ def _of_size(file: PictureFile, facts: Row, made: PublishedPicture, *, is_verifi
     name = made.name
     if not is_name_of(name, facts["image_id"]):  # the file's own name may name a patient
         name = facts["image_id"] + (".png" if data.startswith(b"\x89PNG") else ".jpg")
-    return Found(data, name, made.size, made.pipeline, is_verified)
+    return MatchedPicture(data, name, made.size, made.pipeline, is_verified)
 
 
 def _pictures_under(root: Path) -> Iterator[PictureFile]:
@@ -362,10 +362,10 @@ class _Job:
                 if self.progress is not None:
                     self.progress(what, done, n_rows)
 
-    def _one(self, facts: Row) -> Found | Problem:
+    def _one(self, facts: Row) -> MatchedPicture | Problem:
         return self.files.find(facts)
 
-    def _with_pictures(self, row: Row, outcomes: Iterator[Found | Problem]) -> Row:
+    def _with_pictures(self, row: Row, outcomes: Iterator[MatchedPicture | Problem]) -> Row:
         if "image" in row:
             picture, facts = self._picture(row, next(outcomes))
             return {**row, **facts, "image": picture}
@@ -379,7 +379,7 @@ class _Job:
                 ]
         return new
 
-    def _picture(self, facts: Row, outcome: Found | Problem) -> tuple[Row | None, Row]:
+    def _picture(self, facts: Row, outcome: MatchedPicture | Problem) -> tuple[Row | None, Row]:
         """Return the picture, and the facts that it changes."""
         if isinstance(outcome, Problem):
             self.log.problems.append(outcome)

@@ -204,7 +204,7 @@ def balance_of(draws: Draws, columns: Sequence[Column]) -> Balance:
     return Balance(len(draws.is_holdout) - n_holdout, n_holdout, tuple(draws.values), draws.taken, tuple(shares))
 
 
-def columns_judged(features: Mapping[str, Any]) -> list[str]:
+def compared_columns(features: Mapping[str, Any]) -> list[str]:
     """Return the columns of a main config to compare halves by: labels, coded columns, yes or no, manufacturer."""
     from datasets import ClassLabel, Value
 
@@ -216,7 +216,7 @@ def columns_judged(features: Mapping[str, Any]) -> list[str]:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -> list[Column]:
-    """Return the columns of :func:`columns_judged` as texts, and one for every label.
+    """Return the columns of :func:`compared_columns` as texts, and one for every label.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], features: Mapping[str, Any]) -
     features : features of `datasets`, which give the meaning of codes
     """
     columns = []
-    for name in columns_judged(features):
+    for name in compared_columns(features):
         if name == "labels":
             for code, label in enumerate(features[name].feature.names):
                 columns.append(Column(label, tuple(PRESENT if code in row[name] else ABSENT for row in rows)))

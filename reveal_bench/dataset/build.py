@@ -52,7 +52,7 @@ from typing import Any, Protocol
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Asks, Benchmark
-from reveal_bench.dataset.balance import Balance, balance_of, columns_judged, columns_of
+from reveal_bench.dataset.balance import Balance, balance_of, columns_of, compared_columns
 from reveal_bench.dataset.holdout import (
     HOLDOUT,
     RELEASED,
@@ -61,7 +61,7 @@ from reveal_bench.dataset.holdout import (
     check_name,
     patients_before,
     patients_overwritten,
-    shuffled_place,
+    shuffle_key,
 )
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter, ShardWriter
 from reveal_bench.dataset.row_pool import RowPool, Spool
@@ -281,9 +281,11 @@ def build_folder(
         raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
     _check_draws(best_of, holdout, holdout_split)
-    is_given = holdout is not None and holdout_split == HOLDOUT
+    is_predivided = holdout is not None and holdout_split == HOLDOUT
     before = patients_before(previous, previous_holdout, holdout)
-    division = Division(holdout_fraction, seed, *before, best_of=best_of, is_given=is_given, retire=retire_holdout)
+    division = Division(
+        holdout_fraction, seed, *before, best_of=best_of, is_predivided=is_predivided, retire=retire_holdout
+    )
     log = log if log is not None else BuildLog()
     new_spool = Spool if engine is None else engine.spool
     intake = _Intake(benchmark, embed=pixels == "embed", progress=progress, new_spool=new_spool)
@@ -303,7 +305,7 @@ def build_folder(
                 if private is not None and is_divided[split]:
                     spools[split] = intake.spool(split_records, split, private, pool, shuffled_by=seed)
                 else:
-                    order = seed if is_given else None
+                    order = seed if is_predivided else None
                     spools[split] = intake.spool(split_records, split, public, pool, shuffled_by=order)
         if private is not None:
             drop_unused(private.parts, {holdout_split})
@@ -412,7 +414,7 @@ class _Intake:
         before, n_done, n_failed = len(self.problems), 0, 0
         checked: Iterable[Record] = self._checked(records, split)
         if shuffled_by is not None:
-            checked = sorted(checked, key=lambda record: shuffled_place(shuffled_by, self.kind.data.key_of(record)))
+            checked = sorted(checked, key=lambda record: shuffle_key(shuffled_by, self.kind.data.key_of(record)))
         for n_done, made in enumerate(spool.fill(checked, pool), start=1):
             n_failed += made is not None and made.problem is not None
             if self.progress is not None:
@@ -477,14 +479,14 @@ class _Assembly:
         released_already : the other half of records that come divided
         """
         assert self.vault is not None
-        names = ("patient_id", *columns_judged(self.writer.features))
+        names = ("patient_id", *compared_columns(self.writer.features))
         others = [] if released_already is None else released_already.facts(names)
         facts = [*others, *spool.facts(names)]
         columns = columns_of(facts, self.writer.features)
         patients = [row["patient_id"] for row in facts]
         draws = division.draw(patients, columns, n_released=len(others))
         private = {patient for patient, is_private in zip(patients, draws.is_holdout, strict=True) if is_private}
-        if not division.is_given:
+        if not division.is_predivided:
             released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
             self._write_rows(released, self.writer, RELEASED)
             self._write_side(spool, RELEASED)

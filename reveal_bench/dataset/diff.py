@@ -201,7 +201,7 @@ def _full_rows(folders: Sequence[DatasetFolder], keys: set[str]) -> dict[str, Ro
 
 def _held(folder: DatasetFolder) -> set[str]:
     """Keys that the public manifest of a private split names."""
-    tables = [table for table in tables_of(folder) if table.config == MANIFEST and table.split in folder.closed_splits]
+    tables = [table for table in tables_of(folder) if table.config == MANIFEST and table.split in folder.private_splits]
     key = folder.kind.key
     return {row[key] for table in tables for batch in read_table(table, [key]) for row in batch}
 

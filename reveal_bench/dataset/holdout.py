@@ -31,7 +31,7 @@ from reveal_bench.sources.source import BuildError, Problem
 RELEASED, HOLDOUT = "released", "holdout"
 
 
-def shuffled_place(seed: int | str, key: str) -> bytes:
+def shuffle_key(seed: int | str, key: str) -> bytes:
     """Return the position of `key` in the order of a seed, as bytes to sort by."""
     return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
 
@@ -76,7 +76,7 @@ def divide_patients(
         raise ArgumentError("previous", "must have each patient on one side", f"{min(both)!r} on both")
     n_private = min(max(math.floor(fraction * len(patients) + 0.5), 1), len(patients) - 1)
     private = patients & set(private_before)
-    free = sorted(patients - private - set(released_before), key=lambda patient: shuffled_place(seed, patient))
+    free = sorted(patients - private - set(released_before), key=lambda patient: shuffle_key(seed, patient))
     private |= set(free[: max(n_private - len(private), 0)])
     if not private or private == patients:
         raise ArgumentError("previous", "must leave patients for both halves", "all of them on one side")
@@ -91,7 +91,7 @@ class Division:
     ----------
     fraction, seed, private_before, released_before : as of :func:`divide_patients`
     best_of : draws, of which the best balanced is taken; the first uses the seed alone
-    is_given : the records come divided, as the splits "released" and "holdout"
+    is_predivided : the records come divided, as the splits "released" and "holdout"
     retire : formerly private patients may be released
     overwritten : patients that were private, and that were released, in the folders that are replaced
     """
@@ -101,7 +101,7 @@ class Division:
     private_before: frozenset[str]
     released_before: frozenset[str]
     best_of: int = 1
-    is_given: bool = False
+    is_predivided: bool = False
     retire: bool = False
     overwritten: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
@@ -119,7 +119,7 @@ class Division:
         if before and before.isdisjoint(row["patient_id"] for spool in spools.values() for row, _ in spool.rows()):
             rule = "must have a patient in common with this version: ids made with another secret (`id_key`) have none"
             raise ArgumentError("previous", rule, "no such patient", ("id_key",))
-        if not self.is_given:
+        if not self.is_predivided:
             return
         problems = []
         private = {row["patient_id"] for row, _ in spools[HOLDOUT].rows()}
@@ -150,7 +150,7 @@ class Division:
         ValueError
             If a patient of the folders that are replaced would change sides.
         """
-        if self.is_given:
+        if self.is_predivided:
             return best_draw([np.arange(len(patients)) >= n_released], columns)
         draws = best_draw((self._drawn(patients, number) for number in range(1, self.best_of + 1)), columns)
         self._check_overwritten(dict(zip(patients, draws.is_holdout.tolist(), strict=True)))

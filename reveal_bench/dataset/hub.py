@@ -56,7 +56,7 @@ _PLACEHOLDERS = {KEPT, "README.md", "LICENSE", ".gitignore"}
 """Files of a repository made on the web page, which may be replaced."""
 
 
-def read_there(repository: Repository, publication: Publication) -> tuple[State | None, dict[str, RemoteFile]]:
+def read_remote(repository: Repository, publication: Publication) -> tuple[State | None, dict[str, RemoteFile]]:
     """Return the state and the files of a repository that the publication may go to; (None, {}) if it is missing.
 
     Nothing is sent, made or changed.
@@ -366,7 +366,7 @@ def check_holdout_token(token: str, public_token: str | None = None) -> None:
 
 def check_there(publication: Publication, *, token: str | None = None) -> None:
     """Raise what :func:`send` would refuse of a repository that exists; nothing is sent, made or changed."""
-    read_there(Repository(publication.repo_id, token=find_token(token)), publication)
+    read_remote(Repository(publication.repo_id, token=find_token(token)), publication)
 
 
 def send(
@@ -389,12 +389,12 @@ def send(
     if publication.is_holdout:
         check_holdout_token(token or "")
     repository = Repository(publication.repo_id, token=find_token(token), endpoint=endpoint)
-    state, there = read_there(repository, publication)
+    state, there = read_remote(repository, publication)
     if state is None:
         check_parent(repository, None, parent)
         repository.create(private=publication.private)
         state = _seen(repository)
-        _, there = read_there(repository, publication)
+        _, there = read_remote(repository, publication)
     tagged = state.tags.get(publication.tag)  # names this very content, or the check would have refused
     changed, removed = difference(publication, there)
     head = state.head

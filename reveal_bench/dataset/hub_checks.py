@@ -5,7 +5,7 @@
 
 Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 
-* * a public repository takes only open or synthetic data; no switch overrides this;
+* a public repository takes only open or synthetic data; no switch overrides this;
 * a private holdout does not go where a public folder goes, nor the reverse;
 * of a split whose references are private, a row holds inputs alone, whatever its table is called
   (:mod:`reveal_bench.dataset.tables`);
@@ -60,13 +60,13 @@ def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> 
     """
     opened = open_folder(folder)
     for table in tables_of(opened):
-        if table.split in opened.closed_splits and table.config != MANIFEST:
+        if table.split in opened.private_splits and table.config != MANIFEST:
             yield from _reference_problems(opened, table)
     if holdout is not None:
         yield from _other_holdout_problems(opened, open_folder(holdout))
-    elif is_public and opened.closed_splits:
+    elif is_public and opened.private_splits:
         rule, got = "must be given before the folder becomes public", "the holdout was not compared: give --holdout"
-        yield Problem(FOLDER_INFO, ", ".join(sorted(opened.closed_splits)), "holdout", rule, got)
+        yield Problem(FOLDER_INFO, ", ".join(sorted(opened.private_splits)), "holdout", rule, got)
 
 
 def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Problem]:

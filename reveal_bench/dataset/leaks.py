@@ -57,7 +57,7 @@ def folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def telling_ids(ids: Collection[str]) -> dict[str, str]:
+def distinctive_ids(ids: Collection[str]) -> dict[str, str]:
     """Folded id -> id, of those that no one writes by chance: with a digit, and long enough."""
     return {
         name.casefold(): name
@@ -66,8 +66,8 @@ def telling_ids(ids: Collection[str]) -> dict[str, str]:
     }
 
 
-def told_ids(text: str, ids: dict[str, str]) -> Iterator[str]:
-    """Yield ids that are a word of the text, or whole pieces of a word; `ids` comes from :func:`telling_ids`."""
+def ids_in_text(text: str, ids: dict[str, str]) -> Iterator[str]:
+    """Yield ids that are a word of the text, or whole pieces of a word; `ids` comes from :func:`distinctive_ids`."""
     matches = set()
     for token in set(TOKEN.findall(text.casefold())) if ids else ():
         if token in ids:
@@ -164,7 +164,7 @@ class _Secrets:
         return bool(keys) and len(text) >= (SAME_ROW_TEXT if key in keys else DETAIL_TEXT)
 
     @property
-    def in_no_file(self) -> dict[str, str]:
+    def forbidden_texts(self) -> dict[str, str]:
         """Return the texts forbidden in all files, each with the key of its row."""
         texts = {text: min(keys) for text, keys in self.texts.items() if len(text) >= FILE_TEXT}
         return {**self.files, **self.pixels, **self.masks, **texts}
@@ -184,7 +184,7 @@ def find_leaks(folder: Path, holdout: Path | None, *, pictures: PictureChecks | 
         If one folder contains the other, one is not a dataset folder, or they are of two kinds of benchmark.
     """
     public = open_folder(folder)
-    secrets, closed = _Secrets(public.info.findings), public.closed_splits
+    secrets, closed = _Secrets(public.info.findings), public.private_splits
     tables = tables_of(public)
     for table in tables:
         if table.split in closed and table.config in (MANIFEST, INPUTS):
@@ -230,12 +230,12 @@ def _id_leaks(table: TableFile, secrets: _Secrets, closed: set[str]) -> Iterator
     if table.split in closed and table.config in (MANIFEST, INPUTS):
         return
     for row in _readable_rows(table, list(IDS)):
-        for column, rule, value in sorted(set(_ids_told(row, secrets))):
+        for column, rule, value in sorted(set(_find_id_leaks(row, secrets))):
             yield Problem(table.name, _place(row), column, rule, value)
 
 
 def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
-    known, ids = secrets.in_no_file, telling_ids(set().union(*secrets.ids.values()))
+    known, ids = secrets.forbidden_texts, distinctive_ids(set().union(*secrets.ids.values()))
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
         if path.suffix == ".parquet":
@@ -248,7 +248,7 @@ def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
         for secret, key in known.items():
             if secret in text or secret in same:
                 yield Problem(name, key, field, RULE, secret[:40])
-        for identifier in told_ids(text, ids):
+        for identifier in ids_in_text(text, ids):
             yield Problem(name, None, field, "must not name data of the holdout", identifier)
 
 
@@ -258,10 +258,10 @@ def _table_leaks(
     key, is_input = public.kind.key, table.config == INPUTS
     may_name = table.split in closed and table.config in (MANIFEST, INPUTS)
     for row in _readable_rows(table, without=public.kind.table.image_columns if is_hashed else ()):
-        leaks = set(_references_told(row, row.get(key), secrets))
-        leaks |= set(_hashes_told(row, secrets, is_input=is_input))
+        leaks = set(_find_reference_leaks(row, row.get(key), secrets))
+        leaks |= set(_find_hash_leaks(row, secrets, is_input=is_input))
         if not may_name:
-            leaks |= set(_ids_told(row, secrets))
+            leaks |= set(_find_id_leaks(row, secrets))
         for column, rule, value in sorted(leaks):
             yield Problem(table.name, _place(row, key), column, rule, value)
 
@@ -289,13 +289,13 @@ Told = tuple[str, str, str]
 """Column, rule, value."""
 
 
-def _ids_told(row: Row, secrets: _Secrets) -> Iterator[Told]:
+def _find_id_leaks(row: Row, secrets: _Secrets) -> Iterator[Told]:
     for column, name, value in _ids_of(row):
         if value in secrets.ids[name]:
             yield column, "must not be in the holdout", value
 
 
-def _hashes_told(row: Row, secrets: _Secrets, *, is_input: bool) -> Iterator[Told]:
+def _find_hash_leaks(row: Row, secrets: _Secrets, *, is_input: bool) -> Iterator[Told]:
     for column, text in _texts(row):
         if text in secrets.files or (text in secrets.pixels and not is_input):
             yield column, RULE, text[:40]
@@ -305,7 +305,7 @@ def _hashes_told(row: Row, secrets: _Secrets, *, is_input: bool) -> Iterator[Tol
                 yield "image", SHOWS, f"the file of {len(data)} bytes"
 
 
-def _references_told(row: Row, key: str | None, secrets: _Secrets) -> Iterator[Told]:
+def _find_reference_leaks(row: Row, key: str | None, secrets: _Secrets) -> Iterator[Told]:
     for column, text in _texts(row):
         is_mask = text in secrets.masks and (
             column != "annotations.rle.counts" or len(text) - text.count("0") >= DETAIL_RUNS

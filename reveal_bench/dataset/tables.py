@@ -67,7 +67,7 @@ class DatasetFolder:
         return not any(entry.get("references") == "public" for entry in self.info.splits.values())
 
     @property
-    def closed_splits(self) -> set[str]:
+    def private_splits(self) -> set[str]:
         """Splits whose references are private."""
         return {split for split, entry in self.info.splits.items() if entry.get("references") == "private"}
 

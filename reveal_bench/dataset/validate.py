@@ -72,7 +72,7 @@ def holdout_problems(
     """
     private = open_folder(holdout)
     key = public.kind.key
-    for split in sorted(public.closed_splits):
+    for split in sorted(public.private_splits):
         if split not in private.info.splits:
             yield Problem(FOLDER_INFO, split, "splits", "must be in the private folder", "no such split there")
             continue
@@ -140,7 +140,7 @@ def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | N
 class Reader:
     """Reader of the files of a dataset folder. Another reader may know their contents already.
 
-    Its rows may have a :class:`reveal_bench.dataset.validate_rows.SeenPicture` or ``SeenMask`` for a picture, and its
+    Its rows may have a :class:`reveal_bench.dataset.validate_rows.PictureFacts` or ``MaskFacts`` for a picture, and its
     `masks` may know the masks of its rows.
     """
 

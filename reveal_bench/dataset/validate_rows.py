@@ -119,7 +119,7 @@ FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPicture:
+class PictureFacts:
     """Facts of a picture's bytes that its checks need and that take time to find.
 
     Attributes
@@ -140,7 +140,7 @@ class SeenPicture:
     error: str | None = None
 
 
-def look_at_picture(picture: Row) -> SeenPicture:
+def inspect_picture(picture: Row) -> PictureFacts:
     """Decode a picture, {"bytes", "path"}."""
     data, path = picture["bytes"] or b"", picture["path"] or ""
     digest = hashlib.sha256(data).hexdigest()
@@ -148,8 +148,8 @@ def look_at_picture(picture: Row) -> SeenPicture:
         size, pixels = picture_hash(data)
         n_besides = len(data) - len(without_metadata(data))
     except ValueError as error:
-        return SeenPicture(path, len(data), digest, error=str(error))
-    return SeenPicture(path, len(data), digest, n_besides, size, pixels)
+        return PictureFacts(path, len(data), digest, error=str(error))
+    return PictureFacts(path, len(data), digest, n_besides, size, pixels)
 
 
 @dataclass
@@ -186,7 +186,7 @@ class PictureChecks:
                     rule = f"must be '{WITHHELD}' where the image is missing"
                     yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
             else:
-                pixels, seen = None, picture if isinstance(picture, SeenPicture) else look_at_picture(picture)
+                pixels, seen = None, picture if isinstance(picture, PictureFacts) else inspect_picture(picture)
                 self.files.setdefault(seen.sha256, (table.split, facts["image_id"], table.name))
                 for fault in _picture_faults(seen, facts):
                     if isinstance(fault, str):
@@ -216,7 +216,7 @@ class PictureChecks:
             warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"the pixels of {before}"))
 
 
-def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | SeenPicture | None, Row]]:
+def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | PictureFacts | None, Row]]:
     """(whether the row may have several, picture or None, facts) of every picture that a row has or could have."""
     if "image" in row:
         yield False, row["image"], row
@@ -227,7 +227,7 @@ def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | SeenPicture | None, Row
             yield True, picture, entry
 
 
-def _picture_faults(picture: SeenPicture, facts: Row) -> Iterator[tuple[str, str, str] | str]:
+def _picture_faults(picture: PictureFacts, facts: Row) -> Iterator[tuple[str, str, str] | str]:
     """Yield (field, rule, value) of each problem, and the hash of the pixels if they decode."""
     path, size, pixels = picture.path, picture.size, picture.pixels
     if "/" in path or "\\" in path:
@@ -277,7 +277,7 @@ def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenMask:
+class MaskFacts:
     """The mask of a picture: digest and number of its pixels, or the rule that it breaks and its value."""
 
     digest: str = ""
@@ -285,7 +285,7 @@ class SeenMask:
     fault: tuple[str, str] | None = None
 
 
-def look_at_mask(picture: Row) -> SeenMask:
+def inspect_mask(picture: Row) -> MaskFacts:
     """Decode the picture of a mask."""
     from PIL import Image, UnidentifiedImageError
 
@@ -294,12 +294,12 @@ def look_at_mask(picture: Row) -> SeenMask:
             # One bit a pixel, or eight in folders of earlier versions: black and white alone
             values = np.asarray(image.convert("L") if image.mode == "1" else image)
     except UnidentifiedImageError:  # which tells an address in memory
-        return SeenMask(fault=("must be a picture", UNKNOWN_FORM))
+        return MaskFacts(fault=("must be a picture", UNKNOWN_FORM))
     except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
-        return SeenMask(fault=("must be a picture", str(error)))
+        return MaskFacts(fault=("must be a picture", str(error)))
     if values.ndim != 2 or not ((values == 0) | (values == 255)).all():
-        return SeenMask(fault=("must hold only 0 and 255", f"mode {image.mode}"))
-    return SeenMask(_digest(values > 0), int((values > 0).sum()))
+        return MaskFacts(fault=("must hold only 0 and 255", f"mode {image.mode}"))
+    return MaskFacts(_digest(values > 0), int((values > 0).sum()))
 
 
 @dataclass
@@ -334,7 +334,7 @@ class DrawnMasks:
             rule = "must be a ground-truth mask of the main config, once"
             yield Problem(table.name, row["image_id"], name, rule, "another or a second picture")
             return
-        seen = row["mask"] if isinstance(row["mask"], SeenMask) else look_at_mask(row["mask"])
+        seen = row["mask"] if isinstance(row["mask"], MaskFacts) else inspect_mask(row["mask"])
         if seen.fault is not None:
             yield Problem(table.name, row["image_id"], name, *seen.fault)
         elif seen.digest != expected:

@@ -60,7 +60,7 @@ def _import_pydicom() -> ModuleType:
 
 
 @contextmanager
-def damage_refused() -> Iterator[None]:
+def refuse_damage() -> Iterator[None]:
     """Whatever pydicom meets in a damaged file, in one of its many kinds of error, becomes a :class:`DicomError`.
 
     pydicom converts an element when its value is taken, so this is needed there too, not only for the reading. Errors
@@ -111,7 +111,7 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
     from pydicom.filereader import read_partial
 
     tags: list[BaseTag | int] = [tag for keyword in keywords if (tag := tag_for_keyword(keyword)) is not None]
-    with damage_refused():
+    with refuse_damage():
         _check_inflated_size(stream)
         dataset = read_partial(stream, is_at_pixels, force=True, specific_tags=[*tags, *PIXEL_TAGS])
     if not len(dataset) and not offsets:
@@ -142,7 +142,7 @@ def transfer_syntax(dataset: Dataset) -> str:
     DicomError
         If the element is damaged.
     """
-    with damage_refused():
+    with refuse_damage():
         declared = dataset.file_meta.get("TransferSyntaxUID")
         if declared:
             return str(declared)

@@ -86,7 +86,7 @@ class DicomFile:
 
 
 def _open_member(path: Path, member: str) -> BinaryIO:
-    archive = archive_at(path)
+    archive = open_archive(path)
     if member not in archive.NameToInfo:
         raise DicomError("no such member in the archive")
     info = archive.getinfo(member)
@@ -114,7 +114,7 @@ def _status(path: Path) -> os.stat_result:
     return status
 
 
-def archive_at(path: Path) -> zipfile.ZipFile:
+def open_archive(path: Path) -> zipfile.ZipFile:
     """Return the open archive at `path`; the last few stay open, as their directories can be long.
 
     Raises

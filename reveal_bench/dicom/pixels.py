@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reveal_bench.dicom import decode as decoding
 from reveal_bench.dicom import display
-from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
+from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, refuse_damage, transfer_syntax
 from reveal_bench.dicom.display import grey_table
 from reveal_bench.dicom.files import DicomError, DicomFile
 
@@ -70,7 +70,7 @@ def develop_dicom(file: Path | DicomFile) -> DicomPng:
         dataset, has_pixels = read_dataset(io.BytesIO(source), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)
         if not has_pixels:
             raise DicomError("no pixel data")
-        with damage_refused():
+        with refuse_damage():
             stored = dataset.get("PixelData")
         if not stored:
             raise DicomError("no integer pixel data, or cut off within them")

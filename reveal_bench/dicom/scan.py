@@ -27,7 +27,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TypeVar
 
-from reveal_bench.dicom.files import NO_REGULAR_FILE, DicomError, DicomFile, archive_at, is_dicom
+from reveal_bench.dicom.files import NO_REGULAR_FILE, DicomError, DicomFile, is_dicom, open_archive
 from reveal_bench.dicom.header import Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 
@@ -104,7 +104,7 @@ def _is_regular(path: Path, aside: Entries, unreadable: Entries) -> bool:
 
 def _members(path: Path, unreadable: Entries) -> Iterator[DicomFile]:
     try:
-        names = [name for name in archive_at(path).NameToInfo if not name.endswith("/")]
+        names = [name for name in open_archive(path).NameToInfo if not name.endswith("/")]
     except DicomError as error:
         unreadable.append((DicomFile(path), str(error)))
         return

@@ -276,7 +276,7 @@ def average_precisions(
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class ResizedMap:
     """A map resized to its image without storing it at that size: rows between the rows of `wide` (n, width).
 
     They are ``wide[upper] * (1 - shares) + wide[lower] * shares``, (height, width) in single precision.
@@ -297,28 +297,28 @@ class Laid:
         return _single(self.wide), _whole(self.upper), _whole(self.lower), _single(self.shares)
 
 
-def upsample(laid: Laid) -> Floats:
+def upsample(laid: ResizedMap) -> Floats:
     """Return all pixels of the map, (height, width)."""
     fine = np.empty(laid.size, np.float32)
     loops.upsample(*laid.arrays(), fine)
     return fine
 
 
-def map_ends(laid: Laid) -> tuple[Floats, int]:
+def map_ends(laid: ResizedMap) -> tuple[Floats, int]:
     """The least and largest value (2,), and the index of the first pixel with the largest, in row-major order."""
     ends, place = np.empty(2, np.float32), np.zeros(1, np.int64)
     loops.map_ends(*laid.arrays(), ends, place)
     return ends + np.float32(0), int(place[0])  # never -0: equal zeros may come in any order
 
 
-def level_counts(laid: Laid, ends: Floats) -> IntArray:
+def level_counts(laid: ResizedMap, ends: Floats) -> IntArray:
     """Return pixels of each level from 0 to 255, by truncation, of the map scaled from `ends` onto [0, 1]."""
     counts = np.empty(256, np.int64)
     loops.level_counts(*laid.arrays(), _single(ends), counts)
     return counts
 
 
-def runs_above(laid: Laid, cut: float) -> Ends:
+def runs_above(laid: ResizedMap, cut: float) -> Ends:
     """Return the mask of values strictly above `cut`."""
     room = 16 * laid.size[1] + 64
     single, n_ends = np.array([cut], np.float32), np.empty(1, np.int64)
@@ -337,7 +337,7 @@ def fill_runs(ends: Ends, height: int) -> Ends:
     return filled[: n_ends[0]].copy()
 
 
-def counts_above(laid: Laid, cuts: Floats, ends: Ends) -> IntArray:
+def counts_above(laid: ResizedMap, cuts: Floats, ends: Ends) -> IntArray:
     """Pixels of the map above each of `cuts`, which rise: (2, n), in all and inside one mask of the image's size."""
     counts = np.empty((2, len(cuts)), np.int64)
     loops.counts_above(*laid.arrays(), _single(cuts), _ends(ends), counts)

@@ -32,7 +32,7 @@ from reveal_bench.arrays import BoolArray, IntArray
 from reveal_bench.masks import PackedMasks, encode_mask, pack_masks
 
 if TYPE_CHECKING:
-    from reveal_bench.masks.kernels import Laid
+    from reveal_bench.masks.kernels import ResizedMap
 
 Map = npt.NDArray[np.float32]
 _LEVELS = 256
@@ -90,7 +90,7 @@ class LaidMap:
     place : the first pixel with the largest value, by rows; None of a constant map
     """
 
-    laid: Laid
+    laid: ResizedMap
     ends: Map
     place: int | None
 
@@ -202,11 +202,11 @@ def laid_over(heat_map: npt.ArrayLike, size: tuple[int, int]) -> LaidMap:
     if coarse.min() == coarse.max():  # interpolation would round it here and there, and scaling would show that
         coarse = np.full((1, width), coarse[0, 0])
         first = np.zeros(height, np.int64)
-        laid = kernels.Laid(coarse, first, first, np.zeros(height, np.float32))
+        laid = kernels.ResizedMap(coarse, first, first, np.zeros(height, np.float32))
         return LaidMap(laid, coarse[0, [0, 0]], None)
     left, right, weight = _neighbours(coarse.shape[1], width)
     wide = coarse if coarse.shape[1] == width else coarse[:, left] * (1 - weight) + coarse[:, right] * weight
-    laid = kernels.Laid(wide, *_neighbours(coarse.shape[0], height))
+    laid = kernels.ResizedMap(wide, *_neighbours(coarse.shape[0], height))
     return LaidMap(laid, *kernels.map_ends(laid))
 
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.findings import alone_in
+from reveal_bench.findings import contradicting_finding
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.controls import mirrored_question
@@ -237,7 +237,7 @@ def prompt_text(question: Question, settings: AskSettings) -> str:
     if question.form == "labels":
         template, films = _OTHER_LABELS if _is_paraphrased(settings) else _LABELS, _films(question)
         choices = "\n".join(
-            f"- {choice}" + _LONE * (choice in alone_in(question.choices)) for choice in question.choices
+            f"- {choice}" + _LONE * (choice in contradicting_finding(question.choices)) for choice in question.choices
         )
         body = template.format(films=films, Films=_capital(films), choices=choices)
         line, thinking = _LINES["labels"], _THINK_LABELS

@@ -26,7 +26,7 @@ from reveal_bench.dataset.tables import (
 )
 from reveal_bench.dataset.validate import Reader
 from reveal_bench.dataset.validate_card import read_promise
-from reveal_bench.dataset.validate_rows import DrawnMasks, look_at_mask, look_at_picture, value_faults
+from reveal_bench.dataset.validate_rows import DrawnMasks, inspect_mask, inspect_picture, value_faults
 from reveal_bench.files import FOLDER_INFO, file_sha256
 from reveal_bench.kinds.rows import Row
 from reveal_bench.scale.engine import TaskEngine
@@ -87,7 +87,7 @@ def _columns(folder: DatasetFolder, table: TableFile) -> tuple[str, ...]:
 
 
 def _sight(row: Row, folder: DatasetFolder, table: TableFile, features: Any) -> Sight:
-    look = look_at_mask if table.config == folder.kind.table.side_config else look_at_picture
+    look = inspect_mask if table.config == folder.kind.table.side_config else inspect_picture
     seen = {name: _each(row[name], look) for name in _columns(folder, table)}
     masks_seen = None
     is_drawn = folder.kind.table.side_config is not None and table.config == folder.kind.config

@@ -261,7 +261,7 @@ def annotate_mask(
     )
 
 
-def images_read(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
+def reader_rows(pairs: Iterable[tuple[str, str]]) -> list[Extra]:
     """Return the table `readers` from (image_id, reader) of who looked at what, drawn on or not; none without any."""
     rows = [{"image_id": image_id, "reader_id": reader} for image_id, reader in pairs]
     return [Extra("readers", _reader_features, rows, key="image_id")] if rows else []

@@ -50,8 +50,8 @@ from reveal_bench.sources.boxes import (
     annotate_boxes,
     box_problem,
     dicom_headers,
-    images_read,
     read_box,
+    reader_rows,
 )
 from reveal_bench.sources.own_boxes_files import (
     IMAGES,
@@ -147,7 +147,7 @@ class _Own:
             for reader in tables.images[name].drawn
             if reader != REFERENCE
         ]
-        return splits, images_read(pairs) if tables.mapping.images else []
+        return splits, reader_rows(pairs) if tables.mapping.images else []
 
 
 def _check_markers(

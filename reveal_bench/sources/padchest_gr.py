@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.dicom.files import archive_at
+from reveal_bench.dicom.files import open_archive
 from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -208,7 +208,7 @@ def _size(picture: PictureFile) -> tuple[int, int]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with archive_at(picture.path).open(picture.member) as file, Image.open(file) as image:
+        with open_archive(picture.path).open(picture.member) as file, Image.open(file) as image:
             return image.height, image.width
     except UnidentifiedImageError:
         raise ValueError("not a picture") from None

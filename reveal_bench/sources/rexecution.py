@@ -137,7 +137,7 @@ def rubric_features() -> Features:
 
 
 @dataclass
-class _Found:
+class _ParsedFiles:
     """Everything parsed of a root; `images` of every study that was found, by study id."""
 
     task_file: Path | None = None
@@ -156,8 +156,8 @@ class _Found:
         return [path for path in (self.task_file, self.rating_file) if path is not None]
 
 
-def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
-    parsed = _Found()
+def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _ParsedFiles:
+    parsed = _ParsedFiles()
     folder = _folder(root)
     if root.is_dir() and not find_tables(root, TASKS):
         raise ArgumentError(
@@ -180,7 +180,7 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
     return parsed
 
 
-def _one_table(folder: Path, stem: str, parsed: _Found) -> Path | None:
+def _one_table(folder: Path, stem: str, parsed: _ParsedFiles) -> Path | None:
     tables = find_tables(folder, stem)
     if len(tables) == 1 or (not tables and stem == RATINGS):
         return tables[0] if tables else None
@@ -203,7 +203,7 @@ def _one_tree(place: Path, pictures: Path | None, problems: list[Problem]) -> Pa
     return None
 
 
-def _check_rated_tasks(parsed: _Found) -> None:
+def _check_rated_tasks(parsed: _ParsedFiles) -> None:
     known = {task.task_id for task in parsed.tasks}
     for line in parsed.ratings if known else ():
         task_id = line.rating.task_id
@@ -212,7 +212,7 @@ def _check_rated_tasks(parsed: _Found) -> None:
             parsed.problems.append(Problem(_name(parsed.rating_file), line.line, "task_id", rule, hint(task_id, known)))
 
 
-def _check_studies(parsed: _Found, *, need_pictures: bool) -> None:
+def _check_studies(parsed: _ParsedFiles, *, need_pictures: bool) -> None:
     """Look at the pictures of every study that was found, then at what each task says of its studies."""
     faults: dict[str, list[ImageFault]] = {}
     for study_id, study in parsed.studies.items():
@@ -271,11 +271,11 @@ def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[ImageFault
     return faults
 
 
-def _images(task: TaskLine, parsed: _Found) -> tuple[StudyImage, ...]:
+def _images(task: TaskLine, parsed: _ParsedFiles) -> tuple[StudyImage, ...]:
     return parsed.images.get(task.study_id, ()) + parsed.images.get(task.prior_study_id or "", ())
 
 
-def _record(task: TaskLine, parsed: _Found) -> TaskRecord:
+def _record(task: TaskLine, parsed: _ParsedFiles) -> TaskRecord:
     images = _images(task, parsed)
     return TaskRecord(
         task_id=task.task_id,
@@ -301,11 +301,11 @@ def _named(box: ReferenceBox, images: Sequence[StudyImage]) -> ReferenceBox:
     return box if box.image_id is not None else replace(box, image_id=images[0].image_id)
 
 
-def _is_of_a_line(problem: Problem, parsed: _Found) -> bool:
+def _is_of_a_line(problem: Problem, parsed: _ParsedFiles) -> bool:
     return isinstance(problem.row, int) and problem.file in (_name(parsed.task_file), _name(parsed.rating_file))
 
 
-def _counts(parsed: _Found) -> dict[str, int]:
+def _counts(parsed: _ParsedFiles) -> dict[str, int]:
     categories = Counter(task.category for task in parsed.tasks)
     ratings = [line.rating for line in parsed.ratings]
     return {
@@ -323,7 +323,7 @@ def _counts(parsed: _Found) -> dict[str, int]:
     }
 
 
-def _notes(parsed: _Found) -> list[str]:
+def _notes(parsed: _ParsedFiles) -> list[str]:
     """Return warnings that count what a maintainer may want to check."""
     rated = {line.rating.task_id for line in parsed.ratings}
     single = [task for task in parsed.tasks if task.category == "measurement_temporal" and not task.temporal]
@@ -337,7 +337,7 @@ def _notes(parsed: _Found) -> list[str]:
     return [f"{n:,} {what}" for what, n in notes.items() if n]
 
 
-def _set_aside(folder: Path, parsed: _Found) -> list[tuple[str, str]]:
+def _set_aside(folder: Path, parsed: _ParsedFiles) -> list[tuple[str, str]]:
     """Return files beside the task file, and at the top of the tree, that are not read."""
     tree = parsed.tree or folder
     tables = tree_files(tree)

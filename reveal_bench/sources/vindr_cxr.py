@@ -61,10 +61,10 @@ from reveal_bench.sources.boxes import (
     dicom_headers,
     find_file,
     find_files,
-    images_read,
     known_finding,
     read_box,
     read_table,
+    reader_rows,
 )
 from reveal_bench.sources.source import Extra
 from reveal_bench.tables import columns_of
@@ -279,7 +279,7 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
         if reader != CONSENSUS
     ]
     tables_kept = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
-    return kept, [*tables_kept, *images_read(read)]
+    return kept, [*tables_kept, *reader_rows(read)]
 
 
 def image_label_features() -> Features:

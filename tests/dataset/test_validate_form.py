@@ -6,7 +6,7 @@ import zlib
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.dataset.leaks import folded, telling_ids, told_ids
+from reveal_bench.dataset.leaks import distinctive_ids, folded, ids_in_text
 from reveal_bench.dataset.validate import validate_folder
 from tests.dataset.card_folders import edit, faults, findings_folder, localization_folder, reseal, rows_of
 
@@ -81,9 +81,9 @@ def test_ids_in_text_and_in_the_metadata_of_a_table(pair):
 
 
 def test_what_counts_as_an_id_in_text():
-    ids = telling_ids({"p1", "10000032", "12345", "1.2.840.7", "patient0007"})
+    ids = distinctive_ids({"p1", "10000032", "12345", "1.2.840.7", "patient0007"})
     assert sorted(ids.values()) == ["1.2.840.7", "10000032", "patient0007"]
-    assert list(told_ids("PATIENT0007_study1, 1.2.840.71 and 12345 (10000032).", ids)) == ["10000032", "patient0007"]
+    assert list(ids_in_text("PATIENT0007_study1, 1.2.840.71 and 12345 (10000032).", ids)) == ["10000032", "patient0007"]
     assert folded(" A\n  mass ") == "a mass"
 
 

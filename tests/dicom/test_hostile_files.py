@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from reveal_bench.dicom import DicomError, DicomFile, develop_dicom, read_header, scan_tree, write_dicom
-from reveal_bench.dicom.dataset import damage_refused
-from reveal_bench.dicom.files import archive_at
+from reveal_bench.dicom.dataset import refuse_damage
+from reveal_bench.dicom.files import open_archive
 from tests.conftest import ROOT
 from tests.dicom.conftest import DX, RAMP, Write
 
@@ -56,9 +56,9 @@ def test_what_is_no_regular_file_is_set_aside(tmp_path: Path, monkeypatch: pytes
 def test_pipes_and_devices_that_are_named_are_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        for read in (lambda: develop_dicom(path), lambda: read_header(DicomFile(path, "x")), lambda: archive_at(path)):  # noqa: B023
+        for read, file in ((develop_dicom, path), (read_header, DicomFile(path, "x")), (open_archive, path)):
             with pytest.raises(DicomError, match=r"^not a regular file$"):
-                read()
+                read(file)
 
 
 def test_links_that_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_damage_anywhere_is_a_dicom_error(write: Write, transfer_syntax: str) ->
 
 
 def test_errors_of_the_disk_are_not_those_of_a_file() -> None:
-    with pytest.raises(OSError, match="No space"), damage_refused():
+    with pytest.raises(OSError, match="No space"), refuse_damage():
         raise OSError(28, "No space left on device")
-    with pytest.raises(DicomError, match="damaged: pydicom stops with OSError"), damage_refused():
+    with pytest.raises(DicomError, match="damaged: pydicom stops with OSError"), refuse_damage():
         raise OSError("from a parser")
-    with pytest.raises(DicomError, match="more bytes than memory holds"), damage_refused():
+    with pytest.raises(DicomError, match="more bytes than memory holds"), refuse_damage():
         raise MemoryError
 
 

@@ -131,12 +131,12 @@ class ImageCache:
 def _of_dicom(data: bytes) -> GreyImage:
     from reveal_bench.dicom import decode as decoding
     from reveal_bench.dicom import display
-    from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
+    from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, refuse_damage, transfer_syntax
     from reveal_bench.dicom.files import DicomError
 
     with quiet_pydicom():
         dataset, has_pixels = read_dataset(io.BytesIO(data), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)
-        with damage_refused():
+        with refuse_damage():
             stored = dataset.get("PixelData") if has_pixels else None
         if not isinstance(stored, bytes) or not stored:
             raise DicomError("no integer pixel data, or cut off within them")
