@@ -281,8 +281,8 @@ def _config_entry(config: Config) -> dict[str, Any]:
 
 def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
     """Return the block without the terms of the real source, which do not bind data that a program drew."""
-    kept = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
-    return kept | {
+    unrestricted = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
+    return unrestricted | {
         "license": SYNTHETIC_LICENCE,
         "annotations_creators": ["machine-generated"],
         "source_datasets": ["original"],

@@ -56,8 +56,8 @@ def _plain(text: str, values: Mapping[str, str]) -> str:
         if paragraph.lstrip().startswith(("|", "#")):
             continue
         filled = PLACE.sub(lambda match: values.get(match[1], match[0]), " ".join(paragraph.split()))
-        kept = [sentence for sentence in _SENTENCE_END.split(filled) if not PLACE.search(sentence)]
-        paragraphs.append(_LINK.sub(r"\1 (\2)", " ".join(kept)).replace("**", ""))
+        sentences = [sentence for sentence in _SENTENCE_END.split(filled) if not PLACE.search(sentence)]
+        paragraphs.append(_LINK.sub(r"\1 (\2)", " ".join(sentences)).replace("**", ""))
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 

@@ -224,14 +224,14 @@ class Repository:
         import pyarrow.parquet as pq
 
         splits = self.read_info(revision).get("splits")
-        wanted = [
+        names = [
             split
             for split, entry in (splits.items() if isinstance(splits, dict) else ())
             if isinstance(entry, dict) and entry.get("references") == references
         ]
         keys: set[str] = set()
         with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
-            for split in wanted:
+            for split in names:
                 path = self._api.hf_hub_download(
                     self.repo_id, f"manifest/{split}.parquet", repo_type="dataset", revision=revision, local_dir=place
                 )

@@ -100,8 +100,8 @@ def _manifest_problems(public: list[Row], private: list[Row], file: str, key: st
                 yield Problem(file, name, column, RULE, str(row[column]))
 
 
-def _input_problems(inputs: Counter[str], kept: list[Row], file: str, key: str) -> Iterator[Problem]:
-    known = {row[key] for row in kept}
+def _input_problems(inputs: Counter[str], private: list[Row], file: str, key: str) -> Iterator[Problem]:
+    known = {row[key] for row in private}
     for name in sorted(inputs.keys() | known, key=str):
         n_expected = int(name in known)
         if inputs[name] != n_expected:

@@ -160,8 +160,8 @@ def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
             continue
         try:
             document = read_yaml(path.read_text(encoding="utf-8"))  # which reads JSON, too
-            wanted = {**fixed, "version": folder.info.version}
-            wrong = [(name, f"must be {value}") for name, value in wanted.items() if document.get(name) != value]
+            expected = {**fixed, "version": folder.info.version}
+            wrong = [(name, f"must be {value}") for name, value in expected.items() if document.get(name) != value]
             wrong += [(name, "must exist") for name in ("title", authors) if not document.get(name)]
         except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
             yield Problem(file, None, "YAML", "must be a citation file", type(error).__name__)

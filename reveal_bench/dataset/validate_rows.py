@@ -315,11 +315,11 @@ class DrawnMasks:
 
     def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
         """Yield masks that are malformed, or disagree with the picture's size, their area or their box."""
-        drawn = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
-        rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in drawn]
+        pairs = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
+        rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in pairs]
         masks, broken = parse_masks(rles)
         areas, boxes = masks.areas, masks.boxes_xywh()
-        for i, (row, annotation) in enumerate(drawn):
+        for i, (row, annotation) in enumerate(pairs):
             name = f"annotations[{findings[annotation['label']]}, {READERS[annotation['reader']]}]"
             for suffix, rule, value in _mask_faults(row, annotation, broken.get(i), int(areas[i]), boxes[i]):
                 yield Problem(table.name, row["image_id"], f"{name}.{suffix}", rule, value)

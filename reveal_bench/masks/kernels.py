@@ -117,11 +117,11 @@ def choose_loops(library: Path) -> Any:
     ImportError
         If the library was compiled from another version, which is a mistake and not a property of the machine.
     """
-    chosen = os.environ.get("REVEAL_KERNELS", "")
-    if chosen not in ("", "numpy"):
-        raise ImportError(f"REVEAL_KERNELS must be empty or 'numpy', got {chosen!r}")
+    backend = os.environ.get("REVEAL_KERNELS", "")
+    if backend not in ("", "numpy"):
+        raise ImportError(f"REVEAL_KERNELS must be empty or 'numpy', got {backend!r}")
     reason = "REVEAL_KERNELS=numpy"
-    if not chosen:
+    if not backend:
         try:
             return Loops(library)
         except OSError as error:
@@ -162,8 +162,8 @@ def decode_strings(
     run_offsets, place = np.empty(len(offsets), np.int64), np.zeros(len(n_runs), np.int64)
     status = np.zeros(len(n_runs), np.uint8)
     loops.decode_strings(text, offsets, _whole(areas), _whole(n_runs), max_runs, ends, run_offsets, status, place)
-    kept = ends if run_offsets[-1] == len(ends) else ends[: run_offsets[-1]].copy()
-    return kept, run_offsets, status, place
+    trimmed = ends if run_offsets[-1] == len(ends) else ends[: run_offsets[-1]].copy()
+    return trimmed, run_offsets, status, place
 
 
 def measure_strings(

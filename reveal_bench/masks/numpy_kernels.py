@@ -76,9 +76,9 @@ def decode_strings(
             status[i], place[i] = Status.TOO_MANY_RUNS, n_runs[i]
         else:
             runs, status[i], place[i] = _read_runs(text[offsets[i] : offsets[i + 1]], int(areas[i]))
-            kept = _merged(runs, int(areas[i])) if status[i] == Status.OK else runs[:0]
-            ends[n_kept : n_kept + len(kept)] = kept
-            n_kept += len(kept)
+            merged = _merged(runs, int(areas[i])) if status[i] == Status.OK else runs[:0]
+            ends[n_kept : n_kept + len(merged)] = merged
+            n_kept += len(merged)
         run_offsets[i + 1] = n_kept
 
 
@@ -284,9 +284,9 @@ def fill_runs(ends: Ends, height: int, filled: Ends, n_filled: IntArray) -> None
     mask = np.pad(~_outside(_dense(ends, height)), 1)
     rows, columns = mask.shape
     around = sum(mask[y : y + rows - 2, x : x + columns - 2].astype(np.uint8) for y in range(3) for x in range(3))
-    kept = _run_ends(mask[1:-1, 1:-1] & (around > 1))
-    filled[: len(kept)] = kept
-    n_filled[0] = len(kept)
+    run_ends = _run_ends(mask[1:-1, 1:-1] & (around > 1))
+    filled[: len(run_ends)] = run_ends
+    n_filled[0] = len(run_ends)
 
 
 def _outside(mask: BoolArray) -> BoolArray:
@@ -412,10 +412,10 @@ def runs_above(
     n_ends: IntArray,
 ) -> None:
     """Write the run ends if they all fit, and how many there are."""
-    kept = _run_ends(_laid(wide, upper, lower, shares) > cut[0])
-    n_ends[0] = len(kept)
-    if len(kept) <= len(ends):
-        ends[: len(kept)] = kept
+    run_ends = _run_ends(_laid(wide, upper, lower, shares) > cut[0])
+    n_ends[0] = len(run_ends)
+    if len(run_ends) <= len(ends):
+        ends[: len(run_ends)] = run_ends
 
 
 def counts_above(

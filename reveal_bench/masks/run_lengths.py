@@ -90,11 +90,11 @@ class PackedMasks:
 
     def take(self, indices: Sequence[int] | IntArray) -> PackedMasks:
         """Return the masks at `indices`, in that order; an index may repeat."""
-        chosen = np.asarray(indices, dtype=np.int64)
-        lengths = self.offsets[chosen + 1] - self.offsets[chosen]
+        positions = np.asarray(indices, dtype=np.int64)
+        lengths = self.offsets[positions + 1] - self.offsets[positions]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[chosen], lengths)
-        return PackedMasks(self.sizes[chosen], self.ends[place], offsets)
+        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[positions], lengths)
+        return PackedMasks(self.sizes[positions], self.ends[place], offsets)
 
     def dense(self, index: int) -> BoolMask:
         """Mask `index` as a bool array (height, width)."""
@@ -128,8 +128,8 @@ class PackedMasks:
         The distance is Euclidean between pixel centres; beyond the image's border counts as outside. Of equals it is
         the first in row-major order.
         """
-        chosen = np.asarray(indices, dtype=np.int64)
-        deepest: IntArray = _kernels().deepest_pixels(self.ends, self.offsets, self.sizes, chosen)
+        positions = np.asarray(indices, dtype=np.int64)
+        deepest: IntArray = _kernels().deepest_pixels(self.ends, self.offsets, self.sizes, positions)
         return deepest
 
     def boxes_xywh(self) -> npt.NDArray[np.float64]:

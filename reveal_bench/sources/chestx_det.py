@@ -60,11 +60,11 @@ def _make(build: BoxBuild[_SplitEntries]) -> tuple[dict[str, Records], list[Extr
     build.warnings += films.warnings(images)
     build.settle()
     build.warnings.append(NO_PATIENTS)
-    kept = {
+    records = {
         split: [(image_id, entry) for image_id, _, entry in entries if image_id not in faults.bad]
         for split, entries in parsed.entries.items()
     }
-    return {split: Records(partial(_records, entries, images), len(entries)) for split, entries in kept.items()}, []
+    return {split: Records(partial(_records, entries, images), len(entries)) for split, entries in records.items()}, []
 
 
 @dataclass
@@ -154,13 +154,13 @@ def _records(entries: list[tuple[str, Entry]], images: dict[str, PictureFile | N
 
 
 def _record(image_id: str, entry: Entry, picture: PictureFile | None) -> LocalizationRecord:
-    drawn: dict[str, list[int]] = {}
+    indices: dict[str, list[int]] = {}
     for i, sym in enumerate(entry["syms"]):
-        drawn.setdefault(canonical_finding(sym, CHESTX_DET_FINDINGS) or sym, []).append(i)
+        indices.setdefault(canonical_finding(sym, CHESTX_DET_FINDINGS) or sym, []).append(i)
     return nih_record(
         image_id,
-        {finding: int(finding in drawn) for finding in CHESTX_DET_FINDINGS},
-        (_annotation(f, entry, drawn[f]) for f in CHESTX_DET_FINDINGS if f in drawn),
+        {finding: int(finding in indices) for finding in CHESTX_DET_FINDINGS},
+        (_annotation(f, entry, indices[f]) for f in CHESTX_DET_FINDINGS if f in indices),
         picture,
     )
 

@@ -233,8 +233,8 @@ def _drop_points_outside(parsed: SplitFiles) -> list[str]:
     if not outside:
         return []
     file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
-    left = f"{count_text(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
-    return [f"{file}: {left}: {'; '.join(outside)}"]
+    rule = f"{count_text(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
+    return [f"{file}: {rule}: {'; '.join(outside)}"]
 
 
 def contradictions(split: str, parsed: SplitFiles) -> list[str]:

@@ -311,8 +311,8 @@ def _label_columns(table: TableReader, key: str, problems: list[Problem], warnin
             problems.append(Problem(table.file, 1, finding, "must have one column", value))
         else:
             columns[finding] = head
-    wanted = [key, *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
-    lacking = [name for name in wanted if name not in table]
+    expected = [key, *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
+    lacking = [name for name in expected if name not in table]
     problems += [Problem(table.file, 1, name, "must be a column", ", ".join(table.columns)) for name in lacking]
     return columns
 

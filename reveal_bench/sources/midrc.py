@@ -391,8 +391,8 @@ def read(
         more_facts=lambda pair: nodes.studies.get(pair.study.uid, {}),
     )
     records = [record for split in source_data.splits.values() for record in split]
-    kept = {record.study_id for record in records}
-    scores = _scores(joining.joined, kept, nodes, namer)
+    study_ids = {record.study_id for record in records}
+    scores = _scores(joining.joined, study_ids, nodes, namer)
     if scores:
         source_data.extras = [*source_data.extras, Extra("mrale", _score_features, scores, key="study_id")]
     return source_data
@@ -418,13 +418,13 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
     return warnings
 
 
-def _scores(joined: list[Joined], kept: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
-    """Return rows of the config `mrale`, of the studies `kept`, those that became a record."""
+def _scores(joined: list[Joined], study_ids: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
+    """Return rows of the config `mrale`, of the studies `study_ids`, those that became a record."""
     rows: list[dict[str, object]] = []
     for pair in joined:
         if pair.study.uid in nodes.mrale:
             study_id = pair.row.ids.get("study") or namer.name("study", pair.study.uid)
-            if study_id in kept:
+            if study_id in study_ids:
                 rows.append({"study_id": study_id, "mrale_score": nodes.mrale[pair.study.uid]})
     return rows
 

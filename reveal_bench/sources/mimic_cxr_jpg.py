@@ -119,15 +119,15 @@ def tree_files(tree: Path) -> dict[str, Path]:
 
 
 def look_up_studies(
-    tree: Path, wanted: Collection[str], problems: list[Problem], warnings: list[str]
+    tree: Path, study_ids: Collection[str], problems: list[Problem], warnings: list[str]
 ) -> dict[str, MimicStudy]:
-    """The studies of `wanted` (study ids without "s") that the tree knows, whether their pictures are there or not."""
+    """Return the studies of `study_ids` (without "s") that the tree lists, whether or not their pictures are there."""
     files = tree_files(tree)
     before = len(problems)
     if "metadata" in files:
-        studies = _from_metadata(tree, files["metadata"], set(wanted), problems)
+        studies = _from_metadata(tree, files["metadata"], set(study_ids), problems)
     elif "IMAGE_FILENAMES" in files:
-        studies = _from_names(tree, files["IMAGE_FILENAMES"], set(wanted), problems)
+        studies = _from_names(tree, files["IMAGE_FILENAMES"], set(study_ids), problems)
         warnings.append("the MIMIC-CXR-JPG tree has no metadata table: views are unknown")
     else:
         rule = "must hold mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES"
@@ -183,11 +183,11 @@ def _image(tree: Path, subject: str, study: str, dicom_id: str) -> MimicImage:
     return MimicImage(dicom_id, tree / name, name)
 
 
-def _from_metadata(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
+def _from_metadata(tree: Path, path: Path, study_ids: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
     studies: dict[str, MimicStudy] = {}
     for row in table_rows(path, REQUIRED, problems):
         study_id, subject, dicom_id = row["study_id"], row["subject_id"], row["dicom_id"]
-        if study_id not in wanted:
+        if study_id not in study_ids:
             continue
         if not (subject.isdecimal() and re.fullmatch(r"[\w.-]+", dicom_id)):
             rule = "must be a number and a DICOM id"
@@ -226,7 +226,7 @@ def _taken(row: TableRow) -> tuple[int, float] | None:
         return None
 
 
-def _from_names(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
+def _from_names(tree: Path, path: Path, study_ids: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
     studies: dict[str, MimicStudy] = {}
     with _text(path, problems) as file:
         for line, text in enumerate(file, start=1):
@@ -237,7 +237,7 @@ def _from_names(tree: Path, path: Path, wanted: set[str], problems: list[Problem
                     problems.append(Problem(path.name, line, "path", rule, repr(text.strip()[:120])))
                 continue
             _, subject, study_id, dicom_id = match.groups()
-            if study_id in wanted:
+            if study_id in study_ids:
                 study = studies.setdefault(study_id, MimicStudy(study_id, subject, ()))
                 images = (*study.images, _image(tree, subject, study_id, dicom_id))
                 studies[study_id] = replace(study, images=images)

@@ -94,11 +94,11 @@ def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) ->
         rows["coco"] = _checked(_coco_table(files["coco"], faults), faults)
     if len(rows) == 2 and not faults.problems:
         _compare(rows["boxes"], rows["coco"], faults)
-    chosen = next(iter(rows.values()))
-    if chosen and not any(row.split for row in chosen):
-        warnings.append(f"{chosen[0].file}: no splits (as in version 1.0.0), all images are of the split 'test'")
-        return [replace(row, split="test") for row in chosen]
-    return chosen
+    boxes = next(iter(rows.values()))
+    if boxes and not any(row.split for row in boxes):
+        warnings.append(f"{boxes[0].file}: no splits (as in version 1.0.0), all images are of the split 'test'")
+        return [replace(row, split="test") for row in boxes]
+    return boxes
 
 
 def _coco_table(path: Path, faults: Faults) -> list[BoxRow]:
@@ -148,9 +148,9 @@ def _checked(table: Sequence[BoxRow], faults: Faults) -> list[PhraseBox]:
         rows.append(row)
         first = first_of.setdefault(row.image_id, row)
         for name in ("size", "path", "split"):
-            got, wanted = getattr(row, name), getattr(first, name)
-            if got != wanted:
-                faults.add(raw.problem(name, f"must be {wanted}, as in line {first.line}", got), row.image_id)
+            got, expected = getattr(row, name), getattr(first, name)
+            if got != expected:
+                faults.add(raw.problem(name, f"must be {expected}, as in line {first.line}", got), row.image_id)
     return rows
 
 
@@ -236,8 +236,8 @@ def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[Localization
     if build.pixels == "withhold":
         build.warnings += no_pictures(len(by_image.keys() - images.keys()))
     phrases = [_phrase(row) for own in by_image.values() for row in own]
-    kept = {split: records for split, records in splits.items() if records}
-    return kept, [Extra("phrases", phrase_features, phrases, key="image_id")]
+    filled_splits = {split: records for split, records in splits.items() if records}
+    return filled_splits, [Extra("phrases", phrase_features, phrases, key="image_id")]
 
 
 def phrase_features() -> Features:

@@ -172,10 +172,10 @@ def _check_splits(tables: OwnTables, records: Mapping[str, LocalizationRecord], 
 
 def _percent_warning(mapping: BoxMapping, records: Iterable[LocalizationRecord]) -> list[str]:
     """Return a warning if every number may be a percentage, where films are larger."""
-    drawn = [(record, box) for record in records for one in record.annotations for box in one.boxes_xywh]
-    if mapping.is_normalised or not drawn or any(min(record.size) <= PERCENT for record, _ in drawn):
+    pairs = [(record, box) for record in records for one in record.annotations for box in one.boxes_xywh]
+    if mapping.is_normalised or not pairs or any(min(record.size) <= PERCENT for record, _ in pairs):
         return []
-    if any(max(x + width, y + height) > PERCENT for _, (x, y, width, height) in drawn):
+    if any(max(x + width, y + height) > PERCENT for _, (x, y, width, height) in pairs):
         return []
     rule = "if these are percentages, divide by 100 and say `coordinates: normalised`"
     return [f"{mapping.boxes}: no number of a box is above {PERCENT}, although all films are larger: {rule}"]
@@ -237,10 +237,10 @@ def _films(build: BoxBuild[OwnTables]) -> tuple[PictureFolder, dict[str, Header]
     films = PictureFolder.below(place, DICOM, kind="dicom", may_be_empty=True, by_path=is_by_uid)
     if not films.paths:
         return PictureFolder.below(place, SUFFIXES), {}
-    wanted = set(films.paths)
+    names = set(films.paths)
     if not is_by_uid and build.parsed.mapping.images != PICTURED:
-        wanted &= build.parsed.images.keys()
-    pictures = {name: PictureFile(films.paths[name], name, films.paths[name].name, "dicom") for name in sorted(wanted)}
+        names &= build.parsed.images.keys()
+    pictures = {name: PictureFile(films.paths[name], name, films.paths[name].name, "dicom") for name in sorted(names)}
     headers = dicom_headers(pictures, build.faults, workers=build.workers)
     if not is_by_uid:
         return films, headers
@@ -354,7 +354,7 @@ class _OwnRecords:
     def _status(self, boxes: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
         unboxed = 0 if self.mapping.images else None
         if not self.mapping.reader or self.mapping.reference:
-            drawn = boxes.get(REFERENCE, {})
-            return {finding: 1 if finding in drawn else unboxed for finding in self.mapping.findings}
-        votes = Counter(finding for drawn in boxes.values() for finding in drawn)
+            reference = boxes.get(REFERENCE, {})
+            return {finding: 1 if finding in reference else unboxed for finding in self.mapping.findings}
+        votes = Counter(finding for reference in boxes.values() for finding in reference)
         return {finding: {0: unboxed, 1: None}.get(votes[finding], 1) for finding in self.mapping.findings}

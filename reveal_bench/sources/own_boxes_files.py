@@ -164,11 +164,11 @@ class OwnTables:
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of images, boxes and readers."""
-        drawn = [image.drawn for image in self.images.values()]
+        by_reader = [image.drawn for image in self.images.values()]
         return {
-            "images": len(drawn),
-            "images with boxes": sum(any(boxes.values()) for boxes in drawn),
-            "boxes": sum(len(rows) for boxes in drawn for rows in boxes.values()),
+            "images": len(by_reader),
+            "images with boxes": sum(any(boxes.values()) for boxes in by_reader),
+            "boxes": sum(len(rows) for boxes in by_reader for rows in boxes.values()),
             "readers": len(self.readers),
         }
 
@@ -333,7 +333,7 @@ def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     elif reader:
         tables.readers.setdefault(reader, row)
     reader = REFERENCE if reader == mapping.reference else reader
-    drawn = image.drawn.setdefault(reader, [])
+    own_boxes = image.drawn.setdefault(reader, [])
     is_blank = not any(row[column] for column in mapping.box)
     finding, value = known_finding(label, mapping.findings)
     if is_blank and (not label or label.casefold() in NO_LABEL or conflict((finding or "", ""), mapping.findings)):
@@ -344,7 +344,7 @@ def _add_box(row: BoxRow, tables: OwnTables, faults: Faults) -> None:
     elif finding is None:
         faults.add(row.problem(finding_column, "must be one of the mapping's findings", value), name)
     else:
-        drawn.append((finding, row))
+        own_boxes.append((finding, row))
 
 
 def _check_readers(tables: OwnTables, faults: Faults) -> None:

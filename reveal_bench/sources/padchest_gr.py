@@ -357,14 +357,14 @@ def _make(build: BoxBuild[list[PadchestStudy]]) -> tuple[dict[str, list[Localiza
         if match is None:
             continue
         picture, size = match
-        drawn = [(sentence, sentence.in_pixels(size, study, faults)) for sentence in study.sentences]
+        sentences = [(sentence, sentence.in_pixels(size, study, faults)) for sentence in study.sentences]
         if study.image_id not in faults.bad:
-            splits[study.split].append(_record(study, drawn, picture, size))
-            rows += [_sentence_row(study, sentence, *boxes) for sentence, boxes in drawn]
+            splits[study.split].append(_record(study, sentences, picture, size))
+            rows += [_sentence_row(study, sentence, *boxes) for sentence, boxes in sentences]
     build.warnings += _label_warnings(studies)
     build.settle()
-    kept = {split: records for split, records in splits.items() if records}
-    return kept, [Extra("sentences", sentence_features, rows, key="image_id")]
+    filled_splits = {split: records for split, records in splits.items() if records}
+    return filled_splits, [Extra("sentences", sentence_features, rows, key="image_id")]
 
 
 def sentence_features() -> Features:
@@ -430,14 +430,14 @@ def _label_warnings(studies: list[PadchestStudy]) -> list[str]:
 
 def _record(
     study: PadchestStudy,
-    drawn: list[tuple[Sentence, tuple[list[Box], list[Box]]]],
+    sentences: list[tuple[Sentence, tuple[list[Box], list[Box]]]],
     picture: PictureFile,
     size: tuple[int, int],
 ) -> LocalizationRecord:
     present: set[str] = set()
     truth: dict[str, list[Box]] = {}
     second: dict[str, list[Box]] = {}
-    for sentence, (boxes, extra_boxes) in drawn:
+    for sentence, (boxes, extra_boxes) in sentences:
         for finding in sentence.findings if sentence.is_abnormal else ():
             present.add(finding)
             truth.setdefault(finding, []).extend(boxes)

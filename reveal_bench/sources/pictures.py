@@ -67,7 +67,7 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _jpeg(data: bytes) -> bytes:
-    kept = [data[:2]]
+    segments = [data[:2]]
     place = 2
     while True:
         if data[place : place + 1] != b"\xff" or place + 1 >= len(data):
@@ -77,8 +77,8 @@ def _jpeg(data: bytes) -> bytes:
             place += 1
             continue
         if marker == 0xD9:
-            kept.append(b"\xff\xd9")
-            return b"".join(kept)
+            segments.append(b"\xff\xd9")
+            return b"".join(segments)
         length = int.from_bytes(data[place + 2 : place + 4], "big")
         end = place + 2 + length
         if length < 2 or end > len(data):
@@ -86,7 +86,7 @@ def _jpeg(data: bytes) -> bytes:
         if marker == 0xDA:
             end = _end_of_scan(data, end)
         if not _is_metadata(marker, data[place + 4 : end]):
-            kept.append(data[place:end])
+            segments.append(data[place:end])
         place = end
 
 
@@ -109,7 +109,7 @@ def _end_of_scan(data: bytes, place: int) -> int:
 
 
 def _png(data: bytes) -> bytes:
-    kept = [_PNG]
+    chunks = [_PNG]
     place = len(_PNG)
     while True:
         length, kind = int.from_bytes(data[place : place + 4], "big"), data[place + 4 : place + 8]
@@ -117,9 +117,9 @@ def _png(data: bytes) -> bytes:
         if len(kind) < 4 or end > len(data):
             raise ValueError(f"a broken PNG file: a chunk of {length:,} bytes at byte {place:,}")
         if kind in _PNG_KEPT:
-            kept.append(data[place:end])
+            chunks.append(data[place:end])
         if kind == b"IEND":
-            return b"".join(kept)
+            return b"".join(chunks)
         place = end
 
 

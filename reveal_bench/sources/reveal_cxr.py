@@ -410,11 +410,11 @@ def collect_data(
     finish(problems, warnings, keep_going=keep_going)
     if not splits:
         raise BuildError([Problem(file, None, "rows", "must leave a study without a problem", "none")])
-    kept = {record.study_id for records in splits.values() for record in records}
+    study_ids = {record.study_id for records in splits.values() for record in records}
     by_readers = (
         (study_id, reader, labels)
         for pair in joining.joined
-        if (study_id := namer.study_id(pair)) in kept
+        if (study_id := namer.study_id(pair)) in study_ids
         for reader, labels in pair.row.labels_by_reader.items()
     )
     terms = [] if joining.mapping.has_own_findings else [label_terms()]
@@ -572,10 +572,10 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
     return own if own.is_file() else None
 
 
-def checked_folder(root: Path, wanted: str) -> Path:
+def checked_folder(root: Path, contents: str) -> Path:
     """`root`; ValueError, which says what it must hold, if it is not a folder."""
     if not root.is_dir():
-        raise ArgumentError("root", f"must be a folder with {wanted}", root)
+        raise ArgumentError("root", f"must be a folder with {contents}", root)
     return root
 
 

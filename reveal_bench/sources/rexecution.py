@@ -108,8 +108,8 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     finish(parsed.problems, parsed.warnings, keep_going=keep_going)
     parsed.tasks = [task for task in parsed.tasks if (_name(parsed.task_file), task.line) not in bad]
     good = [line for line in parsed.ratings if (_name(parsed.rating_file), line.line) not in bad]
-    kept = {task.task_id for task in parsed.tasks}
-    parsed.ratings = [line for line in good if line.rating.task_id in kept]
+    task_ids = {task.task_id for task in parsed.tasks}
+    parsed.ratings = [line for line in good if line.rating.task_id in task_ids]
     if len(parsed.ratings) < len(good):
         parsed.warnings.append(f"{len(good) - len(parsed.ratings):,} ratings of tasks left out are left out with them")
     extras = [Extra("rubric", rubric_features, [entry._asdict() for entry in RUBRIC], split="rubric")]
@@ -174,8 +174,8 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Parsed
     else:
         parsed.warnings.append("no ratings file: the dataset has only tasks and the rubric")
     if parsed.tree is not None and parsed.tasks:
-        wanted = {study for task in parsed.tasks for study in (task.study_id, task.prior_study_id) if study}
-        parsed.studies = look_up_studies(parsed.tree, wanted, parsed.problems, parsed.warnings)
+        study_ids = {study for task in parsed.tasks for study in (task.study_id, task.prior_study_id) if study}
+        parsed.studies = look_up_studies(parsed.tree, study_ids, parsed.problems, parsed.warnings)
         _check_studies(parsed, need_pictures=need_pictures)
     return parsed
 

@@ -67,11 +67,11 @@ def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]],
     headers = dicom_headers(pictures, build.faults, workers=build.workers)
     build.warnings += films.warnings(masks)
     build.settle()
-    kept = [image_id for image_id in masks if image_id not in build.faults.bad]
-    patients = _patients(kept, headers, build.warnings)
+    image_ids = [image_id for image_id in masks if image_id not in build.faults.bad]
+    patients = _patients(image_ids, headers, build.warnings)
     records = [
         _record(image_id, masks[image_id], patients[image_id], pictures.get(image_id), headers.get(image_id))
-        for image_id in kept
+        for image_id in image_ids
     ]
     return {"train": records}, []
 

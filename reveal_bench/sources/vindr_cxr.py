@@ -151,13 +151,13 @@ def read_images(download: VindrTables, split: str, faults: Faults, warnings: lis
     for row in table:
         image_id, reader = row["image_id"], row.values.get("rad_id", CONSENSUS) if split == "train" else CONSENSUS
         image = images.setdefault(image_id, ImageRows(row))
-        drawn = image.rows.setdefault(reader, [])
+        own_boxes = image.rows.setdefault(reader, [])
         label = _label(row, download, faults)
         if label in VINDR_GLOBAL_LABELS:
             if any(row[column] for column in BOX):
                 faults.add(row.problem(", ".join(BOX), f"must be blank for {label!r}", _texts(row)), image_id)
         elif label is not None:
-            drawn.append((label, row))
+            own_boxes.append((label, row))
     labels = download.files.get(f"image_labels_{split}")
     if labels is not None:
         _read_labels(labels, split, images, faults, warnings)
@@ -262,24 +262,24 @@ def _make(build: BoxBuild[_SplitTables]) -> tuple[dict[str, list[LocalizationRec
     warnings += films.warnings(first_rows)
     build.settle()
     warnings.append(NO_PATIENTS)
-    kept = {
+    retained = {
         split: [record for record in records if record.image_id not in faults.bad] for split, records in splits.items()
     }
     labels = [
         row
-        for split, records in kept.items()
+        for split, records in retained.items()
         for record in records
         for row in _label_rows(record.image_id, tables[split][record.image_id])
     ]
     read = [
         (record.image_id, reader)
-        for split, records in kept.items()
+        for split, records in retained.items()
         for record in records
         for reader in tables[split][record.image_id].readers
         if reader != CONSENSUS
     ]
     tables_kept = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
-    return kept, [*tables_kept, *reader_rows(read)]
+    return retained, [*tables_kept, *reader_rows(read)]
 
 
 def image_label_features() -> Features:
@@ -321,7 +321,7 @@ class _SplitRecords:
         boxes = image.boxes(size, image_id, self.faults)
         by_reader = {reader: self._found(reader, image, boxes) for reader in image.readers}
         status = self._status(by_reader)
-        drawn = boxes.get(CONSENSUS, {})
+        consensus = boxes.get(CONSENSUS, {})
         return LocalizationRecord(
             image_id=image_id,
             patient_id=image_id,
@@ -343,7 +343,7 @@ class _SplitRecords:
                 for reader in sorted(boxes)
                 if finding in boxes[reader]
             ),
-            missing=tuple(finding for finding, value in status.items() if value == 1 and finding not in drawn),
+            missing=tuple(finding for finding, value in status.items() if value == 1 and finding not in consensus),
             spacing_mm=header.spacing_mm,
             spacing_source=header.spacing_source,
             picture=picture,
@@ -355,12 +355,12 @@ class _SplitRecords:
 
     def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:
         """Return findings that a reader says are there."""
-        drawn = set(boxes.get(reader, {}))
+        findings_drawn = set(boxes.get(reader, {}))
         if reader not in image.positive:
-            return drawn
+            return findings_drawn
         findings = image.positive[reader] & set(VINDR_CXR_FINDINGS)
-        self._note("finding", "with a box although the label is 0", len(drawn - findings))
-        self._note("finding", "without a box although the label is 1", len(findings - drawn))
+        self._note("finding", "with a box although the label is 0", len(findings_drawn - findings))
+        self._note("finding", "without a box although the label is 1", len(findings - findings_drawn))
         return findings
 
     def _status(self, by_reader: dict[str, set[str]]) -> dict[str, int | None]:
